@@ -1,4 +1,4 @@
-"""Options of ``hbtvm tune`` that say how it searches; `benchmarks.search` compares them."""
+"""Options of the search of ``hbtvm tune``; `benchmarks.search` compares them."""
 
 from __future__ import annotations
 
@@ -52,23 +52,22 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Options of the ``advanced`` group."""
     usual = Choices()
     group = parser.add_argument_group(
-        "advanced", "how to search; seldom worth changing. Single parts take the place of the preset's"
+        "advanced", "how to search; seldom worth changing. Single parts replace the preset's"
     )
     group.add_argument(
         "--preset",
         choices=tuple(PRESETS),
         metavar="NAME",
         default="default",
-        help=f"a whole search by name, one of {', '.join(PRESETS)}: autotvm is the paper's, process has no "
-        "model but a Gaussian process, and the last five are what others are held against "
-        "(default: %(default)s)",
+        help=f"a whole search, one of {', '.join(PRESETS)}: autotvm is the paper's, process uses a Gaussian "
+        "process alone, and the last five serve comparisons (default: %(default)s)",
     )
     group.add_argument(
         "--explorer",
         choices=EXPLORERS,
         metavar="NAME",
-        help=f"what proposes candidates, one of {', '.join(EXPLORERS)}; only annealing learns from a "
-        f"cost model, tpe needs Optuna ({_usual(usual.explorer)})",
+        help=f"what proposes candidates, one of {', '.join(EXPLORERS)}; only annealing uses a cost model, "
+        f"tpe needs Optuna ({_usual(usual.explorer)})",
     )
     group.add_argument(
         "--cost-model",
@@ -96,14 +95,13 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--diversity",
         type=whole(1),
         metavar="N",
-        help="pick a batch for variety from N times as many candidates; 1 for none "
-        f"({_usual(usual.diversity)})",
+        help=f"pick a diverse batch from N times as many candidates; 1 for none ({_usual(usual.diversity)})",
     )
     group.add_argument(
         "--epsilon",
         type=share,
         metavar="SHARE",
-        help=f"share of candidates that are drawn at random, from 0 to 1 ({_usual(usual.epsilon)})",
+        help=f"random share of candidates, from 0 to 1 ({_usual(usual.epsilon)})",
     )
 
 

@@ -1,4 +1,4 @@
-"""What the commands' parsers share: kinds of arguments, and one sentence for each mistake."""
+"""Arguments that several commands share, and one sentence for each mistake."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from hbtvm.names import ALL_STRATEGIES, STRATEGIES
 from hbtvm.runtime.trust import Trust
 
 DEFAULT_LOG = "hbtvm-tuning.jsonl"
-"""Tuning log in the current folder, so that every model tuned there learns from the others."""
+"""The default tuning log, in the current folder: models tuned there learn from each other."""
 
 
 _WIDEST = 100
-"""Characters of a line of help, at most."""
+"""Most characters of a line of help."""
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
-"""Letters of sizes, and the power of two that each stands for."""
+"""Powers of two of the units of sizes."""
 
 
 class UsageError(HbtvmError):
-    """What was typed can't be done: a file is missing, or an output can't be written."""
+    """The command line can't be run: a file is missing, or an output can't be written."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence, and where to read more.
+    """Reports an error in one sentence, and where to read more.
 
-    Options can't be abbreviated: a new option must not break what scripts say.
+    Options can't be abbreviated, so that a new option breaks no script.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -46,14 +46,14 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.HelpFormatter):
-    """Help that fits the terminal and is never broken inside a word; no wider than people read with ease."""
+    """Help folded between words to the terminal, up to a readable width."""
 
     def __init__(self, prog: str) -> None:
         width = min(shutil.get_terminal_size().columns - 2, _WIDEST)
         super().__init__(prog, max_help_position=30, width=width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Descriptions and epilogs: each line is a paragraph, or a command of an example."""
+        """Fold descriptions and epilogs: each line is a paragraph, or a command of an example."""
         return "\n".join(
             _fold_command(line, width) if line.startswith("  hbtvm ") else fold(indent + line, width)
             for line in text.splitlines()
@@ -64,7 +64,7 @@ class _Help(argparse.HelpFormatter):
 
 
 def _fold_command(line: str, width: int) -> str:
-    """Break a command line between its arguments, so that it still can be copied to a shell."""
+    """Fold a command line between its arguments, so that it can still be pasted into a shell."""
     if len(line) <= width:
         return line
     lines = ["  hbtvm"]
@@ -79,26 +79,18 @@ def _fold_command(line: str, width: int) -> str:
 
 
 def examples(*lines: tuple[str, str], footer: str = "") -> str:
-    """Write a parser's epilog.
-
-    Parameters
-    ----------
-    lines
-        Commands, and what each is for.
-    footer
-        What else there is to know.
-    """
+    """Return a parser's epilog: commands with their purposes, and a footer."""
     body = "\n".join(f"  {command}\n      {meaning}" for command, meaning in lines)
     return f"examples:\n{body}\n" + (f"\n{footer}\n" if footer else "")
 
 
 def paragraphs(text: str) -> str:
-    """A description's paragraphs, each on one line; the parser breaks them to fit the terminal."""
+    """Join each paragraph of a description into a line, for the parser to fold."""
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Make the reader of a whole number of at least `least`."""
+    """Return a parser of whole numbers of at least `least`."""
 
     def read(text: str) -> int:
         try:
@@ -113,7 +105,7 @@ def whole(least: int) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """Read a positive number of seconds."""
+    """Parse a positive number of seconds."""
     try:
         number = float(text)
     except ValueError:
@@ -124,7 +116,7 @@ def seconds(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Read a number of bytes, with K, M, G or T for binary thousands."""
+    """Parse a number of bytes, with the binary units K, M, G and T."""
     number, unit = (text[:-1], text[-1:].upper()) if text[-1:].upper() in _UNITS else (text, "")
     if not (number.isascii() and number.isdigit()) or int(number) < 1:
         raise argparse.ArgumentTypeError(f"expected a size such as 500M or 8G, not {text!r}")
@@ -132,7 +124,7 @@ def size(text: str) -> int:
 
 
 def batch_sizes(text: str) -> tuple[int, ...]:
-    """Read positive whole numbers with commas between, duplicates dropped, in rising order."""
+    """Parse comma-separated positive whole numbers; sorted, without duplicates."""
     try:
         sizes = [int(part) for part in text.split(",")]
     except ValueError:
@@ -158,7 +150,7 @@ class _BatchSizes(argparse.Action):
 
 
 def strategies(text: str) -> tuple[str, ...]:
-    """Read names of strategies with commas between."""
+    """Parse comma-separated names of strategies."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for name in names:
         if name not in ALL_STRATEGIES:
@@ -168,12 +160,12 @@ def strategies(text: str) -> tuple[str, ...]:
 
 
 def add_build_options(parser: argparse.ArgumentParser) -> None:
-    """Options that say what is built: of ``tune`` and ``compile``."""
+    """Add the options of ``tune`` and ``compile`` that say what to build."""
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="file of a trained model: .pkl .joblib .json .ubj .txt .onnx; .rec of a recursive model, .pt2 "
-        "of its cell",
+        help="file of a trained model: .pkl .joblib .json .ubj .txt .onnx; a recursive model (.rec) or its "
+        "cell (.pt2)",
     )
     parser.add_argument(
         "-o",
@@ -184,22 +176,22 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target",
         default="cpu",
-        help="what to compile for: cpu is this machine, cuda its GPU; or a TVM target as JSON "
+        help="what to compile for: cpu for this machine, cuda for its GPU, or a TVM target as JSON "
         "(default: %(default)s)",
     )
     parser.add_argument(
         "--device",
         metavar="DEVICE",
-        help="which of this machine's GPUs --target cuda is, such as cuda:1 (default: the first)",
+        help="this machine's GPU for --target cuda, such as cuda:1 (default: the first)",
     )
     parser.add_argument(
         "--batch-size",
         type=batch_sizes,
         action=_BatchSizes,
         metavar="ROWS",
-        help="rows per call to be fast at, with commas between, or the option several times; each gets code "
-        "of its own, and predict picks by row count; of recursive models, structures per call (default: "
-        "1,100,10000; structures: 1,10)",
+        help="rows per call to optimise for, comma-separated or repeated; each size gets its own code, and "
+        "predict picks by row count; for recursive models, structures per call (default: 1,100,10000; "
+        "structures: 1,10)",
     )
     parser.add_argument(
         "--threads", type=whole(1), metavar="N", help="threads of a call (default: all of the machine's)"
@@ -209,17 +201,17 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         choices=("float32", "float64"),
         default="float32",
         metavar="TYPE",
-        help="type of the leaf values, and of radial kernels for float32 rows: with float32 scores are "
-        "within 1e-5 of the library's, with float64 within 1e-12, and slower; rows end in the same leaves "
-        "either way "
+        help="type of leaf values, and of radial kernels for float32 rows: float32 scores are within 1e-5 of "
+        "the library's, float64 scores within 1e-12, and slower; rows reach the same leaves with both "
         "(default: %(default)s)",
     )
     parser.add_argument(
         "--strategy",
         type=strategies,
         metavar="NAMES",
-        help=f"consider only these, with commas between: {', '.join(STRATEGIES)} (default: all that fit); "
-        "recursive models have levels alone, which goes through all structures of a call level by level",
+        help=f"strategies to consider, comma-separated: {', '.join(STRATEGIES)} (default: all that support "
+        "the model); recursive models have only levels, which processes all structures of a call level by "
+        "level",
     )
     add_reading(parser)
 
@@ -238,30 +230,24 @@ def build_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    """Options that say which packages may be loaded; `trust_of` reads them."""
+    """Add the options that restrict which packages are loaded; `trust_of` reads them."""
     group = parser.add_argument_group("trust", "a package is machine code, which does what its author wants")
-    group.add_argument("--sha256", metavar="HEX", help="the hash that the package's file has to have")
+    group.add_argument("--sha256", metavar="HEX", help="required hash of the package's file")
     add_allowed_signers(group)
 
 
 def add_allowed_signers(group: argparse._ArgumentGroup) -> None:
-    """The option that demands signatures."""
+    """Add the option that requires signatures."""
     group.add_argument(
         "--allowed-signers",
         metavar="FILE",
-        help="keys, one of which has to have signed the package, as ssh-keygen reads them; the signature is "
-        "MODEL.tar.sig (ssh-keygen -Y sign -n hbtvm -f KEY MODEL.tar)",
+        help="file of ssh-keygen's allowed signers, one of which must have signed the package; the signature "
+        "is MODEL.tar.sig (ssh-keygen -Y sign -n hbtvm -f KEY MODEL.tar)",
     )
 
 
 def trust_of(sha256: str | None, allowed_signers: str | None) -> Trust:
-    """What a package has to be to be loaded.
-
-    Raises
-    ------
-    UsageError
-        If the hash is none.
-    """
+    """Return the requirements of packages; raises a `UsageError` if the hash is malformed."""
     try:
         return Trust(sha256, allowed_signers)
     except InputError as error:
@@ -269,15 +255,15 @@ def trust_of(sha256: str | None, allowed_signers: str | None) -> Trust:
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Options of reading a model file."""
+    """Add the options of reading a model file."""
     parser.add_argument(
         "--max-size",
         type=size,
         metavar="SIZE",
-        help="size to which a compressed pickle may expand, such as 8G (default: 4G)",
+        help="largest size of an expanded compressed pickle, such as 8G (default: 4G)",
     )
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="no longer needed, and ignored: pickles are read as data, nothing in them is run",
+        help="ignored: pickles are read as data, and nothing in them is run",
     )

@@ -18,7 +18,7 @@ from hbtvm.streaming.matching import category_types
 
 
 class ParquetFile:
-    """A Parquet or Arrow file, read by pyarrow; nested columns can be dropped, but not used."""
+    """A Parquet or Arrow file; nested columns can be dropped, but not used."""
 
     def __init__(self, path: Path, spec: InputSpec, opened: Callable[[Path], Any] | None = None) -> None:
         self._path = path
@@ -35,7 +35,7 @@ class ParquetFile:
             raise UsageError(f"{path}: column {twice[0]!r} is there twice")
 
     def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
-        """See `DataFile`; record batches, in which the model finds strings' codes by itself."""
+        """See `DataFile`; yields record batches, in which the model encodes strings itself."""
         assert self.names is not None
         columns = [self.names[i] for i in keep]
         if self._spec.category_order:
@@ -54,7 +54,7 @@ class ParquetFile:
             done += batch.num_rows
 
     def _placed(self, columns: Sequence[str]) -> InputSpec:
-        """What the model accepts, where the file's types tell which columns hold categories."""
+        """The model's input, with categories placed by the file's types."""
         typed, words = category_types(self._file.schema_arrow)
         sure = [i for i, name in enumerate(columns) if name in typed or name in words]
         try:
@@ -74,7 +74,7 @@ class ParquetFile:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Tell a damaged file, for which pyarrow has errors of several kinds, from one that can't be read."""
+        """Turn pyarrow's errors about damaged files into usage errors."""
         try:
             yield
         except Exception as error:
@@ -84,9 +84,7 @@ class ParquetFile:
             if isinstance(error, OSError) and error.errno:
                 raise
             first = next(iter(str(error).splitlines()), "")
-            raise UsageError(
-                f"{self._path}: this is no {self._kind} file, or it is damaged ({first})"
-            ) from error
+            raise UsageError(f"{self._path}: this is not a readable {self._kind} file ({first})") from error
 
     def close(self) -> None:
         """Close the file."""
@@ -109,7 +107,7 @@ def arrow_parquet() -> Any:
 
 
 class ArrowBatches:
-    """An Arrow file in the form of `pyarrow.parquet.ParquetFile`, as far as it is needed here."""
+    """An Arrow file with the interface of `pyarrow.parquet.ParquetFile`."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -122,17 +120,17 @@ class ArrowBatches:
         try:
             self._file = ipc.open_file(self._source)
             self._batches = (self._file.get_batch(i) for i in range(self._file.num_record_batches))
-        except ValueError:  # a stream has no list of its batches at the end
+        except ValueError:  # a stream, which has no list of batches
             self._source.seek(0)
             self._file = ipc.open_stream(self._source)
             self._batches = iter(self._file)
         self.schema_arrow = self._file.schema
 
     def iter_batches(self, batch_size: int, columns: Sequence[str]) -> Iterator[Any]:
-        """Record batches of at most so many rows."""
+        """Yield record batches of at most `batch_size` rows."""
         for batch in self._batches:
             chosen = batch.select(list(columns))
-            # pyarrow takes offsets and indices as they are, and compiled code would follow them away.
+            # pyarrow does not check offsets and indices, and compiled code follows them.
             chosen.validate(full=True)
             for start in range(0, max(1, batch.num_rows), batch_size):
                 yield chosen.slice(start, batch_size)

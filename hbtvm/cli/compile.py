@@ -19,8 +19,8 @@ from hbtvm.cli.recursive import (
 from hbtvm.cli.show import print_facts
 
 _DESCRIPTION = """
-Compile a trained model to one package within seconds. Where the tuning log has measurements of models of
-the same shape on the same target, the best of them is used, else a schedule that is good for most.
+Compile a trained model to a package within seconds. If the tuning log has measurements of models of the same
+shape on the same target, the fastest schedule is used, else a default.
 """
 
 
@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
             ("hbtvm compile model.pkl", "writes model.tar here"),
             (
                 "hbtvm compile retrained.pkl --log team.jsonl",
-                "the same shape as a tuned model: use what was found",
+                "with the schedule of a tuned model of the same shape",
             ),
             (
                 """hbtvm compile model.txt --target '{"kind": "llvm", "mcpu": "x86-64-v3"}'""",
@@ -42,12 +42,12 @@ def add_parser(commands: Any) -> None:
             ),
             (
                 """hbtvm compile model.txt --target '{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}'""",
-                "for 64-bit Arm machines, by Debian's cross compiler",
+                "for 64-bit Arm, with Debian's cross compiler",
             ),
             ("hbtvm compile sentiment.rec", "a recursive model"),
             (
                 "hbtvm compile cell.pt2 --children any --state h,c --reduce sum --readout mean:h",
-                "a cell that torch exported; the mean of its state over all nodes is predicted",
+                "a cell that torch exported; predicts the mean of its state over all nodes",
             ),
         ),
     )
@@ -55,7 +55,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--log",
         metavar="PATH",
-        help=f"tuning log to take the best schedules from (default: {DEFAULT_LOG}, where there is one)",
+        help=f"tuning log with schedules to use (default: {DEFAULT_LOG}, if it exists)",
     )
     add_structure_options(parser, sample=True)
     add_cell_options(parser)

@@ -1,8 +1,7 @@
-"""CSV files, read as numbers a block of rows at a time.
+"""Read CSV files in blocks of numbers.
 
-Rules: commas between fields, quotes as in RFC 4180, UTF-8. An empty field is a missing value;
-``true`` and ``false`` are 1 and 0; a category is spelt as it was in training. Any other field that is no
-number is an error: a wrong number in its place would go unnoticed.
+Commas between fields, quotes as in RFC 4180, UTF-8. An empty field is a missing value; ``true`` and ``false``
+are 1 and 0; categories are spelt as in training. Any other field that is not a number is an error.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ class CsvFile:
     path
         The file.
     spec
-        What the model accepts.
+        The model's input.
     header
-        Whether the first line holds names. With ``"auto"`` it does if its fields are the model's
-        feature names, or none of them is a number or a known category.
+        Whether the first line holds names. ``"auto"``: if its fields include the model's feature names, or
+        none of them is a number or a known category.
     empty
-        By column, what an empty field of a column of texts stands for, where that is not None.
+        The value of an empty field, by column of texts, where it is not None.
 
     Attributes
     ----------
@@ -88,7 +87,7 @@ class CsvFile:
         words = [field for field in first if _number(field) is None and field not in known]
         values = [field for field in first if field.strip() and field not in words]
         if words and values:
-            # If data with a typing error were taken for a header, all predictions would shift by one.
+            # Data with a typo, taken for a header, would shift all predictions by one.
             raise UsageError(
                 f"{self._path}: line 1 may be names or data, it has {words[0]!r} and {values[0]!r}; "
                 "say --header yes or --header no"
@@ -96,7 +95,7 @@ class CsvFile:
         return bool(words)
 
     def _read(self) -> Iterator[list[str]]:
-        """Records, without the empty lines at the end."""
+        """Yield records, without empty lines at the end."""
         empty = 0
         try:
             for record in self._reader:
@@ -104,28 +103,21 @@ class CsvFile:
                     empty = empty or self._reader.line_num
                     continue
                 if empty:
-                    # If it were skipped silently, the predictions after it would shift by one.
+                    # Skipping it would shift the predictions after it by one.
                     raise UsageError(f"{self._path}: line {empty} is empty")
                 yield record
         except csv.Error as error:
-            raise UsageError(f"{self._path}: line {self._reader.line_num} is no CSV ({error})") from error
+            raise UsageError(f"{self._path}: line {self._reader.line_num} is not CSV ({error})") from error
         except UnicodeDecodeError as error:
-            raise UsageError(f"{self._path}: this is no text in UTF-8 ({error.reason})") from error
+            raise UsageError(f"{self._path}: this is not UTF-8 text ({error.reason})") from error
 
     def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[np.ndarray]:
-        """Read to the end.
-
-        Parameters
-        ----------
-        rows
-            Rows in a block.
-        keep
-            Positions of the model's columns in the file.
+        """See `DataFile`.
 
         Yields
         ------
-        Shape (n, features): float64, with codes in columns of categories; or Python objects where the
-        model takes the categories themselves, and some are no numbers.
+        Shape (n, features): float64, with codes in columns of categories; or Python objects if the model
+        takes categories that are not numbers.
         """
         done = 0
         everything = list(keep) == list(range(self.width))
@@ -143,7 +135,7 @@ class CsvFile:
             done += len(records)
 
     def _placed(self, records: list[list[str]]) -> InputSpec:
-        """What the model accepts, where words in the first rows tell which columns hold categories."""
+        """The model's input, with categories placed by the words of the first rows."""
         fields = enumerate(zip(*records, strict=True))
         words = [i for i, column in fields if any(_number(field) is None for field in column)]
         try:
@@ -171,7 +163,7 @@ class CsvFile:
         known = self._spec.categories.get(index)
         if known is None:
             return np.array([self._parse(index, field, done + i) for i, field in enumerate(fields)])
-        if not known:  # nothing reads this column
+        if not known:  # the model does not read this column
             return np.array(
                 [number if (number := _number(field)) is not None else np.nan for field in fields]
             )
@@ -184,14 +176,14 @@ class CsvFile:
         )
         if self._spec.numbers_are_categories:
             return values if spelt else np.array(values)
-        # In a plain array the model expects codes here.
+        # The model expects codes in a numeric array.
         return codes(values, self._spec, index, str(self._path), done)
 
     def _parse(self, index: int, field: str, row: int) -> float:
         value = _number(field)
         if value is None:
             raise UsageError(
-                f"{self._path}: row {row + 1}, {column_name(self._spec, index)}: {field!r} is no number "
+                f"{self._path}: row {row + 1}, {column_name(self._spec, index)}: {field!r} is not a number "
                 "(an empty field stands for a missing value)"
             )
         return value
@@ -202,7 +194,7 @@ class CsvFile:
 
 
 def _number(field: str) -> float | None:
-    """The field's number; NaN for an empty one, None for anything else."""
+    """The field's number: NaN for an empty field, None for other text."""
     try:
         return float(field)
     except ValueError:

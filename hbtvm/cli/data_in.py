@@ -1,4 +1,4 @@
-"""Rows to predict, from a file: opened, columns matched with the model's, and read in blocks."""
+"""Read rows from a file in blocks, with columns matched to the model's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hbtvm.streaming.matching import columns, some
 SUFFIXES = (".csv", ".npy", ".npz", ".parquet", ".arrow", ".feather", ".json", ".jsonl", ".ndjson")
 
 _CELLS = 500_000
-"""Values in a block: few enough that memory stays flat (a CSV field takes 60 bytes and more as text)."""
+"""Values of a block: memory stays flat, although a CSV field takes 60 bytes or more as text."""
 
 _MOST_ROWS = 65_536
 
@@ -32,7 +32,7 @@ class DataFile(Protocol):
     Attributes
     ----------
     names
-        Names of the columns, if it has any.
+        Names of the columns, or None.
     width
         Number of columns.
     """
@@ -41,27 +41,27 @@ class DataFile(Protocol):
     width: int
 
     def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
-        """Read to the end, so many rows at a time, and of those only the columns at these positions."""
+        """Yield blocks of `rows` rows, with only the columns at the positions `keep`."""
 
     def close(self) -> None:
         """Close the file."""
 
 
 class Data:
-    """A data file whose columns were matched with a model's.
+    """A data file with columns matched to a model's.
 
     Parameters
     ----------
     path
         A file with one of `SUFFIXES`.
     spec
-        What the model accepts.
+        The model's input.
     header
         See `CsvFile`.
     drop
         Names of columns to leave out.
     pipeline
-        What a pipeline reads, in place of `spec`.
+        Columns of a pipeline, instead of `spec`.
 
     Raises
     ------
@@ -86,19 +86,19 @@ class Data:
         except BaseException:
             self.close()
             raise
-        # Sparse rows take their entries only, however many columns there are.
+        # Sparse rows store their entries only.
         dense = not isinstance(self._file, NpzFile)
         self._rows = max(1, min(_MOST_ROWS, _CELLS // self._file.width)) if dense else _MOST_ROWS
 
     def blocks(self) -> Iterator[Any]:
-        """Read to the end; what comes can be given to the model."""
+        """Yield blocks that the model accepts."""
         blocks, pipeline = self._file.blocks(self._rows, self._keep), self._pipeline
         if pipeline is None or not isinstance(self._file, CsvFile):
             return blocks
         return map(pipeline.widened, blocks)
 
     def _matched(self, spec: InputSpec, drop: Collection[str]) -> list[int]:
-        """Positions of the columns that are read."""
+        """Positions of the columns to read."""
         file, pipeline = self._file, self._pipeline
         if isinstance(file, JsonFile):
             return []
@@ -173,9 +173,9 @@ def _by_name(path: Path, names: Sequence[str], spec: InputSpec) -> list[int]:
 
 
 def _compare(path: Path, names: Sequence[str], spec: InputSpec) -> None:
-    """Compare names as the runtime does with a data frame's; here, before anything is read."""
+    """Compare names as the runtime does for data frames, but before reading."""
     expected = spec.feature_names
-    # LightGBM makes names for columns that have none, and puts underscores for spaces.
+    # LightGBM names unnamed columns, and replaces spaces by underscores.
     if expected is None or expected == tuple(f"Column_{i}" for i in range(spec.n_features)):
         return
     wanted = [name.replace(" ", "_") for name in expected]
@@ -202,7 +202,7 @@ def _compare(path: Path, names: Sequence[str], spec: InputSpec) -> None:
 
 
 class NpyFile:
-    """An array file, mapped: only what is worked on is in memory."""
+    """A memory-mapped array file."""
 
     names: tuple[str, ...] | None = None
 
@@ -212,7 +212,7 @@ class NpyFile:
             small = path.stat().st_size < 4096
             self._array = np.load(path, mmap_mode=None if small else "r", allow_pickle=False)
         except (ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
-            raise UsageError(f"{path}: this is no .npy file of numbers ({error})") from error
+            raise UsageError(f"{path}: this is not a .npy file of numbers ({error})") from error
         if not isinstance(self._array, np.ndarray):
             raise UsageError(f"{path}: this is a .npz archive under another name, expected a .npy file")
         if self._array.ndim != 2:
@@ -226,4 +226,4 @@ class NpyFile:
             yield np.array(self._array[start : start + rows])
 
     def close(self) -> None:
-        """Nothing to do: the map is closed with the last array that refers to it."""
+        """Do nothing: the last array that refers to the map closes it."""

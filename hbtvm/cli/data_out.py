@@ -1,4 +1,4 @@
-"""Predictions written to a file block by block; the file appears only once it is complete."""
+"""Write predictions to a file block by block; the file appears when it is complete."""
 
 from __future__ import annotations
 
@@ -18,21 +18,17 @@ from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.arrow_in import arrow_parquet
 
 SUFFIXES = (".csv", ".npy", ".parquet")
-"""Of the files that predictions are written to."""
+"""Suffixes of files of predictions."""
 
 
 class Writer(Protocol):
-    """Takes predictions a block at a time."""
+    """Writes predictions in blocks."""
 
     def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
-        """Add rows, shape (n,) or (n, columns).
-
-        Where rows have numbers of their own, `index`, shape (n, m), whole numbers, comes before the columns;
-        not so in arrays.
-        """
+        """Write rows, shape (n,) or (n, columns); tables begin with `index`, whole numbers (n, m)."""
 
     def close(self) -> None:
-        """Write what is left to write."""
+        """Write the rest."""
 
 
 @contextlib.contextmanager
@@ -49,7 +45,7 @@ def writing(path: Path | None, names: Sequence[str]) -> Iterator[Writer]:
     Raises
     ------
     OSError
-        If the file can't be written, with its name.
+        If the file can't be written; it names the file.
     """
     if path is None:
         with _standard_output() as stream:
@@ -65,13 +61,7 @@ def writing(path: Path | None, names: Sequence[str]) -> Iterator[Writer]:
 
 
 def check_suffix(path: str) -> None:
-    """Refuse a file whose kind is not known.
-
-    Raises
-    ------
-    UsageError
-        If its suffix is not in `SUFFIXES`.
-    """
+    """Raise a `UsageError` if a file's suffix is not in `SUFFIXES`."""
     suffix = Path(path).suffix
     if suffix.lower() not in SUFFIXES:
         known = ", ".join(SUFFIXES)
@@ -81,7 +71,7 @@ def check_suffix(path: str) -> None:
 
 
 class _Blaming:
-    """The writer for a file's suffix; errors name the file, not the temporary one."""
+    """The writer for a file's suffix; errors name the final file, not the temporary one."""
 
     def __init__(self, path: Path, temporary: Path, names: Sequence[str]) -> None:
         self._path = path
@@ -104,7 +94,7 @@ class _Blaming:
             self._file.close()
 
     def abandon(self) -> None:
-        """Close the file, if it still is open, whatever is left to write."""
+        """Close the file without writing the rest."""
         if isinstance(self._writer, ParquetWriter):
             self._writer.forget()
         with contextlib.suppress(OSError):
@@ -120,7 +110,7 @@ class _Blaming:
 
 
 class CsvWriter:
-    """CSV with a line of names; numbers have as many digits as tell them from their neighbours."""
+    """CSV with a header; numbers have the fewest digits that identify them."""
 
     def __init__(self, file: IO[str], names: Sequence[str]) -> None:
         self._csv = csv.writer(file, lineterminator="\n")
@@ -129,7 +119,7 @@ class CsvWriter:
     def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
         """See `Writer`."""
         table = _columns(block)
-        # As a Python float (float64), a float32 would be written with digits beyond its precision.
+        # As a Python float, a float32 would be written with digits beyond its precision.
         rows = (table.astype(str) if table.dtype == np.float32 else table).tolist()
         if index is not None:
             rows = [[*before, *row] for before, row in zip(index.tolist(), rows, strict=True)]
@@ -140,7 +130,7 @@ class CsvWriter:
 
 
 class NpyWriter:
-    """An array file whose header is written again once the number of rows is known."""
+    """An array file; `close` writes the header again with the number of rows."""
 
     def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
         self._file = file
@@ -167,14 +157,14 @@ class NpyWriter:
     def _header(self, file: IO[bytes]) -> None:
         assert self._first is not None
         shape = (self._rows, *self._first.shape[1:])
-        # Numpy leaves room in the header for the first number of the shape to grow.
+        # Numpy's header leaves room for the first axis to grow.
         npy.write_array_header_1_0(
             file, {"descr": npy.dtype_to_descr(self._first.dtype), "fortran_order": False, "shape": shape}
         )
 
 
 class ParquetWriter:
-    """A Parquet file; its types are those of the first block."""
+    """A Parquet file with the types of the first block."""
 
     def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
         self._file = file
@@ -201,19 +191,19 @@ class ParquetWriter:
         self._writer.close()
 
     def forget(self) -> None:
-        """Mark pyarrow's writer as closed, so that it does not write when it is garbage-collected."""
+        """Mark pyarrow's writer as closed, so that garbage collection writes nothing."""
         if self._writer is not None:
             self._writer.is_open = False
 
 
 def _columns(block: np.ndarray) -> np.ndarray:
-    """The block with two axes."""
+    """Return the block with two axes."""
     return block[:, None] if block.ndim == 1 else block
 
 
 @contextlib.contextmanager
 def _standard_output() -> Iterator[IO[str]]:
-    """Standard output, in UTF-8 whatever the terminal's encoding: data must not lose letters."""
+    """Standard output in UTF-8, whatever the terminal's encoding: data must not lose letters."""
     sys.stdout.flush()
     encoding = getattr(sys.stdout, "encoding", None)
     if hasattr(sys.stdout, "reconfigure"):

@@ -1,4 +1,4 @@
-"""``hbtvm predict`` of a folder of files: a folder of predictions."""
+"""``hbtvm predict`` for a folder of files, into a folder of predictions."""
 
 from __future__ import annotations
 
@@ -58,18 +58,11 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path) -> int:
 
 @contextlib.contextmanager
 def progress(total: int, noun: str) -> Iterator[Callable[[int, int], None]]:
-    """A line about rows and files or parts that are done, on a terminal.
-
-    Parameters
-    ----------
-    total
-        How many files or parts there are.
-    noun
-        What they are.
+    """Show the progress of `total` files or parts (`noun`) on a terminal.
 
     Yields
     ------
-    A function that takes the rows, and the files or parts, done since it was called last.
+    A function that takes the rows, and the files or parts, done since its last call.
     """
     shown = is_terminal(sys.stderr)
     done = [0, 0]

@@ -1,8 +1,8 @@
-"""``hbtvm predict --engine``: a dataset of files, by the workers of a cluster.
+"""``hbtvm predict --engine``: predict a dataset of files with the workers of a cluster.
 
-Workers read and write the files themselves, as ``hbtvm predict`` does on one machine; the engine hands out
-parts of the dataset, and hands them to others where a worker dies. That takes a fraction of the time in which
-Spark and Ray move rows to Python (``python -m benchmarks.engines``).
+Workers read and write the files themselves; the engine only distributes parts of the dataset, again if a
+worker dies. Moving rows through Spark or Ray to Python takes several times as long
+(``python -m benchmarks.engines``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ENGINES = ("dask", "ray", "spark")
 
 _RETRIES = 3
-"""How often a part is handed out again if its worker dies."""
+"""Retries of a part whose worker dies."""
 
 
 def predict(arguments: argparse.Namespace, package: bytes, data: Path, out: Path | None) -> int:
@@ -41,9 +41,9 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path, out: Path
     Raises
     ------
     UsageError
-        If there is no data, or the result is not the name of a new folder.
+        If the data is missing, or the result is not a new folder.
     HbtvmError
-        If the engine fails; there is no result then.
+        If the engine fails; there is no result.
     """
     engine: str = arguments.engine
     if out is None:
@@ -63,7 +63,7 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path, out: Path
         raise MissingPackageError(
             f"--engine {engine} needs {error.name}: pip install 'hbtvm[{engine}]'", name=error.name
         ) from error
-    # Paths mean the same in other processes.
+    # Absolute paths are valid in other processes.
     rows = Dataset(data.absolute())
     check_apart(data, out)
     threads = arguments.threads or 1
@@ -84,7 +84,7 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path, out: Path
 
 
 Run = Callable[[Sequence["Part"], "Shipped", "str | None", int], Iterator[int]]
-"""Has parts of a dataset predicted; yields the rows of each as it is done."""
+"""Predicts parts of a dataset; yields the rows of each finished part."""
 
 
 def _dask(parts: Sequence[Part], shipped: Shipped, cluster: str | None, threads: int) -> Iterator[int]:
@@ -96,7 +96,7 @@ def _dask(parts: Sequence[Part], shipped: Shipped, cluster: str | None, threads:
         "threads_per_worker": 1,
         "dashboard_address": None,
     }
-    # What fails is told in a sentence at the end.
+    # `_explained` reports errors in one sentence.
     dask.config.set({"logging.distributed": "critical"})
     with Client(cluster) if cluster is not None else Client(**local) as client:
         sent = client.submit(_same, shipped, pure=False)
@@ -125,14 +125,14 @@ def _ray(parts: Sequence[Part], shipped: Shipped, cluster: str | None, threads: 
 def _spark(parts: Sequence[Part], shipped: Shipped, cluster: str | None, threads: int) -> Iterator[int]:
     from pyspark.sql import SparkSession
 
-    # Tasks of a local session are tried once only unless told otherwise.
+    # By default, a local session does not retry tasks.
     master = cluster or f"local[{max(1, _cpus() // threads)},{_RETRIES + 1}]"
     if cluster is None:
-        # Spark takes the `python3` of the path, which need not be the environment that runs this.
+        # By default, Spark runs the `python3` of the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName("hbtvm").config("spark.ui.enabled", "false")
     session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    # What fails is told in a sentence at the end.
+    # `_explained` reports errors in one sentence.
     session.sparkContext.setLogLevel("FATAL")
     try:
         context = session.sparkContext
@@ -151,24 +151,19 @@ def _same(value: Shipped) -> Shipped:
 
 
 RUN: Mapping[str, Run] = {"dask": _dask, "ray": _ray, "spark": _spark}
-"""By engine."""
+"""The runners by engine."""
 
 
 @contextlib.contextmanager
 def _whole(out: Path) -> Iterator[tuple[Path, bool]]:
-    """A new folder that becomes `out` if all goes well, and is removed if not.
-
-    Yields
-    ------
-    The folder, and whether its file system ignores the case of names.
-    """
+    """Yield a new folder, which becomes `out` or is removed, and whether its file system ignores case."""
     from hbtvm.streaming.places import folds_case
 
     lock = out.with_name(f".{out.name}.hbtvm.lock")
     with atomic.locked(lock, f"{out}: another hbtvm predict writes this folder."):
         if out.exists():
             raise UsageError(f"{out}: this is there already; expected the name of a new folder")
-        # Under the lock, these are of runs that were killed.
+        # Under the lock, these belong to killed runs.
         for left in out.parent.glob(f".{glob.escape(out.name)}.*"):
             if atomic.TEMPORARY.fullmatch(left.name) and left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left, ignore_errors=True)
@@ -176,7 +171,7 @@ def _whole(out: Path) -> Iterator[tuple[Path, bool]]:
         try:
             temporary.mkdir()
             yield temporary, folds_case(lock)
-            # What workers that were killed left.
+            # Leftovers of killed workers.
             for folder in (temporary, *(one for one in temporary.rglob("*") if one.is_dir())):
                 atomic.clear(folder)
             os.rename(temporary, out)
@@ -188,7 +183,7 @@ def _whole(out: Path) -> Iterator[tuple[Path, bool]]:
 
 @contextlib.contextmanager
 def _explained(engine: str) -> Iterator[None]:
-    """Turn engines' errors, which come with pages of traces of other processes, into one sentence."""
+    """Turn engines' errors, with pages of remote traces, into one sentence."""
     try:
         yield
     except (HbtvmError, KeyboardInterrupt):
@@ -201,7 +196,7 @@ def _explained(engine: str) -> Iterator[None]:
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
         for line in lines:
-            # What a worker raised, if it is hbtvm's.
+            # An hbtvm error of a worker.
             head, colon, sentence = line.partition("Error: ")
             if colon and head.rpartition(".")[0].endswith("hbtvm.errors"):
                 raise InputError(sentence) from error

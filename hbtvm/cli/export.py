@@ -1,4 +1,4 @@
-"""``hbtvm export``: a package as a library for C, C++ and whatever has an interface to C."""
+"""``hbtvm export``: write a package as a library for C, and for languages that call C."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from hbtvm.cli.arguments import examples, paragraphs
 from hbtvm.cli.show import print_facts
 
 _DESCRIPTION = """
-Write a package as a library for C: libNAME.so and libNAME.a hold the whole model and need nothing but libc,
-libm and threads; NAME.h tells how they are used, and example.c uses them. They compute what the package
-computes in Python, bit for bit.
+Write a package as a library for C: libNAME.so and libNAME.a hold the whole model and need only libc, libm
+and threads; NAME.h documents them, and example.c uses them. Results equal the package's in Python, bit for
+bit.
 
-The header declares NAME_open and NAME_close, and for each of Python's methods (predict, predict_proba,
-decision_function, transform, ...) one function for rows of float and one for rows of double. String labels
-come as positions (NAME_predict_class) with their names (NAME_class_name). What reads categories, texts or
-steps that no kernel computes has functions for batches of Arrow (its C data interface) beside these, or in
-their place. Models may be used from several threads at once, and several libraries in one program.
+The header declares NAME_open, NAME_close, and for each Python method (predict, predict_proba,
+decision_function, transform, ...) a function for rows of float and one for rows of double. String labels are
+positions (NAME_predict_class) with names (NAME_class_name). Models that read categories or texts, or have
+steps without a kernel, have functions for Arrow batches (its C data interface), too or instead. A model may
+be used from several threads, and a program may use several libraries.
 
-Of a recursive model, functions take structures as arrays (NAME_structures), and NAME_readout gives what the
-layers behind read; these arrays are those of Python's Structures.
+For a recursive model, functions take structures as arrays (NAME_structures), laid out like Python's
+Structures, and NAME_readout returns the input of the layers behind the recursion.
 
-Transformers without kernels are refused, and so are packages for GPUs, and packages of releases before this
-command: compile the model again for these.
+Transformers without kernels and packages for GPUs are refused.
 """
 
 
@@ -40,7 +39,7 @@ def add_parser(commands: Any) -> None:
                 "hbtvm export churn.tar -o lib",
                 "writes libchurn.so, libchurn.a, churn.h and example.c to lib/",
             ),
-            ("hbtvm export model.tar -o lib --name churn", "the same names, whatever the package is called"),
+            ("hbtvm export model.tar -o lib --name churn", "with the name churn instead of the package's"),
             ("hbtvm export churn.tar -o lib --force", "replaces these files"),
             ("hbtvm export sentiment.tar -o lib", "a recursive model"),
         ),
@@ -50,9 +49,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--name",
         metavar="NAME",
-        help="what the library is called and its functions' names begin with (default: the package's name)",
+        help="name of the library, and prefix of its functions (default: the package's name)",
     )
-    parser.add_argument("--force", action="store_true", help="replace files that are there already")
+    parser.add_argument("--force", action="store_true", help="replace existing files")
     parser.set_defaults(run=run)
 
 

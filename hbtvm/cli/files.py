@@ -1,4 +1,4 @@
-"""Files that the commands read and write, checked before any work is put in."""
+"""Check the files that commands read and write, before any work is done."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
 
 
 def existing(path: str, what: str) -> Path:
-    """Check that there is a file to read.
-
-    Raises
-    ------
-    UsageError
-        If there is none, or it can't be read.
-    """
+    """Return the path of a readable file, else raise a `UsageError` that names `what` was expected."""
     found = Path(path)
     with _reachable(path):
         if found.is_dir():
@@ -42,8 +36,8 @@ def existing(path: str, what: str) -> Path:
 
 
 def _check_kind(path: Path, what: str) -> None:
-    """Refuse what is another kind of file, and say what can be done with it."""
-    # Logs and data may have any name, and reading from a pipe would take from what it has.
+    """Refuse another kind of file, and name the command for it."""
+    # Logs and data may have any name, and reading a pipe would consume it.
     if not what.startswith(("a package", "a trained model")) or not path.is_file():
         return
     kind = _kind(path)
@@ -57,7 +51,7 @@ def _check_kind(path: Path, what: str) -> None:
 
 
 def _kind(path: Path) -> str:
-    """What a file is: a package by its first bytes, else by its name; empty if neither tells."""
+    """Return the kind of a file, by its first bytes or its name; empty if unknown."""
     with _reachable(path), open(path, "rb") as file:
         start = file.read(262)
     if start[257:] == b"ustar":
@@ -69,13 +63,7 @@ def _kind(path: Path) -> str:
 
 
 def writable(path: str | Path) -> Path:
-    """Check that a file can be put at a path, by putting one beside it for a moment.
-
-    Raises
-    ------
-    UsageError
-        If the folder is missing or not writable, or something that is no file is in the way.
-    """
+    """Return a path that can be written, else raise a `UsageError`; creates a temporary file beside it."""
     out = Path(path)
     with _reachable(path):
         if out.is_dir():
@@ -97,24 +85,19 @@ def _reachable(path: str | Path) -> Iterator[None]:
     """Turn the operating system's errors about a path into usage errors."""
     try:
         yield
-    except OSError as error:  # a folder on the way is locked, the name is too long, ...
+    except OSError as error:  # a locked folder, a name that is too long, ...
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def package_path(given: str | None, model: str) -> Path:
-    """Where the package of a model goes; checked like `writable`.
+    """Return the path of a model's package, checked like `writable`; it must end in ``.tar``.
 
     Parameters
     ----------
     given
-        What the user asked for; None for the model's name, in the current folder.
+        The user's path; None for the model's name in the current folder.
     model
         The model file.
-
-    Raises
-    ------
-    UsageError
-        If that can't be, or is not called ``.tar``.
     """
     if given is None:
         return writable(Path(Path(model).stem + ".tar"))
@@ -125,21 +108,16 @@ def package_path(given: str | None, model: str) -> Path:
 
 
 def tuning_log(path: str, *, noted: bool = True) -> Path:
-    """Check that a tuning log can be read and appended to, or made.
+    """Return the path of a tuning log to append to or create, else raise a `UsageError`.
 
     Parameters
     ----------
     noted
-        Whether to say which lines are skipped, as `read_log` does.
-
-    Raises
-    ------
-    UsageError
-        If it can't, or the file is something else, to which nothing should be appended.
+        Whether to note skipped lines, as `read_log` does.
     """
     log = Path(path)
     with _reachable(path):
-        if log.is_char_device():  # such as /dev/null: keep nothing
+        if log.is_char_device():  # such as /dev/null
             return log
         if not log.exists():
             return writable(log)
@@ -151,13 +129,7 @@ def tuning_log(path: str, *, noted: bool = True) -> Path:
 
 
 def readable_log(path: str) -> Path:
-    """Check that a file to read is a tuning log by its first bytes, so that a large other file is not read.
-
-    Raises
-    ------
-    UsageError
-        If it is missing, can't be read, or is something else.
-    """
+    """Return the path of a readable tuning log, checked by its first bytes, else raise a `UsageError`."""
     found = existing(path, "a tuning log")
     if not found.is_file():  # a pipe can be read only once
         return found
@@ -170,19 +142,19 @@ def readable_log(path: str) -> Path:
 
 
 def read_log(path: str, *, noted: bool = True) -> ReadResult:
-    """Read a tuning log in which there is something to look at; say on standard error what is skipped.
+    """Read a tuning log, and note skipped lines on standard error.
 
     Raises
     ------
     UsageError
-        As `readable_log`; or if lines are there, but none is a record.
+        As `readable_log`; or if the log has lines, but none is a record.
     """
     from hbtvm.logs.store import Log
 
     read = Log(readable_log(path)).read()
     if read.skipped and not read.records:
         raise UsageError(
-            f"{path}: this is no tuning log, or one of another version: no line of it can be read"
+            f"{path}: this is not a tuning log, or one of another version: no line of it can be read"
         )
     if noted:
         print_notes(read.note(path))
@@ -190,19 +162,13 @@ def read_log(path: str, *, noted: bool = True) -> ReadResult:
 
 
 def print_notes(*notes: str) -> None:
-    """Write notes on what was skipped, those that are not empty, to standard error."""
+    """Print notes that are not empty to standard error."""
     for note in filter(None, notes):
         print_line(f"hbtvm: {note}", sys.stderr)
 
 
 def save(model: Model, out: Path, consolation: str = "") -> None:
-    """Write a package at a path that was checked before: a failure now is the machine's.
-
-    Raises
-    ------
-    HbtvmError
-        If it can't be written; says `consolation` too.
-    """
+    """Write a package to a checked path; raises an `HbtvmError` that ends in `consolation`."""
     try:
         model.save(out)
     except (OSError, PackageError) as error:
@@ -213,8 +179,8 @@ def save(model: Model, out: Path, consolation: str = "") -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Write a file beside `path`, as `atomic.replacing`; removes what killed runs left of it."""
-    path = Path(os.path.realpath(path))  # through a link, the file that it points to is replaced
+    """Replace a file as `atomic.replacing` does, and remove leftovers of killed runs."""
+    path = Path(os.path.realpath(path))  # replace a link's target
     atomic.clear(path.parent, path.name)
     with atomic.replacing(path) as temporary:
         yield temporary

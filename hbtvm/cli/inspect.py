@@ -1,4 +1,4 @@
-"""``hbtvm inspect``: what is inside a package, or a model that could become one."""
+"""``hbtvm inspect``: describe a package or a model file."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from hbtvm.runtime.trust import Trust
 
 _DESCRIPTION = """
-Say what is inside. Of a package, whose code is read but never run: the model, and for each batch size the
-strategy, schedule and measured time, the machines that it runs on, and its SHA-256. Of a model file: its size
-and shape, and which strategies can hold it.
+Describe a package or a model file. A package's code is read but never run: the output has the model, the
+strategy, schedule and measured time of each batch size, the machines that it runs on, and its SHA-256. For a
+model file: its size and shape, and the strategies that support it.
 """
 
 _KERNEL = ("rows", "dtype", "value_dtype", "strategy", "config", "threads", "parallel", "seconds")
-"""What is told of a package's kernels."""
+"""Fields of kernels in the JSON output."""
 
 _NUMBERS = ("rows", "structures", "per call", "per row", "per structure")
-"""Headings of columns of numbers."""
+"""Headings of numeric columns."""
 
 
 def add_parser(commands: Any) -> None:
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_cell(arguments, str(path))
         return _package(path, arguments.json, trust_of(arguments.sha256, arguments.allowed_signers))
     if arguments.sha256 or arguments.allowed_signers:
-        raise UsageError("--sha256 and --allowed-signers are of packages (.tar)")
+        raise UsageError("--sha256 and --allowed-signers need a package (.tar)")
     recursive = model_of(arguments, str(path))
     if recursive is not None:
         from hbtvm.cli.inspect_recursive import inspect
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
-    """Facts about a model, and for each strategy why it can't hold it (None: it can)."""
+    """Return facts about a model, and by strategy why it does not support the model, or None."""
     from hbtvm.graph.columns_anchor import Columns
     from hbtvm.graph.ensemble import TreeEnsemble
     from hbtvm.graph.network import Network
@@ -142,7 +142,7 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
 
 
 def _words(stage: Stage) -> str:
-    """What a kernel computes that runs before the last one."""
+    """Describe a kernel that runs before the last one."""
     from hbtvm.runtime.package import anchor_facts
     from hbtvm.runtime.summary import anchor_words
 
@@ -150,13 +150,13 @@ def _words(stage: Stage) -> str:
 
 
 def _takes(model: Graph, name: str) -> bool:
-    """Whether any column of numbers may have NaN (``allow_nan``) or infinities (``allow_inf``)."""
+    """Whether a numeric column may have NaN (``allow_nan``) or infinities (``allow_inf``)."""
     numbers = [feed for feed in model.feeds if feed.encoder is None]
     return any(getattr(feed, name) for feed in numbers) if model.feeds else bool(getattr(model.input, name))
 
 
 def _tree_facts(trees: TreeEnsemble) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Facts about trees: their size, and their categorical features."""
+    """Return the size of trees, and their categorical features."""
     leaves = trees.leaves_per_tree()
     size = {
         "trees": trees.n_trees,
@@ -169,7 +169,7 @@ def _tree_facts(trees: TreeEnsemble) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _linear_facts(linear: Linear) -> dict[str, Any]:
-    """Facts about the size of a linear model."""
+    """Return the size of a linear model."""
     facts = linear.facts()
     return {
         "weighted_numbers": facts["numbers"],
@@ -179,8 +179,7 @@ def _linear_facts(linear: Linear) -> dict[str, Any]:
 
 
 def _package(path: Path, as_json: bool, trust: Trust) -> int:
-    # Read, not loaded: none of its code runs, so packages for other machines, or from an untrusted
-    # source, can be inspected.
+    # None of the code runs, so packages for other machines, or from untrusted sources, can be inspected.
     from hbtvm.runtime.package import content, from_bytes
     from hbtvm.runtime.recursive.words import recursion_json
     from hbtvm.runtime.summary import facts, kernel_tables, tuning_facts

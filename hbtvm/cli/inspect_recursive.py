@@ -1,4 +1,4 @@
-"""``hbtvm inspect`` of a recursive model: its cell, what comes in, and what comes out."""
+"""``hbtvm inspect`` for a recursive model: its cell, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hbtvm.runtime.recursive.words import vocabulary_json, vocabulary_words
 from hbtvm.wording import count
 
 _READ = {
-    "roots": "of each node that is nobody's child",
+    "roots": "of each node without a parent",
     "nodes": "of each node",
     "total": "summed over each structure's nodes",
     "mean": "as mean over each structure's nodes",
@@ -35,7 +35,7 @@ def inspect(model: RecursiveModel, path: Path, as_json: bool) -> int:
 
 
 def _refusal(model: RecursiveModel) -> str | None:
-    """Why there are no kernels for a model; None if there are."""
+    """Return why no kernels support a model, or None."""
     from hbtvm.strategies.recursive.levels import classes_of
 
     try:
@@ -46,7 +46,7 @@ def _refusal(model: RecursiveModel) -> str | None:
 
 
 def _weights(model: RecursiveModel) -> dict[str, tuple[Shape, int]]:
-    """Shape and numbers of each weight of the cell."""
+    """Return the shape and size of each weight of the cell."""
     return {name: (one.shape, one.size) for name, one in model.cell.weights.items()}
 
 
@@ -100,12 +100,12 @@ def _words(model: RecursiveModel) -> dict[str, str]:
 
 
 def _operators(model: RecursiveModel) -> Counter[str]:
-    """How many values of each operator the cell has."""
+    """Count the cell's values by operator."""
     return Counter(value.op for value in model.cell.values if value.op not in ("weight", "constant", "input"))
 
 
 def _numbers(model: RecursiveModel) -> int:
-    """Numbers of all weights."""
+    """Return the size of all weights."""
     arrays = [*model.cell.weights.values()]
     arrays += [one for layer in model.layers for one in (layer.weight, layer.bias) if one is not None]
     return sum(one.size for one in arrays)

@@ -14,7 +14,7 @@ from hbtvm.graph.graph import InputSpec
 
 
 class JsonFile:
-    """A file with a JSON value for each row, mostly an object: one in each line, or all in one array."""
+    """A file with a JSON value, mostly an object, for each row: one per line, or all in an array."""
 
     names: tuple[str, ...] | None = None
 
@@ -26,7 +26,7 @@ class JsonFile:
         self._file = open(path, encoding="utf-8-sig")  # noqa: SIM115  (closed by `close`)
 
     def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[list[Any]]:
-        """See `DataFile`; lists of rows, of which the model takes what it reads."""
+        """See `DataFile`; yields lists of rows."""
         found = self._rows()
         while block := list(itertools.islice(found, rows)):
             yield block
@@ -51,7 +51,7 @@ class JsonFile:
                 try:
                     value = json.loads(line)
                 except (ValueError, RecursionError) as error:
-                    raise UsageError(f"{self._path}: line {number} is no JSON ({error})") from error
+                    raise UsageError(f"{self._path}: line {number} is not JSON ({error})") from error
                 yield value
 
     def _lines(self) -> Iterator[str]:
@@ -67,9 +67,9 @@ class JsonFile:
         try:
             yield
         except UnicodeDecodeError as error:
-            raise UsageError(f"{self._path}: this is no text in UTF-8 ({error.reason})") from error
-        except (ValueError, RecursionError) as error:  # also of numbers with too many digits
-            raise UsageError(f"{self._path}: this is no JSON ({error})") from error
+            raise UsageError(f"{self._path}: this is not UTF-8 text ({error.reason})") from error
+        except (ValueError, RecursionError) as error:  # ValueError also for too many digits
+            raise UsageError(f"{self._path}: this is not JSON ({error})") from error
 
     def close(self) -> None:
         """Close the file."""

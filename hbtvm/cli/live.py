@@ -1,4 +1,4 @@
-"""What ``hbtvm tune`` shows while it runs: a live bar on a terminal, a line now and then elsewhere."""
+"""Progress of ``hbtvm tune``: a live bar on a terminal, otherwise a line now and then."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _BAR = 30
 """Characters of the bar."""
 
 _UNLIMITED = 10**9
-"""From this number of trials on, only time ends the search."""
+"""Number of trials that means no limit."""
 
 
 class Watcher(Protocol):
-    """Shows trials between entering and leaving a ``with`` block."""
+    """Shows trials within a ``with`` block."""
 
     def __enter__(self) -> Watcher: ...
 
@@ -34,17 +34,17 @@ class Watcher(Protocol):
     ) -> None: ...
 
     def __call__(self, trial: Trial) -> None:
-        """Take note of a trial (a `hbtvm.tuning.progress.Progress`)."""
+        """Show a trial (a `hbtvm.tuning.progress.Progress`)."""
 
 
 def watcher(title: str, stream: IO[str] | None = None) -> Watcher:
-    """Make what fits the stream; by default, standard error."""
+    """Return the display for a stream; by default, standard error."""
     stream = stream or sys.stderr
     return Live(title, stream) if is_terminal(stream) else Plain(title, stream)
 
 
 class Estimate:
-    """How far a run is and how long it will take, from its trials."""
+    """Estimates a run's progress and remaining time from its trials."""
 
     def __init__(self) -> None:
         self._first: Trial | None = None
@@ -55,14 +55,14 @@ class Estimate:
 
     def left(self, trial: Trial) -> float:
         """Seconds until the last trial, or the end of the time budget."""
-        # Trials found in the log took no time: the pace is that of this run's own.
+        # Trials in the log took no time: use this run's pace.
         done = trial.trial - (self._first or trial).trial + 1
         by_pace = trial.elapsed / done * (trial.total - trial.trial)
         return max(by_pace if trial.remaining is None else min(by_pace, trial.remaining), 0.0)
 
     @staticmethod
     def share(trial: Trial) -> float:
-        """Part that is done, 0 to 1, of the trials or of the time, whichever is nearer its end."""
+        """The larger of the shares of trials and time that are done, 0 to 1."""
         shares = [trial.trial / max(trial.total, 1)]
         if trial.remaining is not None:
             shares.append(trial.elapsed / max(trial.elapsed + trial.remaining, 1e-9))
@@ -70,7 +70,7 @@ class Estimate:
 
 
 class Plain:
-    """A line at the start, and whenever one is due (see `hbtvm.cli.pace.Pace`)."""
+    """Prints a line at the start and whenever `hbtvm.cli.pace.Pace` says so."""
 
     def __init__(self, title: str, stream: IO[str]) -> None:
         self._title = title
@@ -89,10 +89,10 @@ class Plain:
             self._line(self._last)
 
     def __call__(self, trial: Trial) -> None:
-        """Print a line if it is time for one."""
+        """Print a line if it is due."""
         self._estimate.update(trial)
         if trial.busy and not self._busy:
-            self._print(f"{clock(trial.elapsed):>8}: {trial.busy}; what is measured now may look slower")
+            self._print(f"{clock(trial.elapsed):>8}: {trial.busy}; times measured now may be too long")
         self._busy = self._busy or bool(trial.busy)
         if self._pace.due(self._estimate.share(trial), trial.elapsed):
             self._line(trial)
@@ -119,10 +119,9 @@ class Plain:
 
 
 class Live:
-    """A bar, each batch size's strategies with their trials, best times and trends, failures and time.
+    """A bar, and each batch size's strategies with trials, best times, trends and failures.
 
-    It redraws once a second, not at every trial, and never in `__call__`, to disturb the
-    measurements as little as possible.
+    It redraws once a second, not in `__call__`, so as not to disturb measurements.
     """
 
     def __init__(self, title: str, stream: IO[str]) -> None:
@@ -148,7 +147,7 @@ class Live:
         self._live.stop()
 
     def __call__(self, trial: Trial) -> None:
-        """Take note of a trial; the next redrawing shows it."""
+        """Store a trial for the next redraw."""
         self._estimate.update(trial)
         self._courses.update(trial)
         self._trial, self._told = trial, time.monotonic()
@@ -163,7 +162,7 @@ class Live:
         width = self._console.width
         title, progress = f"tuning {shown(self._title)}", self._progress(trial, time.monotonic())
         bar = ProgressBar(total=1.0, completed=Estimate.share(trial) if trial else 0.0, width=_BAR)
-        # Side by side as far as there is room, else below each other.
+        # Side by side if there is room, else stacked.
         head = Table.grid(padding=(0, 2))
         beside = _BAR + len(progress) + 2 <= width
         if len(title) + _BAR + len(progress) + 4 <= width:
@@ -188,12 +187,12 @@ class Live:
         return Group(*lines)
 
     def _courses_lines(self, width: int) -> list[Any]:
-        """A line for each strategy of each batch size that was tried, as full as there is room."""
+        """Return a line for each strategy of each batch size, as wide as there is room."""
         from rich.text import Text
 
         lines: list[tuple[str, ...]] = []
         styles: list[str] = []
-        # Trials come from another thread.
+        # Another thread adds trials.
         for group, courses in list(self._courses.by_group.items()):
             found = [course.best[-1] for course in list(courses.values()) if course.best]
             for i, (strategy, course) in enumerate(list(courses.items())):
@@ -209,7 +208,7 @@ class Live:
             return []
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         total = sum(widths[:4]) + 4 * 2
-        apart = total > width  # then each group has a line of its own
+        apart = total > width  # groups get separate lines
         made = []
         for (group, strategy, tried, taken, trend), style in zip(lines, styles, strict=True):
             if apart and group:

@@ -1,4 +1,4 @@
-"""``hbtvm log``: look into tuning logs, join them, and keep them small."""
+"""``hbtvm log``: query, merge and prune tuning logs."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from hbtvm.logs.record import Record
 
 _DESCRIPTION = """
-Look after tuning logs. A log is a text file of one JSON record in each line, which `hbtvm tune` adds to;
-several may add to one log at a time.
+Query, merge and prune tuning logs. A log is a text file with a JSON record per line, to which `hbtvm tune`
+appends; several runs may share a log.
 """
 
 _SHAPE = ("features", "groups", "trees", "leaves", "depth")
-"""Keys of a workload that people know a model by."""
+"""Keys of a workload that describe a model's shape."""
 
 
 def add_parser(commands: Any) -> None:
     """Add the command, and its own commands, to the main parser's subparsers."""
     parser = commands.add_parser(
         "log",
-        help="look after tuning logs",
+        help="query, merge and prune tuning logs",
         description=paragraphs(_DESCRIPTION),
         epilog=examples(
-            ("hbtvm log stats hbtvm-tuning.jsonl", "what a log holds"),
+            ("hbtvm log stats hbtvm-tuning.jsonl", "records, failures, machines"),
             ("hbtvm log best hbtvm-tuning.jsonl", "the fastest schedule for each model and batch size"),
             ("hbtvm log merge a.jsonl b.jsonl -o team.jsonl", "join logs"),
-            ("hbtvm log prune team.jsonl --keep 16", "keep what matters"),
+            ("hbtvm log prune team.jsonl --keep 16", "keep the useful records"),
             ("hbtvm log import trials.tar times.jsonl", "add what another machine measured"),
         ),
     )
@@ -65,13 +65,13 @@ def _add_best(actions: Any) -> None:
     parser.add_argument("log", metavar="LOG", help="tuning log")
     parser.add_argument(
         "--target",
-        help="only this: cpu is a machine like this one; or a TVM target as JSON (default: every machine)",
+        help="only this target: cpu for machines like this one, or a TVM target as JSON (default: all)",
     )
     parser.add_argument(
         "--strategy",
         choices=ALL_STRATEGIES,
         metavar="NAME",
-        help=f"only this, one of {', '.join(ALL_STRATEGIES)} (default: the fastest)",
+        help=f"only this strategy, one of {', '.join(ALL_STRATEGIES)} (default: the fastest)",
     )
     parser.add_argument(
         "--rows", type=whole(1), metavar="N", help="only calls of this many rows (or structures)"
@@ -107,7 +107,7 @@ def _add_merge(actions: Any) -> None:
         "--out",
         metavar="OUT",
         required=True,
-        help="log to write; may be one of the LOGs, else must be new",
+        help="log to write: a new file, or one of the LOGs",
     )
     parser.set_defaults(run=run_merge)
 
@@ -116,18 +116,18 @@ def _add_prune(actions: Any) -> None:
     parser = actions.add_parser(
         "prune",
         help="make a log smaller, in place",
-        description="Make a log smaller, in place. Numbers are for each model shape, batch size, "
-        "machine and strategy.",
+        description="Make a log smaller, in place. Numbers apply to each model shape, batch size, machine "
+        "and strategy.",
         epilog=examples(
-            ("hbtvm log prune tuning.jsonl", "with what is usual"),
+            ("hbtvm log prune tuning.jsonl", "with the defaults"),
             ("hbtvm log prune tuning.jsonl --keep 1 --others 0 --errors 0", "only the best"),
         ),
     )
     parser.add_argument("log", metavar="LOG", help="tuning log")
     for name, default, what in (
         ("keep", 32, "fastest records to keep"),
-        ("others", 128, "slower ones to keep, evenly spread: a cost model must know what slow looks like"),
-        ("errors", 32, "failures to keep, the newest"),
+        ("others", 128, "slower records to keep, evenly spread: cost models learn from slow candidates, too"),
+        ("errors", 32, "newest failures to keep"),
     ):
         parser.add_argument(
             f"--{name}", type=whole(0), default=default, metavar="N", help=f"{what} (default: %(default)s)"
@@ -246,7 +246,7 @@ def _machine(target: str) -> Mapping[str, Any]:
 
 
 def _machine_name(key: str) -> str:
-    """A target key for people: ``llvm, 2 cores, with avx2 fma``."""
+    """Describe a target key: ``llvm, 2 cores, with avx2 fma``."""
     known = json.loads(key)
     cores = known.get("cores")
     parts = [known["kind"] or "unknown kind", known.get("arch"), f"{cores} cores" if cores else None]
@@ -255,7 +255,7 @@ def _machine_name(key: str) -> str:
 
 
 def _is_such(target: Mapping[str, Any], machine: Mapping[str, Any]) -> bool:
-    """Whether a record's target is the machine asked for, whatever number of cores was used."""
+    """Whether a record's target is the machine, whatever its number of cores."""
     from hbtvm.logs import target_key
 
     def key(of: Mapping[str, Any]) -> str:
@@ -281,7 +281,7 @@ def _best_row(record: Record, machines: list[str]) -> tuple[str, ...]:
 
 
 def _shape(workload: Mapping[str, Any]) -> str:
-    """A model's shape in words; of an unknown kind of workload, all that is known."""
+    """Describe a model's shape; for an unknown kind of workload, all of its keys."""
     if workload.get("family") == "recursive":
         return recursive_shape(workload)
     if not all(isinstance(workload.get(key), int) for key in _SHAPE):

@@ -1,4 +1,4 @@
-"""``hbtvm log import``: add what another machine measured to a tuning log."""
+"""``hbtvm log import``: add another machine's measurements to a tuning log."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def add_import(actions: Any) -> None:
     """Add the command to those of ``hbtvm log``."""
     parser = actions.add_parser(
         "import",
-        help="add what another machine measured",
-        description="Add to a tuning log what hbtvm measure found of candidates that hbtvm tune --export "
-        "built. A record that the log has already is not added again.",
+        help="add another machine's measurements",
+        description="Add the times that hbtvm measure wrote, of candidates that hbtvm tune --export built, "
+        "to a tuning log. Records that the log has are not added again.",
         epilog=examples(
             ("hbtvm log import trials.tar times.jsonl", "to hbtvm-tuning.jsonl here"),
             ("hbtvm log import trials.tar h100.jsonl h200.jsonl --log team.jsonl", "of two machines"),
@@ -29,7 +29,7 @@ def add_import(actions: Any) -> None:
         "--log",
         default=DEFAULT_LOG,
         metavar="PATH",
-        help="tuning log to add to; made where missing (default: %(default)s)",
+        help="tuning log to append to; created if missing (default: %(default)s)",
     )
     parser.set_defaults(run=run_import)
 

@@ -1,4 +1,4 @@
-"""Entry point: find the command, run it, and turn what goes wrong into a sentence and a status.
+"""Entry point: run the command, and turn errors into a sentence and an exit status.
 
 ===  ==========================================================================
 0    done
@@ -38,11 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv
-        Arguments without the program's name; by default, the process's own.
+        Arguments without the program's name; by default, the process's.
 
     Returns
     -------
-    The exit status, see this module's table.
+    The exit status (see this module's table).
     """
     _print_anything()
     start_without_torch()
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             arguments = make_parser().parse_args(argv)
             status: int = arguments.run(arguments)
-            sys.stdout.flush()  # so that a full disk or a lost reader shows here
+            sys.stdout.flush()  # shows a full disk or a lost reader here
             return status
         except BrokenPipeError:
             _forget_output()
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+    """Return the parser of the command line."""
     parser = Parser(
         prog="hbtvm",
         description="Compile trained models (scikit-learn, XGBoost, LightGBM, ONNX-ML, and recursive models "
@@ -81,14 +81,14 @@ def make_parser() -> argparse.ArgumentParser:
                 "predict; needs neither the training library nor a compiler",
             ),
             ("hbtvm serve model.tar", "predict for others, over HTTP"),
-            ("hbtvm inspect model.tar", "what is inside, and how fast it was measured"),
+            ("hbtvm inspect model.tar", "describe a package, with its measured times"),
             ("hbtvm compile model.pkl", "write model.tar at once, without a search"),
             ("hbtvm export model.tar -o lib", "write a library for C"),
             ("hbtvm tune sentiment.rec", "a recursive model, whose rows are trees or other structures"),
             ("hbtvm report hbtvm-tuning.jsonl", "see what a search did, in a browser"),
-            ("hbtvm tune --help", "all about one command"),
-            footer="Errors are one sentence and a status: 1 if the machine failed, 2 if what was given is "
-            "wrong. Set HBTVM_DEBUG=1 to see where an error comes from.",
+            ("hbtvm tune --help", "the options of a command"),
+            footer="Errors are one sentence and a status: 1 if the machine failed, 2 if the input is wrong. "
+            "Set HBTVM_DEBUG=1 to see a traceback.",
         ),
     )
     parser.add_argument("--version", action="version", version=f"hbtvm {__version__}")
@@ -99,14 +99,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _print_anything() -> None:
-    """Replace characters that the terminal's encoding lacks (such as µ), rather than fail."""
+    """Replace characters that the terminal's encoding lacks, such as µ."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
 
 
 def _forget_output() -> None:
-    """Drop output that can't be written, so that Python does not report it again at exit."""
+    """Discard output that can't be written, so that Python does not report it again at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -114,7 +114,7 @@ def _forget_output() -> None:
 
 
 def _fail(message: str, status: int) -> int:
-    # It may quote a file, and nothing that a file says may move the cursor or colour the screen.
+    # `print_line` escapes control characters that the message quotes from a file.
     print_line(f"hbtvm: {message}", sys.stderr)
     return status
 

@@ -1,4 +1,4 @@
-"""``hbtvm measure``: check and time what another machine has built."""
+"""``hbtvm measure``: check and time candidates that another machine built."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from hbtvm.measuring.run import Outcome, Progress
 
 _DESCRIPTION = """
-Check and time the candidates that hbtvm tune --export built on another machine. This takes numpy, and for a
-GPU NVIDIA's driver: neither a compiler, nor the training library, nor the model.
+Check and time the candidates that hbtvm tune --export built on another machine. This needs numpy and, for a
+GPU, NVIDIA's driver: no compiler, training library or model.
 
-Every time is on the disk before the next candidate is begun. The same command again carries on where it
-stopped, after Ctrl-C, a crash or a lost machine too. Batch sizes take turns, and the most promising
-candidates come first, so that a run that is cut off has something to tell of each.
+Every time is on the disk before the next candidate starts. The same command resumes a run that Ctrl-C, a
+crash or a lost machine stopped. Batch sizes take turns, and the most promising candidates come first, so
+that a run that is cut off has results for each.
 """
 
 _STOPPED = {
     "all": "all candidates are measured",
-    "time": "the time budget is spent; the same command carries on",
-    "interrupted": "stopped by {by}; the same command carries on",
+    "time": "the time budget is spent; the same command resumes",
+    "interrupted": "stopped by {by}; the same command resumes",
 }
 
 
@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to the main parser's subparsers."""
     parser = commands.add_parser(
         "measure",
-        help="measure what another machine has built",
+        help="measure candidates that another machine built",
         description=paragraphs(_DESCRIPTION),
         epilog=examples(
             ("hbtvm measure trials.tar", "writes trials.times.jsonl here"),
@@ -55,17 +55,17 @@ def add_parser(commands: Any) -> None:
         "-o",
         "--out",
         metavar="TIMES.jsonl",
-        help="file of times to write, or to carry on (default: the archive's name with .times.jsonl, in the "
+        help="file of times to write or to resume (default: the archive's name with .times.jsonl, in the "
         "current folder)",
     )
     parser.add_argument(
         "--time-budget",
         type=seconds,
         metavar="SECONDS",
-        help="measure for so long at most (default: no limit)",
+        help="longest time to measure (default: no limit)",
     )
     parser.add_argument(
-        "--device", metavar="DEVICE", help="which of this machine's GPUs, such as cuda:1 (default: the first)"
+        "--device", metavar="DEVICE", help="this machine's GPU, such as cuda:1 (default: the first)"
     )
     parser.set_defaults(run=run)
 
@@ -75,8 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Returns
     -------
-    0; or, where it was stopped, 130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP: what was measured
-    by then is kept.
+    0; or, after a stop, 130 for Ctrl-C, 143 for SIGTERM and 129 for SIGHUP. Measured times are kept.
     """
     trials = files.existing(arguments.trials, "an archive of trials")
     name = trials.name.removesuffix(".tar")
@@ -98,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Lines:
-    """A line whenever one is due (see `hbtvm.cli.pace.Pace`)."""
+    """Prints a line whenever `hbtvm.cli.pace.Pace` says so."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -106,7 +105,7 @@ class _Lines:
         self._compared = False
 
     def __call__(self, progress: Progress) -> None:
-        """Print a line if it is time for one."""
+        """Print a line if it is due."""
         compares = progress.line.final is not None and not self._compared
         if not self._pace.due(progress.done / progress.total, progress.elapsed, compares):
             return

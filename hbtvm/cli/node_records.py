@@ -1,4 +1,4 @@
-"""One structure of a file: text with brackets, or a value of JSON, as lists of its nodes."""
+"""Parse a structure, text with brackets or a JSON value, into lists of its nodes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Nodes:
     Attributes
     ----------
     children
-        Numbers of each node's children in order of place, -1 where a place is empty.
+        Each node's children by place, -1 for an empty place.
     inputs
-        By name, of each node: whole numbers, or arrays of float32, shape (size,).
+        Values of each node, by name: whole numbers, or float32 arrays, shape (size,).
     """
 
     children: list[list[int]]
@@ -35,14 +35,14 @@ class Nodes:
 
 
 class Reader:
-    """Makes structures of text and JSON; parameters as for `hbtvm.cli.structures_in.StructureFile`.
+    """Parses text and JSON; parameters as for `hbtvm.cli.structures_in.StructureFile`.
 
-    Errors begin with ``structure 0``. Nodes of what is nested are numbered children first.
+    Errors begin with ``structure 0``. Nested nodes are numbered children first.
 
     Attributes
     ----------
     token
-        The input that a node's word is; None where a model takes something else, or several inputs.
+        The input that takes a node's word; None if the model has another kind of input, or several.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Reader:
         self.token = only if only and inputs[only].kind == "number" else None
 
     def of_text(self, text: str) -> Nodes:
-        """The structure of a line: a tree with brackets, or words in a row where nodes have one child."""
+        """Parse a line: a tree with brackets, or words in a row for sequences."""
         try:
             if self._children == 1 and "(" not in text and ")" not in text:
                 return self._made([{self.token: word} for word in text.split()], _chain(len(text.split())))
@@ -66,7 +66,7 @@ class Reader:
             ) from error
 
     def of_value(self, value: Any) -> Nodes:
-        """The structure of a value of JSON.
+        """Parse a JSON value.
 
         It is a tree of nested lists, of objects with their inputs by name and ``children``, or of both; or an
         object with ``children`` or ``parents``, a list with an item for each node, and ``inputs``.
@@ -79,7 +79,7 @@ class Reader:
         return self._nested(value)
 
     def _nested(self, tree: Any) -> Nodes:
-        """Without recursion, as trees may be deep."""
+        """Parse a nested tree without recursion, because it may be deep."""
         own: list[list[int]] = []
         given: list[Mapping[Any, Any]] = []
         results: list[int] = []  # nodes whose parent has not been made
@@ -98,7 +98,7 @@ class Reader:
         return self._made(given, own)
 
     def _parts(self, tree: Any, node: int) -> tuple[Mapping[Any, Any], Sequence[Any]]:
-        """A node's inputs and children."""
+        """Return a node's inputs and children."""
         where = f"structure 0, node {node}"
         if isinstance(tree, Node):
             return ({} if tree.token is None else {self.token: tree.token}), tree.children
@@ -114,7 +114,7 @@ class Reader:
         return {name: one for name, one in tree.items() if name != "children"}, children
 
     def _given(self, one: Any, node: int) -> Mapping[Any, Any]:
-        """What stands at a node without children: a token, or its inputs by name."""
+        """Return the inputs of a leaf: a token, or its inputs by name."""
         if isinstance(one, dict):
             return one
         if self.token is None:
@@ -149,7 +149,7 @@ class Reader:
         return self._made([{name: inputs[name][at] for name in inputs} for at in range(count)], own)
 
     def _made(self, given: Sequence[Mapping[Any, Any]], own: list[list[int]]) -> Nodes:
-        """The structure of nodes' inputs as they are given, and of their children."""
+        """Build the structure from nodes' inputs and children."""
         places = self._children
         for node, children in enumerate(own):
             if places is not None and len(children) > places:
@@ -226,9 +226,9 @@ def _of_parents(lists: Sequence[Any]) -> list[list[int]]:
 
 
 def _place(given: Any, count: int, what: str) -> int:
-    """A node's number; -1 for none."""
+    """Return a node's number; -1 for none."""
     if given is None:
         return -1
     if type(given) is not int or not -1 <= given < count:
-        raise InputError(f"{what} {shown(repr(given))} is no node of this structure.")
+        raise InputError(f"{what} {shown(repr(given))} is not a node of this structure.")
     return given

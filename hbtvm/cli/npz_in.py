@@ -15,7 +15,7 @@ from hbtvm.runtime.unreadable import reason
 
 
 class NpzFile:
-    """A sparse matrix that scipy's ``save_npz`` wrote, read as a whole: it is smaller than its rows."""
+    """A sparse matrix that scipy's ``save_npz`` wrote, read as a whole."""
 
     names: tuple[str, ...] | None = None
 
@@ -32,11 +32,11 @@ class NpzFile:
             self._matrix = matrix.tocsr()
         except (UsageError, MemoryError):
             raise
-        except Exception as error:  # of numpy, scipy or zipfile, which have many for damaged files
+        except Exception as error:  # numpy, scipy and zipfile raise many kinds for damaged files
             if isinstance(error, OSError) and error.errno:
                 raise
             raise UsageError(
-                f"{path}: this is no sparse matrix as scipy.sparse.save_npz writes it ({reason(error)})"
+                f"{path}: this is not a sparse matrix of scipy.sparse.save_npz ({reason(error)})"
             ) from error
         self.width = int(self._matrix.shape[1])
 
@@ -46,17 +46,11 @@ class NpzFile:
             yield self._matrix[start : start + rows]
 
     def close(self) -> None:
-        """There is nothing open."""
+        """Do nothing."""
 
 
 def check_unpacked(path: Path) -> None:
-    """Refuse an archive whose members are larger than this machine's memory.
-
-    Raises
-    ------
-    UsageError
-        If they are.
-    """
+    """Raise a `UsageError` if an archive's members exceed this machine's memory."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())

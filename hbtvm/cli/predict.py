@@ -19,36 +19,36 @@ if TYPE_CHECKING:
     from hbtvm.runtime.model import Model
 
 _DESCRIPTION = """
-Predict with a compiled model, for each row of DATA. Files may be of any size. Neither the training library
-nor a compiler is needed.
+Predict each row of DATA with a compiled model. Files may have any size. Neither the training library nor a
+compiler is needed.
 
-A package is machine code that runs with your rights: predict only with packages that you trust, and pin them
-with --sha256 or --allowed-signers. hbtvm inspect reads a package without running it.
+A package is machine code that runs with your rights: use only packages that you trust, and pin them with
+--sha256 or --allowed-signers. hbtvm inspect reads a package without running it.
 
-DATA and OUT are told by their suffix: .csv, .npy (a two-dimensional array), or .parquet (with pyarrow); DATA
-may also be .npz, a sparse matrix as scipy.sparse.save_npz writes it, .arrow or .feather (with pyarrow), or
-.json, .jsonl or .ndjson, an object for each row. In CSV an empty field is a missing value. Where the file and
-the model both have column names they must agree; a pipeline that finds its columns by name does so here, too,
-in any order and among others. OUT appears when all is done, or not at all.
+The suffix sets the format of DATA and OUT: .csv, .npy (a two-dimensional array) or .parquet (with pyarrow).
+DATA may also be .npz (a sparse matrix that scipy.sparse.save_npz wrote), .arrow or .feather (with pyarrow),
+or .json, .jsonl or .ndjson (an object per row). In CSV an empty field is a missing value. Column names of
+file and model must agree; a pipeline that selects columns by name finds them in any order and among others.
+OUT appears when it is complete, or not at all.
 
-DATA may also be a folder of such files, .parquet, .csv or .arrow, and of folders called name=value, which are
-columns, too. OUT is a folder then, with a file of predictions for each, which appears when it is complete;
-the same command goes on where one was stopped. Only columns that the model reads are read.
+DATA may also be a folder of .parquet, .csv or .arrow files, with subfolders called name=value for columns.
+OUT is then a folder with a file of predictions for each; the same command resumes a stopped run. Only
+columns that the model uses are read.
 
-A recursive model takes structures, trees, graphs or sequences, and gives a row for each:
+A recursive model predicts a row for each structure, a tree, graph or sequence:
 
-.txt, .trees: one in each line, with brackets and words at leaves, (not (very good)); where nodes have one
-child, words in a row.
+.txt, .trees: a structure per line, with brackets and words at leaves, (not (very good)), or words in a row
+for sequences.
 
-.jsonl, one in each line, or .json, all in one array: nested lists, ["not", ["very", "good"]]; nested
-objects, {"word": "not", "children": [...]}; or lists with an item for each node, {"children": [[], [], [0,
-1]], "inputs": {"word": [3, 5, null]}}, where "parents": [2, 2, null] may stand for "children".
+.jsonl (one per line) or .json (all in an array): nested lists, ["not", ["very", "good"]]; nested objects,
+{"word": "not", "children": [...]}; or a list item per node, {"children": [[], [], [0, 1]], "inputs":
+{"word": [3, 5, null]}}, with "parents": [2, 2, null] instead of "children" if you prefer.
 
-.npz: arrays of the inputs by name, and of child, (nodes, places), or first and child, or parent; starts
-says with which node each structure begins; nodes are counted through the file, and -1 is none.
+.npz: arrays of the inputs by name, and child (nodes, places), or first and child, or parent; starts holds
+the first node of each structure. Nodes are numbered through the file, and -1 means none.
 
-Where a model gives a row for each node, it begins with the numbers of structure and node, both from 0; of
-nested nodes children come first.
+For models that predict every node, a row begins with the numbers of its structure and node, from 0; children
+come before their parents.
 """
 
 
@@ -88,17 +88,17 @@ def add_parser(commands: Any) -> None:
         "--output",
         choices=("label", "proba", "raw", "decision", "score", "transform"),
         metavar="KIND",
-        help="what to predict: label (class labels), proba (probabilities), raw (raw scores), decision (the "
-        "decision function), score (anomaly scores) or transform (the columns of the last step's transform), "
-        "where the model has them (default: what the library's predict gives)",
+        help="what to predict, if the model has it: label (class labels), proba (probabilities), raw (raw "
+        "scores), decision (decision function), score (anomaly scores) or transform (columns of the last "
+        "step) (default: the library's predict)",
     )
     parser.add_argument(
         "--header",
         choices=("auto", "yes", "no"),
         default="auto",
         metavar="WHEN",
-        help="whether the first line of a .csv holds column names: yes, no, or auto, which decides by "
-        "what is in it (default: %(default)s)",
+        help="whether the first line of a .csv holds column names: yes, no or auto, which looks at the line "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--drop",
@@ -111,12 +111,12 @@ def add_parser(commands: Any) -> None:
         "--threads",
         type=whole(1),
         metavar="N",
-        help="threads to predict with (default: as many as it was tuned for)",
+        help="threads to use (default: as many as it was tuned for)",
     )
     parser.add_argument(
         "--device",
         metavar="DEVICE",
-        help="GPU to predict on, such as cuda:1, where the package is for GPUs (default: the first)",
+        help="GPU to predict on, such as cuda:1, for packages for GPUs (default: the first)",
     )
     add_trust(parser)
     group = parser.add_argument_group("folders", "of .parquet, .csv or .arrow files (with pyarrow)")
@@ -130,27 +130,27 @@ def add_parser(commands: Any) -> None:
     group.add_argument(
         "--overwrite",
         action="store_true",
-        help="replace what OUT holds of another package, other options or other rows",
+        help="replace predictions in OUT of another package, other options or other rows",
     )
     group = parser.add_argument_group("clusters", "for files that many machines read and write")
     group.add_argument(
         "--engine",
         choices=("dask", "ray", "spark"),
         metavar="NAME",
-        help="predict by the workers of dask, ray or spark (pip install 'hbtvm[dask]' and so on); DATA is a "
+        help="predict with the workers of dask, ray or spark (pip install 'hbtvm[dask]' etc.); DATA is a "
         "folder or file of Parquet, CSV or Arrow, OUT a new folder",
     )
     group.add_argument(
         "--cluster",
         metavar="ADDRESS",
-        help="of dask's scheduler, of ray, or spark's master (default: workers on this machine)",
+        help="address of dask's scheduler, ray, or spark's master (default: workers on this machine)",
     )
     add_structure_options(parser, sample=False)
     parser.add_argument(
         "--index",
         action="store_true",
-        help="begin each row with the numbers of structure and node; as it is where the model gives all "
-        "nodes, and needed where a graph has several roots",
+        help="begin each row with the numbers of structure and node; implied for models that predict all "
+        "nodes, required if a graph has several roots",
     )
     parser.set_defaults(run=run)
 
@@ -173,7 +173,7 @@ def run(arguments: argparse.Namespace) -> int:
         to = None if arguments.out is None else Path(arguments.out)
         return engines.predict(arguments, content(package, trust)[0], Path(arguments.data), to)
     if arguments.cluster:
-        raise UsageError("--cluster: without --engine there is none")
+        raise UsageError("--cluster needs --engine")
     if Path(arguments.data).is_dir():
         from hbtvm.cli import datasets
 
@@ -181,7 +181,7 @@ def run(arguments: argparse.Namespace) -> int:
         return datasets.predict(arguments, content(package, trust)[0], Path(arguments.data))
     for name in ("keep", "overwrite"):
         if getattr(arguments, name):
-            raise UsageError(f"--{name}: this is of folders, which {arguments.data} is not")
+            raise UsageError(f"--{name} needs a folder, and {arguments.data} is a file")
     path = files.existing(arguments.data, "rows to predict")
     out = None
     if arguments.out is not None:
@@ -215,7 +215,7 @@ def run(arguments: argparse.Namespace) -> int:
         from hbtvm.cli.predict_structures import predict
 
         return predict(model, path, out, output, arguments)
-    refuse_structures(arguments, f"{package} holds no recursive model, so it takes no structures")
+    refuse_structures(arguments, f"{package} is not a recursive model, so it takes no structures")
     columns = None if model.pipeline is None else columns_of(model.pipeline)
     with Data(
         path, model.package.input, header=arguments.header, drop=arguments.drop, pipeline=columns
@@ -234,7 +234,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tables(model: Model, path: Path, blocks: Iterable[Any], output: Any) -> Iterator[np.ndarray]:
-    """Predict block by block; errors about a block's rows name their place in the file."""
+    """Predict block by block; errors name the rows' place in the file."""
     done, transforms = 0, model.package.transforms
     for block in blocks:
         try:

@@ -1,4 +1,4 @@
-"""``hbtvm predict`` of recursive models: structures in, a row for each of them or of their nodes out."""
+"""``hbtvm predict`` for recursive models: a row for each structure, or for each of its nodes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def predict(model: Model, path: Path, out: Path | None, output: Any, arguments: 
     Parameters
     ----------
     out
-        None for standard output.
+        The file; None for standard output.
     output
-        What to predict; None for what `Model.predict` gives.
+        As of `Model.predict`.
     """
     entry = model.package.recursion
     assert entry is not None
     if arguments.drop or arguments.header != "auto":
-        raise UsageError("--drop and --header are of columns, which structures have none of")
+        raise UsageError("--drop and --header need columns, and structures have none")
     inputs = {one.name: one for one in entry.inputs}
     words = vocabulary_of(arguments, inputs, entry.vocabulary)
     file = StructureFile(path, entry.children, inputs, words, arguments.labels)
@@ -55,7 +55,7 @@ def predict(model: Model, path: Path, out: Path | None, output: Any, arguments: 
 def _tables(
     model: Model, file: StructureFile, output: Any, index: bool
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Predictions block by block, and numbers of structure and node of each row."""
+    """Yield predictions block by block, with each row's numbers of structure and node."""
     entry = model.package.recursion
     assert entry is not None
     done = 0
@@ -74,7 +74,7 @@ def _tables(
 
 
 def _places(structures: Structures, over: str) -> np.ndarray:
-    """The structure of each result and, of single nodes' results, the node; shape (results, 1 or 2)."""
+    """Return each result's structure and, for results of nodes, node; shape (results, 1 or 2)."""
     if over not in ("roots", "nodes"):
         return np.arange(len(structures))[:, None]
     nodes = _roots(structures) if over == "roots" else np.arange(len(structures.first) - 1)
@@ -83,14 +83,14 @@ def _places(structures: Structures, over: str) -> np.ndarray:
 
 
 def _roots(structures: Structures) -> np.ndarray:
-    """Nodes that are nobody's child."""
+    """Return the nodes without a parent."""
     is_root = np.ones(len(structures.first) - 1, bool)
     is_root[structures.child[structures.child >= 0]] = False
     return np.flatnonzero(is_root)
 
 
 def _require_one_root(structures: Structures) -> None:
-    """Raise an error unless rows are structures."""
+    """Raise an `InputError` unless each structure has one root."""
     counts = np.bincount(_places(structures, "roots")[:, 0], minlength=len(structures))
     if (counts != 1).any():
         at = int(np.argmax(counts != 1))

@@ -1,4 +1,4 @@
-"""What the commands share about recursive models: options, reading the model, and samples of structures."""
+"""Options, models and samples of structures of recursive models, for several commands."""
 
 from __future__ import annotations
 
@@ -22,63 +22,61 @@ _CELL = {
     "children": None, "state": ("h",), "inputs": None, "optional": (), "reduce": None, "apart": False,
     "leaf": None, "readout": None,
 }  # fmt: skip
-"""Options of `add_cell_options`, and what they are if left out."""
+"""Defaults of `add_cell_options`."""
 
 _MOST_SAMPLED = 100_000
-"""Nodes of a sample that are read; what comes behind is left out."""
+"""Most nodes of a sample; the rest of the file is not read."""
 
 
 def add_cell_options(parser: argparse.ArgumentParser) -> None:
-    """Options that say how a ``.pt2`` file is the cell of a recursive model."""
+    """Add the options that describe a ``.pt2`` file as the cell of a recursive model."""
     group = parser.add_argument_group(
         "cells (.pt2)",
-        "how the module that torch.export.save wrote computes a node of a tree, graph or sequence; .rec "
-        "files know",
+        "how a module that torch.export.save wrote computes a node of a tree, graph or sequence; .rec "
+        "files include this",
     )
-    group.add_argument(
-        "--children", type=_children, metavar="N", help="places for a node's children; any for any number"
-    )
+    group.add_argument("--children", type=_children, metavar="N", help="most children of a node, or any")
     group.add_argument(
         "--state",
         type=_names,
         default=_CELL["state"],
         metavar="NAMES",
-        help="the module's results, a node's states, with commas between (default: h)",
+        help="names of the module's results, a node's states, comma-separated (default: h)",
     )
     group.add_argument(
         "--inputs",
         type=_names,
         metavar="NAMES",
-        help="names for the module's arguments behind the children's states (default: its own)",
+        help="names of the module's arguments after the children's states (default: the module's)",
     )
     group.add_argument(
         "--optional",
         type=_names,
         default=_CELL["optional"],
         metavar="NAMES",
-        help="inputs of numbers that nodes may come without, which are then rows of zeros",
+        help="numeric inputs that nodes may lack, which are then zeros",
     )
     group.add_argument(
         "--reduce",
         choices=("sum", "max"),
         metavar="HOW",
-        help="the module takes the sum or the maximum of the children's states: sum or max",
+        help="the module takes the children's states reduced by sum or max",
     )
     group.add_argument(
-        "--apart", action="store_true", help="the module takes each child's state as an argument of its own"
+        "--apart", action="store_true", help="the module takes each child's state as a separate argument"
     )
     group.add_argument("--leaf", metavar="LEAF.pt2", help="another module for nodes without children")
     group.add_argument(
         "--readout",
         type=_readout,
         metavar="NODES:STATE",
-        help="what is predicted: a state of nodes that are nobody's child (roots:h), of all nodes (nodes:h), "
-        "or over a structure's nodes (total:h, mean:h, most:h) (default: that of roots, of the first state)",
+        help="what is predicted: a state of the roots (roots:h), of all nodes (nodes:h), or over a "
+        "structure's nodes (total:h, mean:h, most:h) (default: the roots' first state)",
     )
 
 
 def add_structure_options(parser: argparse.ArgumentParser, sample: bool) -> None:
-    """Options of reading structures; `sample`: those to tune on."""
+    """Add the options of reading structures; `sample` adds those to tune on."""
     group = parser.add_argument_group(
         "structures", "for recursive models, whose rows are trees, graphs or sequences"
     )
@@ -86,40 +84,38 @@ def add_structure_options(parser: argparse.ArgumentParser, sample: bool) -> None
         group.add_argument(
             "--sample",
             metavar="FILE",
-            help="structures such as the model will get, to measure on, in any format that hbtvm predict "
-            "reads (default: random ones)",
+            help="typical structures to measure on, in any format of hbtvm predict (default: random)",
         )
-    kept = "; the package keeps them" if sample else " (default: those that the package knows)"
+    kept = "; the package keeps them" if sample else " (default: the package's words)"
     group.add_argument(
         "--vocabulary",
         metavar="WORDS.txt",
-        help=f"words of the structures, one in a line; a word's number is that of its line, from 0{kept}",
+        help=f"words of the structures, one per line; a word's number is its line, from 0{kept}",
     )
     group.add_argument(
         "--unknown",
         default="error",
         metavar="WORD",
-        help="which of these words stands for those that are not there (default: error, they are refused)",
+        help="the word that replaces unknown words (default: error, which refuses them)",
     )
     group.add_argument(
         "--labels",
         choices=("none", "drop", "words"),
         metavar="HOW",
-        help="what stands behind an opening bracket of text: none, only children; drop, a label to leave "
-        "out, as in treebanks, (3 (2 It) (4 works)); words, the node's own word (default: as the package "
-        "knows, else none)",
+        help="what follows an opening bracket of text: none (only children), drop (a label to ignore, as in "
+        "treebanks, (3 (2 It) (4 works))) or words (the node's word) (default: the package's, else none)",
     )
 
 
 def model_of(arguments: argparse.Namespace, path: str) -> Model | None:
-    """The recursive model in a file; None if it is another kind of model.
+    """Return the recursive model in a file; None for other models.
 
     Raises
     ------
     UsageError
-        If options don't go with the file.
+        If the options don't fit the file.
     ModelError
-        If it is damaged, or no cell of the kind that options say.
+        If the file is damaged, or not such a cell.
     """
     from hbtvm.frontends.files import recursive_kind
 
@@ -159,14 +155,14 @@ def model_of(arguments: argparse.Namespace, path: str) -> Model | None:
 
 
 def refuse_cell(arguments: argparse.Namespace, path: str) -> None:
-    """Raise an error if something is said of a ``.pt2`` file, which this is not."""
+    """Raise a `UsageError` if an option for ``.pt2`` files is set."""
     given = [name for name, usual in _CELL.items() if getattr(arguments, name) != usual]
     if given:
-        raise UsageError(f"{path}: --{given[0]} is of .pt2 files, which this is not")
+        raise UsageError(f"{path}: --{given[0]} needs a .pt2 file")
 
 
 def with_words(arguments: argparse.Namespace, model: Model | None) -> Model | None:
-    """The model with the words that options tell of, in place of its own."""
+    """Return the model with the vocabulary of the options."""
     if model is None:
         return None
     vocabulary = vocabulary_of(arguments, model.cell.inputs, model.vocabulary)
@@ -178,7 +174,7 @@ def with_words(arguments: argparse.Namespace, model: Model | None) -> Model | No
 
 
 def data_name(model: Model | None) -> str:
-    """What a file to predict may be called, in advice."""
+    """Return an example name of a file to predict."""
     if model is None:
         return "DATA.csv"
     inputs = model.cell.inputs.values()
@@ -186,9 +182,9 @@ def data_name(model: Model | None) -> str:
 
 
 def options_of(arguments: argparse.Namespace, model: Model | None) -> dict[str, Any]:
-    """What `hbtvm.search` and `hbtvm.compile` are told of structures."""
+    """Return the keywords of `hbtvm.search` and `hbtvm.compile` about structures."""
     if model is None:
-        refuse_structures(arguments, f"{arguments.model} is no recursive model, so it has no structures")
+        refuse_structures(arguments, f"{arguments.model} is not a recursive model, so it has no structures")
         return {}
     if arguments.sample is None:
         if arguments.labels is not None and model.vocabulary is None:
@@ -198,7 +194,7 @@ def options_of(arguments: argparse.Namespace, model: Model | None) -> dict[str, 
 
 
 def refuse_structures(arguments: argparse.Namespace, why: str) -> None:
-    """Raise an error if something is said of structures, where there are none."""
+    """Raise a `UsageError` if an option for structures is set."""
     usual = {"sample": None, "vocabulary": None, "unknown": "error", "labels": None}
     for name, default in usual.items():
         if getattr(arguments, name, default) != default:
@@ -206,13 +202,7 @@ def refuse_structures(arguments: argparse.Namespace, why: str) -> None:
 
 
 def sample_of(arguments: argparse.Namespace, model: Model) -> Structures:
-    """Structures to measure on, from the beginning of a file.
-
-    Raises
-    ------
-    UsageError, InputError
-        If they can't be read; it names file, line or structure, and node.
-    """
+    """Read structures to measure on from the beginning of a file; errors name the place."""
     from hbtvm.cli.structures_in import StructureFile, joined
 
     path = files.existing(arguments.sample, "structures")
@@ -232,12 +222,12 @@ def sample_of(arguments: argparse.Namespace, model: Model) -> Structures:
 def vocabulary_of(
     arguments: argparse.Namespace, inputs: Mapping[str, Taken], known: Vocabulary | None
 ) -> Vocabulary | None:
-    """The words that options tell of, else those that are known.
+    """Return the vocabulary of the options, else the known one.
 
     Raises
     ------
     UsageError
-        If the file of words can't be read or does not fit, or options tell of words that are not there.
+        If the file of words can't be read or does not fit, or an option names an unknown word.
     """
     unknown, labels = arguments.unknown, arguments.labels
     if arguments.vocabulary is not None:
@@ -257,7 +247,7 @@ def vocabulary_of(
 
 
 def _children(text: str) -> int:
-    """Read a number of children; 0 for any."""
+    """Parse a number of children; 0 for any."""
     if text == "any":
         return 0
     if text.isascii() and text.isdigit() and int(text) > 0:

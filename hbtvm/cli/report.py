@@ -1,4 +1,4 @@
-"""``hbtvm report``: a tuning log as one page to look at in a browser."""
+"""``hbtvm report``: write a tuning log as a page for the browser."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hbtvm.wording import count
 _PICKLES = (".pkl", ".pickle", ".joblib")
 
 _DESCRIPTION = """
-Write a tuning log as one HTML page that needs nothing else: tuning curves, predicted against measured,
-where trials went, failures with examples, the winning schedules side by side, machines and versions.
+Write a tuning log as one self-contained HTML page: tuning curves, predicted against measured times, trials
+by strategy, failures with examples, the winning schedules side by side, machines and versions.
 
-With a package and the model that it was made from, the page also says how fast the package is against
-the model's library; both are timed now, on this machine, for about a second each.
+With a package and its model, the page also compares the package with the model's library; both are timed
+now, on this machine, for about a second each.
 """
 
 
@@ -45,13 +45,13 @@ def add_parser(commands: Any) -> None:
         metavar="REPORT.html",
         help="page to write (default: the log's name with .html, in the current folder)",
     )
-    parser.add_argument("--package", metavar="MODEL.tar", help="package to time; takes --model too")
-    parser.add_argument("--model", metavar="MODEL", help="file of the model that the package was made from")
+    parser.add_argument("--package", metavar="MODEL.tar", help="package to time; needs --model")
+    parser.add_argument("--model", metavar="MODEL", help="file of the package's model")
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="time a pickle's library, which has to run the pickle for that: it can run any program, so only "
-        "say this of files of your own",
+        help="run the pickle to time its library: a pickle can run any program, so trust only files of your "
+        "own",
     )
     parser.set_defaults(run=run)
 

@@ -1,4 +1,4 @@
-"""``hbtvm serve``: compiled models behind HTTP, by the Open Inference Protocol."""
+"""``hbtvm serve``: serve compiled models over HTTP with the Open Inference Protocol."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from hbtvm.cli.show import print_line
 from hbtvm.runtime.trust import Trust
 
 _DESCRIPTION = """
-Serve compiled models over HTTP, by the Open Inference Protocol (KServe's version 2): clients of KServe,
+Serve compiled models over HTTP with the Open Inference Protocol (KServe's version 2): clients of KServe,
 Triton and MLServer work unchanged. Neither the training library nor a compiler is needed.
 
 A package is machine code that runs with your rights: serve only packages that you trust, and pin them with
---sha256 or --allowed-signers, which hold for each file that replaces one, too.
+--sha256 or --allowed-signers, which also apply to files that replace a package.
 
-A model is known by its file's name without .tar, or by what stands before "=", as in fraud=build/model.tar.
+A model's name is its file's name without .tar, or the part before "=", as in fraud=build/model.tar.
 
-POST /v2/models/NAME/infer predicts. A model of numbers takes one tensor of shape [rows, columns], or a tensor
-for each column by its name; a pipeline with texts, or any model with column names, the latter. Values are in
-the request's JSON, or behind it as bytes. GET /v2/models/NAME tells its inputs and outputs: predict, and
-predict_proba, decision_function and the like, where the model has them.
+POST /v2/models/NAME/infer predicts. A numeric model takes a tensor of shape [rows, columns]; any model with
+column names, and every pipeline with texts, takes a tensor for each column by name. Values are in the
+request's JSON, or behind it as bytes. GET /v2/models/NAME lists the model's inputs and outputs: predict and,
+if the model has them, predict_proba, decision_function and so on.
 
 GET /v2/health/live and /v2/health/ready are for probes, GET /metrics for Prometheus.
 
-When a package's file changes, it is loaded while the old one still answers, and takes its place; if it can't
-be loaded, the old one stays. SIGHUP does the same at once, and so does POST /v2/repository/models/NAME/load
-with --allow-model-control. SIGTERM and Ctrl-C end the service when the requests at hand are answered.
+A changed package is loaded while the old one still answers, and then replaces it; if it can't be loaded, the
+old one stays. SIGHUP reloads at once, and so does POST /v2/repository/models/NAME/load with
+--allow-model-control. SIGTERM and Ctrl-C stop the service after the open requests are answered.
 
-The service has neither users nor TLS: let it listen to a proxy that has. It answers requests whose header
-Host names localhost, the address that it listens at, or an --allowed-host.
+The service has neither users nor TLS: put it behind a proxy that has. It answers requests whose Host header
+names localhost, the address that it listens at, or an --allowed-host.
 """
 
 _TOKEN = "HBTVM_CONTROL_TOKEN"
-"""The variable of the environment that holds the token for changing models."""
+"""The environment variable with the token for model control."""
 
 _TOKEN_LENGTH = 16
-"""Characters of a token, at least."""
+"""Fewest characters of a token."""
 
 
 def add_parser(commands: Any) -> None:
@@ -78,42 +78,42 @@ def add_parser(commands: Any) -> None:
         type=whole(0),
         default=8080,
         metavar="N",
-        help="port; 0 for any that is free (default: %(default)s)",
+        help="port; 0 for any free port (default: %(default)s)",
     )
     parser.add_argument(
         "--threads",
         type=whole(1),
         metavar="N",
-        help="threads for one request (default: as many as it was tuned for)",
+        help="threads of a request (default: as many as it was tuned for)",
     )
     parser.add_argument(
         "--workers",
         type=whole(1),
         default=2,
         metavar="N",
-        help="requests of many rows that are computed at the same time (default: %(default)s)",
+        help="requests of many rows computed in parallel (default: %(default)s)",
     )
     parser.add_argument(
         "--max-waiting",
         type=whole(1),
         default=64,
         metavar="N",
-        help="requests of many rows at hand; more are refused with 429 (default: %(default)s)",
+        help="open requests of many rows; more are refused with 429 (default: %(default)s)",
     )
     parser.add_argument(
         "--max-request",
         type=size,
         default=16 << 20,
         metavar="SIZE",
-        help="bytes of a request, such as 64M; more are refused with 413 (default: 16M)",
+        help="bytes of a request, such as 64M; larger ones are refused with 413 (default: 16M)",
     )
     parser.add_argument(
         "--max-memory",
         type=size,
         default=256 << 20,
         metavar="SIZE",
-        help="bytes of all requests at hand and of their answers; more are refused with 429, a request that "
-        "needs more alone with 413 (default: 256M)",
+        help="bytes of all open requests and their answers; more are refused with 429, a single request that "
+        "needs more with 413 (default: 256M)",
     )
     _add_connections(parser)
     _add_access(parser)
@@ -122,25 +122,23 @@ def add_parser(commands: Any) -> None:
         type=float,
         default=2.0,
         metavar="SECONDS",
-        help="how often to look for changed packages; 0 for never (default: %(default)s)",
+        help="interval of looking for changed packages; 0 for never (default: %(default)s)",
     )
     parser.add_argument(
         "--grace",
         type=whole(1),
         default=30,
         metavar="SECONDS",
-        help="how long requests have to end when the service stops (default: %(default)s)",
+        help="time for open requests when the service stops (default: %(default)s)",
     )
-    parser.add_argument(
-        "--device", metavar="DEVICE", help="GPU of packages that are for GPUs, such as cuda:1"
-    )
+    parser.add_argument("--device", metavar="DEVICE", help="GPU for packages for GPUs, such as cuda:1")
     group = parser.add_argument_group("trust", "a package is machine code, which does what its author wants")
     group.add_argument(
         "--sha256",
         metavar="[NAME=]HEX",
         action="append",
         default=[],
-        help="the hash that a package's file has to have; for several models with NAME=, once for each",
+        help="required hash of a package's file; repeat with NAME= for several models",
     )
     add_allowed_signers(group)
     parser.add_argument("--access-log", action="store_true", help="log each request")
@@ -153,8 +151,8 @@ def _add_connections(parser: argparse.ArgumentParser) -> None:
         type=whole(1),
         default=1000,
         metavar="N",
-        help="connections at the same time, at most as many as the limit of open files allows; if there are "
-        "more, the oldest that waits for a request is closed (default: %(default)s)",
+        help="most connections, bounded by the limit of open files; a further one closes the oldest idle "
+        "connection (default: %(default)s)",
     )
     for name, default, text in (
         ("header", 10, "for a request's head to arrive"),
@@ -177,19 +175,19 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="another name that clients know this service by, in their header Host, such as that of a proxy "
-        "or of a container; '*' for any (can be repeated)",
+        help="another Host header of this service, such as the name of a proxy or a container; '*' for any "
+        "(can be repeated)",
     )
     parser.add_argument(
         "--allow-model-control",
         action="store_true",
-        help="load and unload models by HTTP, for those who send the token of --control-token-file, or of "
-        f"the variable {_TOKEN}, as Authorization: Bearer TOKEN",
+        help="load and unload models over HTTP, for clients that send the token of --control-token-file, or "
+        f"of the variable {_TOKEN}, as Authorization: Bearer TOKEN",
     )
     parser.add_argument(
         "--control-token-file",
         metavar="FILE",
-        help=f"file that holds the token, of {_TOKEN_LENGTH} characters or more",
+        help=f"file with the token of at least {_TOKEN_LENGTH} characters",
     )
 
 
@@ -203,7 +201,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--watch {arguments.watch:g}: expected at least 0")
 
     trust = _trust(arguments, paths)
-    # What takes long to import is imported when the command line is known to be right.
+    # Slow imports come after the checks of the command line.
     from hbtvm.serving import server
     from hbtvm.serving.access import Access
     from hbtvm.serving.app import Service
@@ -251,7 +249,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _trust(arguments: argparse.Namespace, paths: Mapping[str, Path]) -> dict[str, Trust]:
-    """What the packages have to be, by the names of their models."""
+    """Return the requirements of packages, by model."""
     hashes: dict[str, str] = {}
     for text in arguments.sha256:
         name, equals, digest = text.rpartition("=")
@@ -266,7 +264,7 @@ def _trust(arguments: argparse.Namespace, paths: Mapping[str, Path]) -> dict[str
 
 
 def _token(arguments: argparse.Namespace) -> str | None:
-    """The token for changing models; None if they are not changed over HTTP."""
+    """Return the token for model control; None without it."""
     path = arguments.control_token_file
     if not arguments.allow_model_control:
         if path is not None:
@@ -289,7 +287,7 @@ def _token(arguments: argparse.Namespace) -> str | None:
 
 
 def _named(given: list[str]) -> dict[str, Path]:
-    """Packages by the names of their models."""
+    """Return the packages by model."""
     paths: dict[str, Path] = {}
     for one in given:
         name, equals, path = one.partition("=")

@@ -1,8 +1,7 @@
-"""What the commands write: every line for a person goes through here.
+"""Print the commands' output for people.
 
-Text out of files (names, logs, packages) may hold anything, so control characters are replaced by visible
-escapes. On a terminal lines are broken between words where they would be too long; elsewhere they stay whole,
-for programs to read.
+Text from files (names, logs, packages) may hold anything, so control characters become visible escapes. On a
+terminal long lines are folded between words; elsewhere they stay whole, for programs to read.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from typing import IO, Any
 from hbtvm.printable import shown
 
 _MOST = 20_000
-"""Characters of one piece of text that are shown at most."""
+"""Most characters of a piece of text."""
 
 _GAP = "  "
 
 
 def is_terminal(stream: IO[str]) -> bool:
-    """Whether a person looks at the stream, on something that can move its cursor."""
+    """Whether the stream is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def columns(stream: IO[str]) -> int | None:
-    """Characters of a line on the stream's terminal (``COLUMNS`` overrides it); None if it is no terminal."""
+    """Return the width of the stream's terminal (``COLUMNS`` overrides it); None if it is not a terminal."""
     if not stream.isatty():
         return None
     given = os.environ.get("COLUMNS", "")
@@ -41,14 +40,14 @@ def columns(stream: IO[str]) -> int | None:
 
 
 def fold(text: str, width: int | None, indent: str | None = None) -> str:
-    """Break a line between words; a word that is longer than `width` stays whole.
+    """Fold a line between words; a word longer than `width` stays whole.
 
     Parameters
     ----------
     width
         Most characters of a line; None for no limit.
     indent
-        What lines after the first begin with; by default, what the first begins with.
+        Prefix of lines after the first; by default, the first line's indentation.
     """
     if width is None or len(text) <= width:
         return text
@@ -65,22 +64,22 @@ def fold(text: str, width: int | None, indent: str | None = None) -> str:
 
 
 def print_line(text: str = "", stream: IO[str] | None = None, indent: str | None = None) -> None:
-    """Write a line, by default to standard output; where it is broken, further lines begin with `indent`."""
+    """Print a line, by default to standard output; continuation lines begin with `indent`."""
     stream = stream or sys.stdout
     print(fold(shown(text, _MOST), columns(stream), indent), file=stream, flush=stream is sys.stderr)
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
-    """Write a table to standard output; where a terminal is too narrow, a block of lines for each row.
+    """Print a table or, if the terminal is too narrow, a block of lines for each row.
 
     Parameters
     ----------
     heads
         Headings.
     rows
-        Cells, as many in each as there are headings.
+        Cells, one for each heading.
     numbers
-        Headings of the columns that are aligned to the right and never broken.
+        Headings of columns that are right-aligned and never folded.
     """
     cells = [[shown(cell, _MOST) for cell in row] for row in rows]
     width = columns(sys.stdout)
@@ -99,7 +98,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Se
 
 
 def print_facts(facts: Mapping[str, str]) -> None:
-    """Write names and values, one pair in a line; long values go on below their beginning."""
+    """Print names and values, a pair per line; long values continue below their beginning."""
     names = {shown(name): value for name, value in facts.items()}
     width = max(map(len, names), default=0)
     indent = " " * (width + len(_GAP))
@@ -110,7 +109,7 @@ def print_facts(facts: Mapping[str, str]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Write JSON for another program to read; characters that can't be printed are escaped."""
+    """Print JSON, with unprintable characters escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     print("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
 
@@ -118,7 +117,7 @@ def print_json(value: Any) -> None:
 def _widths(
     heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str], width: int | None
 ) -> list[int] | None:
-    """Characters of each column; None where no column can be as narrow as it would have to be."""
+    """Return the width of each column; None if the table can't be narrow enough."""
     full = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     if width is None:
         return full
@@ -133,12 +132,12 @@ def _widths(
     room = width - len(_GAP) * (len(heads) - 1)
     if sum(least) > room:
         return None
-    # Headings are broken first, then cells; always those of the widest column.
+    # Fold headings first, then cells, always of the widest column.
     for floor in (whole, least):
         while sum(full) > room and full != floor:
             at = max((i for i in range(len(full)) if full[i] > floor[i]), key=lambda i: full[i])
             full[at] -= 1
-    # A column of single words below each other reads worse than a block for each row.
+    # A block for each row reads better than columns of single words.
     if any(len(row[i]) > 6 * full[i] for row in rows for i in range(len(heads))):
         return None
     return full

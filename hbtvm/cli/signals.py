@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP as requests to stop, and output that may be lost while a command runs."""
+"""Stop on SIGTERM and SIGHUP as on Ctrl-C, and survive the loss of the terminal."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ _Arguments = ParamSpec("_Arguments")
 
 
 class StopSignals:
-    """Turns SIGTERM and SIGHUP into `KeyboardInterrupt` for the length of a ``with`` block.
+    """Turns SIGTERM and SIGHUP into `KeyboardInterrupt` within a ``with`` block.
 
-    So ``docker stop``, a batch system or a closed terminal end a command as Ctrl-C does. A signal that is
-    ignored at the start (``nohup``) stays ignored, and outside the main thread nothing is changed, as
-    Python delivers signals there alone. Once a signal has come, SIGHUP is ignored until the end of the block:
-    one closed terminal sends it twice, by the kernel and by the shell, and systemd sends it after SIGTERM.
-    A second SIGTERM or Ctrl-C interrupts again.
+    ``docker stop``, a batch system or a closed terminal then stop a command as Ctrl-C does. A signal that is
+    ignored at the start (``nohup``) stays ignored; outside the main thread nothing changes. After the first
+    signal, SIGHUP is ignored: a closed terminal sends it twice, and systemd sends it after SIGTERM. A second
+    SIGTERM or Ctrl-C interrupts again.
 
-    The interrupt of a signal, Ctrl-C's too, is lost where Python cannot pass it on: inside a callback from C
-    or a finalizer. So that it came is noted, and `checked` asks for it later.
+    Python drops an interrupt inside a finalizer or a callback from C; the object remembers it, and `checked`
+    raises it later.
 
     Attributes
     ----------
     received
-        The first of SIGTERM and SIGHUP that came; None if none did.
+        The first SIGTERM or SIGHUP, or None.
     asked
-        Whether any signal asked to stop, Ctrl-C or one of these.
+        Whether any signal, Ctrl-C included, asked to stop.
     """
 
     def __init__(self) -> None:
@@ -43,7 +42,7 @@ class StopSignals:
         if threading.current_thread() is threading.main_thread():
             for number in _HANDLED:
                 before = signal.getsignal(number)
-                # None: set by something that is not Python, and that could not be restored.
+                # None: not set by Python, so it could not be restored.
                 if before not in (signal.SIG_IGN, None):
                     self._before[number] = before
                     signal.signal(number, self._stop)
@@ -60,16 +59,16 @@ class StopSignals:
 
     @property
     def name(self) -> str:
-        """What stopped the command, for people: the signal's name, or Ctrl-C."""
+        """The signal's name, or Ctrl-C."""
         return self.received.name if self.received is not None else "Ctrl-C"
 
     @property
     def status(self) -> int:
-        """Exit status of a command that was stopped before it had a result, as shells count."""
+        """Exit status of a command that was stopped without a result, as shells define it."""
         return 128 + (self.received or signal.SIGINT)
 
     def checked(self, call: Callable[_Arguments, None]) -> Callable[_Arguments, None]:
-        """A function that does the same and then raises `KeyboardInterrupt` if a signal asked to stop."""
+        """Wrap a function to raise `KeyboardInterrupt` afterwards if a signal asked to stop."""
 
         def checking(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> None:
             call(*arguments, **named)
@@ -93,28 +92,22 @@ class StopSignals:
 
 
 def lasting(stream: IO[str]) -> IO[str]:
-    """A text stream that never fails, see `LastingStream`."""
+    """Return a text stream that never fails (see `LastingStream`)."""
     return cast("IO[str]", LastingStream(stream))
 
 
 class LastingStream:
-    """Text output that goes nowhere, instead of raising, once it cannot be written any more.
+    """Text output that is discarded once it can no longer be written.
 
-    A closed terminal gives EIO and a reader that went away EPIPE, neither of which should cost a search its
-    result. The file descriptor is then replaced by the null device, so that what is still buffered
-    cannot fail at exit either.
-
-    Parameters
-    ----------
-    stream
-        Where text goes as long as that works.
+    A closed terminal gives EIO, a reader that is gone EPIPE; neither may cost a search its result. The null
+    device then replaces the file descriptor, so that buffered text cannot fail at exit.
     """
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write text; its length is returned also where it was lost."""
+        """Write text; return its length, even if it was lost."""
         try:
             return self._stream.write(text)
         except OSError:
@@ -122,7 +115,7 @@ class LastingStream:
             return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered."""
+        """Write buffered text."""
         try:
             self._stream.flush()
         except OSError:
@@ -133,10 +126,10 @@ class LastingStream:
 
 
 def silence(stream: IO[str]) -> None:
-    """Let all that a stream still holds, or will be given, go to the null device."""
+    """Redirect a stream, its buffer included, to the null device."""
     try:
         descriptor = stream.fileno()
-    except (OSError, ValueError, AttributeError):  # a stream of Python's own, without a descriptor
+    except (OSError, ValueError, AttributeError):  # a stream without a descriptor
         return
     null = os.open(os.devnull, os.O_WRONLY)
     try:

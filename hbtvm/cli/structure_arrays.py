@@ -1,4 +1,4 @@
-"""Structures as arrays of a ``.npz`` file."""
+"""Read structures from the arrays of a ``.npz`` file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hbtvm.cli.words_in import Taken, some
 from hbtvm.runtime.recursive.structures import Structures
 
 _LARGEST = 2**31 - 1
-"""Numbers of nodes and of children are int32."""
+"""Largest number of nodes and of children (int32)."""
 
 
 def blocks_of_arrays(
     path: Path, inputs: Mapping[str, Taken], nodes: int, structures: int
 ) -> Iterator[tuple[int, Structures]]:
-    """Structures of a file, in blocks of so many nodes and structures at most, but for a larger structure.
+    """Read structures in blocks of at most `nodes` nodes and `structures` structures.
 
     The file's arrays are ``starts``, ``first``, ``child`` as in `Structures`, and the inputs by name. Without
     ``first``, ``child`` has two axes, (nodes, places); ``parent``, (nodes,), may take its place. Without
@@ -46,7 +46,7 @@ def blocks_of_arrays(
     extra = [name for name in given if name not in inputs]
     lacking = [name for name in inputs if name not in given]
     if extra or lacking:
-        what = f"array {extra[0]!r} is no input of the model" if extra else f"input {lacking[0]!r} is missing"
+        what = f"array {extra[0]!r} is not an input" if extra else f"input {lacking[0]!r} is missing"
         raise UsageError(f"{path}: {what}; the model's inputs are {some(inputs)}")
     for name, one in given.items():
         if one.shape[:1] != (count,):
@@ -72,11 +72,11 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         EOFError, KeyError, NotImplementedError, RuntimeError, SyntaxError, ValueError, tokenize.TokenError,
         zipfile.BadZipFile, zlib.error,
     ) as error:  # fmt: skip
-        raise UsageError(f"{path}: this is no .npz file of arrays of numbers ({error})") from error
+        raise UsageError(f"{path}: this is not a .npz file of arrays of numbers ({error})") from error
 
 
 def _edges(path: Path, given: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Children of all nodes, and where each node's begin."""
+    """Return the children of all nodes, and the start of each node's children."""
     if ("child" in given) == ("parent" in given) or ("first" in given and "child" not in given):
         raise UsageError(
             f"{path}: there are {some(given)}; expected 'child' with 'first', 'child' of shape (nodes, "
@@ -119,10 +119,10 @@ def _part(
     at: int,
     end: int,
 ) -> Structures:
-    """Structures from one to another, their nodes counted from 0."""
+    """Return the structures from `at` to `end`, with nodes numbered from 0."""
     low, high = int(starts[at]), int(starts[end])
     own = child[first[low] : first[high]]
-    # What lies outside of the block has to stay outside: the executor names the structure.
+    # A child outside of the block stays outside, so that the executor names the structure.
     moved = np.where(own < 0, -1, np.where((own < low) | (own >= high), high - low, own - low))
     return Structures(
         starts[at : end + 1] - low,

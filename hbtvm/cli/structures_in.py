@@ -1,4 +1,4 @@
-"""Structures to predict or to tune on, from a file: lines of text, JSON, or arrays; read in blocks."""
+"""Read structures from a file of text lines, JSON or arrays, in blocks."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ TEXTS = (".txt", ".trees", ".ptb", ".mrg")
 LINES, JSON, ARRAYS = (".jsonl", ".ndjson"), ".json", ".npz"
 
 SUFFIXES = (*TEXTS, JSON, *LINES, ARRAYS)
-"""Of files of structures."""
+"""Suffixes of files of structures."""
 
 _NODES, _STRUCTURES = 65_536, 4096
-"""Most nodes and structures of a block, but for a single structure."""
+"""Most nodes and structures of a block; a single structure may have more nodes."""
 
 _PLACE = re.compile(r"structure (\d+)(, |: )")
 
@@ -41,7 +41,7 @@ class Block:
     Attributes
     ----------
     places
-        Where each is in the file, in words, such as ``line 7``.
+        The place of each structure in the file, such as ``line 7``.
     """
 
     structures: Structures
@@ -49,25 +49,26 @@ class Block:
 
 
 class StructureFile:
-    """A file of structures, as a model takes them.
+    """A file of structures for a model.
 
     Parameters
     ----------
     path
         A file with one of `SUFFIXES`.
     children
-        Places for children of a node; None for any number. With one, texts and flat lists are sequences.
+        Most children of a node; None for any number. With 1, texts and flat lists are sequences.
     inputs
-        What the model takes with each node, by name.
+        The model's inputs of a node, by name.
     vocabulary
-        Numbers of tokens, and what begins a bracket; None where tokens are numbers in digits.
+        Numbers of tokens, and what follows an opening bracket; None if tokens are numbers.
     labels
-        What begins a bracket, if it is said of this file: see `hbtvm.recursive.structures.brackets`.
+        What follows an opening bracket (see `hbtvm.recursive.structures.brackets`), instead of the
+        vocabulary's.
 
     Raises
     ------
     UsageError
-        If the suffix is unknown, or the format has no place for the model's inputs.
+        If the suffix is unknown, or the format can't hold the model's inputs.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class StructureFile:
                 f"{', '.join(SUFFIXES)}"
             )
         if labels is not None and labels != "none" and suffix not in TEXTS:
-            raise UsageError(f"{path}: --labels is of text, {', '.join(TEXTS)}, which this is not")
+            raise UsageError(f"{path}: --labels needs text, {', '.join(TEXTS)}")
         self._path, self._suffix, self._inputs = path, suffix, inputs
         if labels is None:
             labels = "none" if vocabulary is None else vocabulary.labels
@@ -97,13 +98,7 @@ class StructureFile:
             )
 
     def blocks(self) -> Iterator[Block]:
-        """Read to the end.
-
-        Raises
-        ------
-        UsageError, InputError
-            If something can't be read; it names file, line or structure, and node.
-        """
+        """Read to the end; errors name the file, the line or structure, and the node."""
         if self._suffix == ARRAYS:
             for first, structures in blocks_of_arrays(self._path, self._inputs, _NODES, _STRUCTURES):
                 yield Block(structures, [f"structure {first + i}" for i in range(len(structures))])
@@ -125,7 +120,7 @@ class StructureFile:
             yield self._block(waiting)
 
     def explained(self, error: InputError, places: list[str]) -> InputError:
-        """The error with the place in the file, for that in a block."""
+        """Return the error with the place in the file instead of the place in a block."""
         found = _PLACE.match(str(error))
         text = str(error)
         if found is not None and int(found[1]) < len(places):
@@ -145,7 +140,7 @@ class StructureFile:
         return Block(packed([one.children for one, _ in waiting], inputs), places)
 
     def _values(self) -> Iterator[tuple[str, Any]]:
-        """Each structure as text, or as a value of JSON, with its place in words."""
+        """Yield each structure's place, and its text or JSON value."""
         if self._suffix == JSON:
             yield from self._whole()
             return
@@ -155,7 +150,7 @@ class StructureFile:
                 empty = empty or number
                 continue
             if empty:
-                # If it were skipped silently, the predictions after it would shift by one.
+                # Skipping it would shift the predictions after it by one.
                 raise UsageError(f"{self._path}: line {empty} is empty; expected a structure in each line")
             yield f"line {number}", line.strip() if self._suffix in TEXTS else self._json(line, number)
 
@@ -164,7 +159,7 @@ class StructureFile:
             with open(self._path, encoding="utf-8-sig", newline="\n") as file:
                 yield from file
         except UnicodeDecodeError as error:
-            raise UsageError(f"{self._path}: this is no text in UTF-8 ({error.reason})") from error
+            raise UsageError(f"{self._path}: this is not UTF-8 text ({error.reason})") from error
 
     def _whole(self) -> Iterator[tuple[str, Any]]:
         text = "".join(self._lines())
@@ -172,7 +167,7 @@ class StructureFile:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
             lines = " (for a structure in each line, call it .jsonl)" if "Extra data" in str(error) else ""
-            raise UsageError(f"{self._path}: this is no JSON ({shown(error)}){lines}") from error
+            raise UsageError(f"{self._path}: this is not JSON ({shown(error)}){lines}") from error
         if not isinstance(found, list):
             found = [found]
         yield from zip((f"structure {i}" for i in itertools.count()), found, strict=False)
@@ -181,11 +176,11 @@ class StructureFile:
         try:
             return json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{self._path}: line {number} is no JSON ({shown(error)})") from error
+            raise UsageError(f"{self._path}: line {number} is not JSON ({shown(error)})") from error
 
 
 def joined(parts: Sequence[Structures]) -> Structures:
-    """Structures one behind the other."""
+    """Concatenate structures."""
     if len(parts) == 1:
         return parts[0]
     nodes = np.cumsum([0, *(len(one.first) - 1 for one in parts)])

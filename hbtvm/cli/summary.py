@@ -21,10 +21,10 @@ _STOPPED = {
 }
 
 _OWN = "; --sample measures on your own"
-"""What is added to words on structures that were drawn."""
+"""Suffix of the description of random structures."""
 
 _TELLING_SHARE = 0.05
-"""A kind of failure with at least this share of the trials is shown with an example."""
+"""Share of the trials from which a kind of failure is shown with an example."""
 
 
 def print_report(
@@ -36,18 +36,18 @@ def print_report(
     sample: str = "",
     data: str = "DATA.csv",
 ) -> None:
-    """Say on standard output what was found, what failed, where time went, and what to do next.
+    """Print the results, failures, time spent, and the next command.
 
     Parameters
     ----------
     copies
-        By batch size, what the times leave out that a GPU was measured with.
+        Times of copies to and from a GPU, by batch size; the result's times leave them out.
     stopped_by
-        What interrupted the search, if anything did.
+        Name of the signal that interrupted the search.
     sample
-        Of a recursive model, whose rows are structures: what structures it was measured on.
+        Description of the structures that a recursive model was measured on; else empty.
     data
-        What a file to predict may be called.
+        Example name of a file to predict.
     """
     one = "structure" if sample else "row"
     each = f"of a {one}"
@@ -94,7 +94,7 @@ def _row(name: str, group: GroupResult, copies: Mapping[int, Copies]) -> tuple[s
 
 
 def _readings(result: Result) -> list[str]:
-    """One line that says how the times above differ from those that the search showed; none where alike."""
+    """Explain why the table's times differ from the search's readings; empty if they are equal."""
     faster = [
         f"{duration(group.reading)} ({name})"
         for name, group in result.groups.items()
@@ -106,13 +106,13 @@ def _readings(result: Result) -> list[str]:
     if not faster:
         return []
     return [
-        "times above are medians of a final comparison, in which the fastest candidates took turns; single "
-        f"readings of the search, as shown meanwhile, went down to {', '.join(faster)}"
+        "times above are medians of the final, which measured the fastest candidates in turns; single "
+        f"readings of the search went down to {', '.join(faster)}"
     ]
 
 
 def _failures(result: Result) -> list[str]:
-    """A line for the kinds of failure, and one for an example of each that is frequent."""
+    """List the kinds of failure, with an example of each frequent kind."""
     kinds: dict[str, int] = {}
     examples: dict[str, str] = {}
     for group in result.groups.values():

@@ -1,4 +1,4 @@
-"""Each strategy's best time so far during a run, drawn as a line of small bars."""
+"""Draw each strategy's best time over a run as a line of small bars."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 @dataclass
 class Course:
-    """Progress of one strategy for one batch size.
+    """Progress of a strategy for a batch size.
 
     Attributes
     ----------
     trials, failed
-        Candidates so far, and those of them that failed.
+        Candidates, and failed candidates, so far.
     best
-        Seconds of the fastest after each trial that succeeded.
+        Seconds of the fastest candidate after each successful trial.
     """
 
     trials: int = 0
@@ -27,7 +27,7 @@ class Course:
     best: list[float] = field(default_factory=list)
 
     def update(self, trial: Trial) -> None:
-        """Take note of a trial."""
+        """Add a trial."""
         if trial.final:
             return
         self.trials += 1
@@ -38,27 +38,27 @@ class Course:
 
 
 class Courses:
-    """The progress of all strategies, by batch size and strategy, in the order of their first trials."""
+    """Progress of all strategies, by batch size and strategy, in the order of first trials."""
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, Course]] = {}
 
     def update(self, trial: Trial) -> None:
-        """Take note of a trial."""
+        """Add a trial."""
         self.by_group.setdefault(trial.group, {}).setdefault(trial.strategy, Course()).update(trial)
 
 
 def bars(best: list[float], fastest: float, width: int) -> str:
-    """Draw a course: the higher a bar, the faster; the highest is as fast as the group's fastest.
+    """Draw a course: higher bars are faster, and the highest is as fast as the group's fastest.
 
     Parameters
     ----------
     best
         Falling seconds, at least one.
     fastest
-        Seconds that the highest bar stands for.
+        Seconds of the highest bar.
     width
-        Most characters. Bars are an eighth lower for each tenth that a time is slower, by ratio.
+        Most characters. Each 10% of slowdown lowers a bar by an eighth.
     """
     count = min(width, len(best))
     shown = [best[round(i * (len(best) - 1) / max(count - 1, 1))] for i in range(count)]

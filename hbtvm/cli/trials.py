@@ -25,7 +25,7 @@ def export_trials(arguments: argparse.Namespace) -> int:
 
     Returns
     -------
-    0; or, where it was stopped and nothing was written, as ``hbtvm tune``.
+    0; or, if it was stopped and nothing was written, as ``hbtvm tune``.
     """
     for name in ("out", "rpc_tracker", "rpc_key", "time_budget"):
         if getattr(arguments, name) is not None:

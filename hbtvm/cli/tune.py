@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 _FAILED = 1
 
 _DESCRIPTION = """
-Search for the fastest code for a trained model on a target, and write it as one package that predicts
-without the training library and without a compiler.
+Search for a trained model's fastest code on a target, and write it as a package that predicts without the
+training library and without a compiler.
 
-Every measurement goes to the tuning log at once. The same command again carries on where it stopped,
-after Ctrl-C or a crash too, and other models tuned with the same log start from what it teaches.
+Every measurement goes to the tuning log at once. The same command resumes a run that ended, by Ctrl-C or a
+crash too, and other models learn from the log.
 
-Ctrl-C stops the search, packages the best so far, and ends with status 0; with 130 where nothing was
-measured yet. Ctrl-C once more gives up packaging, with status 130: the log still has everything.
+Ctrl-C stops the search and packages the best so far, with status 0, or 130 if nothing was measured. A second
+Ctrl-C skips packaging, with status 130; the log keeps everything.
 
-SIGTERM (docker stop, Slurm) and SIGHUP (a closed terminal) do the same; where nothing is packaged, the
-status is then 143 or 129. After nohup, SIGHUP stays ignored.
+SIGTERM (docker stop, Slurm) and SIGHUP (a closed terminal) do the same, with status 143 or 129 if nothing is
+packaged. After nohup, SIGHUP stays ignored.
 """
 
 
@@ -54,17 +54,17 @@ def add_parser(commands: Any) -> None:
         help="search for the fastest code for a model, and package it",
         description=paragraphs(_DESCRIPTION),
         epilog=examples(
-            ("hbtvm tune model.pkl", "with what is usual; writes model.tar and hbtvm-tuning.jsonl here"),
+            ("hbtvm tune model.pkl", "with the defaults; writes model.tar and hbtvm-tuning.jsonl here"),
             ("hbtvm tune model.txt --time-budget 600 -o fast.tar", "for ten minutes at most"),
             ("hbtvm tune model.json --batch-size 1 --threads 1", "for one row at a time on one thread"),
             (
                 "hbtvm tune --log ~/team.jsonl other.pkl",
-                "learn from what earlier models taught, and add to it",
+                "learn from earlier models' measurements, and add to them",
             ),
             ("hbtvm tune model.pkl --target cuda --device cuda:1", "for this machine's second GPU"),
             (
                 "hbtvm tune model.pkl --rpc-tracker 10.0.0.5:9190 --rpc-key zen4",
-                "measure on all devices that a tracker lends",
+                "measure on all devices of a tracker",
             ),
             (
                 "hbtvm tune model.pkl --export trials.tar --target "
@@ -75,14 +75,14 @@ def add_parser(commands: Any) -> None:
                 "hbtvm tune model.pkl --strategy gemm,bitvector --trials 2000",
                 "a long search among two strategies",
             ),
-            ("hbtvm tune model.pkl --preset autotvm", "search as AutoTVM's paper does, to compare"),
+            ("hbtvm tune model.pkl --preset autotvm", "search as AutoTVM's paper does"),
             (
                 "hbtvm tune sentiment.rec --sample dev.txt --labels drop --vocabulary words.txt",
-                "a recursive model, measured on trees of one's own",
+                "a recursive model, measured on your trees",
             ),
             (
                 "hbtvm tune cell.pt2 --children 2 --state h,c --batch-size 1,10",
-                "a recursive model whose cell torch exported, for calls of 1 and 10 structures",
+                "a recursive model with a cell that torch exported, for 1 and 10 structures per call",
             ),
         ),
     )
@@ -91,9 +91,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--export",
         metavar="TRIALS.tar",
-        help="measure nothing here: build candidates (240, or --trials) for hbtvm measure on another "
-        "machine, into this archive; hbtvm log import then adds its times to the log, and the same command "
-        "again plans a second round",
+        help="measure nothing here: build candidates (240, or --trials) into this archive, for hbtvm measure "
+        "on another machine; hbtvm log import then adds the times to the log, and the same command plans a "
+        "second round",
     )
     add_structure_options(parser, sample=True)
     add_cell_options(parser)
@@ -106,8 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     Returns
     -------
-    0; 1 where the log could not be written, and the best so far was packaged; or, where it was stopped and
-    nothing was packaged, 130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP.
+    0; 1 if the log could not be written, and the best so far was packaged; or, if nothing was packaged, 130
+    after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP.
     """
     files.existing(arguments.model, "a trained model")
     if arguments.export is not None:

@@ -1,4 +1,4 @@
-"""Vocabularies: files of words, and the numbers that words of structures stand for."""
+"""Read vocabularies, and convert words to numbers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hbtvm.printable import shown
 from hbtvm.runtime.recursive.vocabulary import Labels, Vocabulary
 
 _LIMIT = 2**31
-"""Numbers of nodes are int32."""
+"""Bound of tokens (int32)."""
 
 
 class Taken(Protocol):
-    """What a model takes with each node: `hbtvm.recursive.cell.Input`, or that of a package."""
+    """An input of a node: `hbtvm.recursive.cell.Input`, or a package's."""
 
     @property
     def kind(self) -> str: ...
@@ -34,21 +34,21 @@ class Words:
     Attributes
     ----------
     numbers
-        By word; None where words are numbers themselves, in digits.
+        Numbers by word; None if words are numbers in digits.
     unknown
-        The number of words that `numbers` lacks; None to refuse them.
+        Number of unknown words; None to refuse them.
     """
 
     numbers: Mapping[str, int] | None = None
     unknown: int | None = None
 
     def number(self, token: Any, where: str) -> int:
-        """The number that a token stands for: a whole number for itself, None for none.
+        """Return the number of a token, a word or a whole number; -1 for None.
 
         Raises
         ------
         InputError
-            If it is an unknown word, or no token; the sentence begins with `where`.
+            If it is an unknown word, or not a token; the sentence begins with `where`.
         """
         if token is None:
             return -1
@@ -65,7 +65,7 @@ class Words:
             if digits.isascii() and digits.isdigit() and len(digits) < 10:
                 return int(token)
             raise InputError(
-                f"{where}: {shown(repr(token))} is no number; --vocabulary names a file of words."
+                f"{where}: {shown(repr(token))} is not a number; --vocabulary names a file of words."
             )
         found = self.numbers.get(token, self.unknown)
         if found is None:
@@ -77,26 +77,26 @@ class Words:
 
 
 def words_of(vocabulary: Vocabulary | None) -> Words:
-    """Numbers of a vocabulary's words; without one, words are numbers in digits."""
+    """Return the words of a vocabulary; without a vocabulary, words are numbers in digits."""
     return Words() if vocabulary is None else Words(vocabulary.numbers, vocabulary.unknown)
 
 
 def read_vocabulary(path: str, unknown: str, labels: Labels, inputs: Mapping[str, Taken]) -> Vocabulary:
-    """Read a file of words, one in each line; a word's number is that of its line, from 0.
+    """Read a file with a word per line; a word's number is its line, from 0.
 
     Parameters
     ----------
     unknown
-        The word that stands for those that the file lacks; ``"error"`` for none.
+        The word that replaces unknown words; ``"error"`` to refuse them.
     labels
-        What stands behind an opening bracket of text.
+        What follows an opening bracket of text.
     inputs
-        Of the model.
+        The model's inputs.
 
     Raises
     ------
     UsageError
-        If it can't be read, a line is empty or there twice, or no input takes so many words.
+        If it can't be read, a line is empty or repeated, or no input takes so many words.
     """
     lines = _lines(Path(path))
     numbers: dict[str, int] = {}
@@ -118,12 +118,12 @@ def read_vocabulary(path: str, unknown: str, labels: Labels, inputs: Mapping[str
 
 
 def _lines(path: Path) -> list[str]:
-    """Lines without their ends; empty ones at the end are left out."""
+    """Return the lines, without empty lines at the end."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: this is no text in UTF-8 ({error.reason})") from error
-    # Words may hold what `splitlines` takes for the end of a line.
+        raise UsageError(f"{path}: this is not UTF-8 text ({error.reason})") from error
+    # Words may contain other line breaks of `splitlines`.
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
@@ -131,5 +131,5 @@ def _lines(path: Path) -> list[str]:
 
 
 def some(names: Collection[str]) -> str:
-    """Names of inputs, listed."""
+    """List names."""
     return ", ".join(map(repr, names)) or "none"

@@ -15,7 +15,7 @@ class Order:
     """Chooses the next candidate, so that a run that is cut off has tried the best guesses of each group.
 
     Groups take turns. A group follows the archive's order, first guesses first; after those, every second
-    candidate is the one that shares most choices with the fastest so far. Tasks that are far behind come last.
+    candidate is the one that shares most choices with the fastest so far. Tasks far behind come last.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The file of times that candidates of an archive took: JSON lines, format version 1.
 
 The first line has ``format`` (``"hbtvm-times"``), ``version``, ``trials`` (the archive's digest), ``target``
-(the archive's; for a GPU with its number of multiprocessors), ``device`` (a name), ``hbtvm`` and ``date``. Any
-other line is a candidate's: ``candidate`` (its number), ``times`` (seconds of each repeat) or ``error``
+(the archive's; for a GPU with its number of multiprocessors), ``device`` (a name), ``hbtvm`` and ``date``.
+Any other line is a candidate's: ``candidate`` (its number), ``times`` (seconds of each repeat) or ``error``
 (``kind``, ``message``), ``measure_seconds``, ``date``, ``final`` for a final's measurement (see
 `hbtvm.logs.ranking`) and, for some GPUs, ``health``: ``clock`` in MHz and ``temperature`` in degrees Celsius.
 

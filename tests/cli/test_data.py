@@ -72,14 +72,14 @@ def test_csv(text: str, rows: list[list[float]]) -> None:
     ("text", "sentence"),
     [
         ("", "the file is empty, expected rows of 2 columns"),
-        ("1,2\n3,x\n", "row 2, column 2: 'x' is no number (an empty field stands for a missing value)"),
+        ("1,2\n3,x\n", "row 2, column 2: 'x' is not a number (an empty field stands for a missing value)"),
         ("1,2\n3\n", "row 2 has 1 fields, expected 2"),
         ("1,2\n3,4,5\n", "row 2 has 3 fields, expected 2"),
         ("1,2\n\n3,4\n", "line 2 is empty"),
         ("1,2,3\n", "there are 3 columns, the model has 2 features"),
         ("1;2\n", "there are 1 columns, the model has 2 features"),
-        (b"1,2\n\xff\xfe,4\n", "this is no text in UTF-8 (invalid start byte)"),
-        ('1,2\n"3,4\n', "line 2 is no CSV (unexpected end of data)"),
+        (b"1,2\n\xff\xfe,4\n", "this is not UTF-8 text (invalid start byte)"),
+        ('1,2\n"3,4\n', "line 2 is not CSV (unexpected end of data)"),
         ("a,2\n3,4\n", "line 1 may be names or data, it has 'a' and '2'; say --header yes or --header no"),
     ],
 )
@@ -90,7 +90,7 @@ def test_csv_that_is_wrong(text: str | bytes, sentence: str) -> None:
 def test_the_header_can_be_told() -> None:
     assert read("a,2\n3,4\n", header="yes") == [[3, 4]]
     assert read("1,2\n3,4\n", header="yes") == [[3, 4]]
-    assert refused("a,2\n3,4\n", header="no").startswith("row 1, column 1: 'a' is no number")
+    assert refused("a,2\n3,4\n", header="no").startswith("row 1, column 1: 'a' is not a number")
     # Names that are numbers are known by the model's.
     assert read("0,1\n3,4\n", InputSpec(2, ("0", "1"))) == [[3, 4]]
 
@@ -171,7 +171,7 @@ def test_npy_that_is_wrong() -> None:
     for array, sentence in (
         (np.zeros(3), r"the array's shape is \(3,\), expected \(rows, features\)"),
         (np.zeros((3, 4)), "there are 4 columns, the model has 2 features"),
-        (np.array([["x", None]], object), r"this is no .npy file of numbers \(Object arrays cannot be"),
+        (np.array([["x", None]], object), r"this is not a .npy file of numbers \(Object arrays cannot be"),
     ):
         np.save("d.npy", array)
         with pytest.raises(UsageError, match=f"^d.npy: {sentence}"):
@@ -203,7 +203,7 @@ def test_parquet() -> None:
     with pytest.raises(UsageError, match=r"column 'id' \(and 1 more\) was not there in training"):
         rows_of("d.parquet", spec)
     Path("d.parquet").write_text("no such thing, but long enough")
-    with pytest.raises(UsageError, match=r"^d.parquet: this is no Parquet file, or it is damaged"):
+    with pytest.raises(UsageError, match=r"^d.parquet: this is not a readable Parquet file"):
         rows_of("d.parquet", spec)
 
 
@@ -214,7 +214,7 @@ def test_parquet_that_is_damaged_inside() -> None:
     data = bytearray(Path("d.parquet").read_bytes())
     data[4:400] = bytes(396)
     Path("d.parquet").write_bytes(data)
-    with pytest.raises(UsageError, match=r"^d.parquet: this is no Parquet file, or it is damaged"):
+    with pytest.raises(UsageError, match=r"^d.parquet: this is not a readable Parquet file"):
         rows_of("d.parquet", NAMED)
 
 

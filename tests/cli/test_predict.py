@@ -212,7 +212,7 @@ def test_names_of_columns(spec: OutputSpec, output: str, shape: tuple[int], name
         ("{package} d.csv -o none/o.csv", "none/o.csv: there is no folder none"),
         ("{package} d.csv -o d.csv", "d.csv: the predictions would replace the data"),
         ("{package} d.csv --output score", "--output score: this classifier has label, proba, raw"),
-        ("{package} bad.csv -o o.csv", "bad.csv: row 2, column 2: 'x' is no number"),
+        ("{package} bad.csv -o o.csv", "bad.csv: row 2, column 2: 'x' is not a number"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_left(

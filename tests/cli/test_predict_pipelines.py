@@ -69,7 +69,7 @@ def test_csv_without_names() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("age,pay,job\n1,2,law\nold,2,law\n", "d.csv: row 2, column 'age': 'old' is no number"),
+        ("age,pay,job\n1,2,law\nold,2,law\n", "d.csv: row 2, column 'age': 'old' is not a number"),
         ("age,pay\n1,2\n", "d.csv: column 'job' of the model is not there"),
         ("age,pay,job,job\n1,2,law,law\n", "d.csv: column 'job' is there twice"),
         ("age,pay,job\n1,2,law\n1,2,nurse\n", "row 1: step 'encode' (OrdinalEncoder), column 'job': 'nurse'"),
@@ -86,11 +86,11 @@ def test_csv_that_does_not_fit(text: str, message: str, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("d.jsonl", '{"age": 1, "pay": 1, "job": "law"}\n{"age":\n', "d.jsonl: line 2 is no JSON"),
+        ("d.jsonl", '{"age": 1, "pay": 1, "job": "law"}\n{"age":\n', "d.jsonl: line 2 is not JSON"),
         ("d.jsonl", '{"age": 1, "pay": 1}\n', "column 'job' is missing"),
         ("d.json", '[{"age": 1, "pay": 1, "job": "law"}, 3]', "row 2 is 3, expected an object"),
-        ("d.json", "[1", "d.json: this is no JSON"),
-        ("d.arrow", "x", "d.arrow: this is no Arrow file"),
+        ("d.json", "[1", "d.json: this is not JSON"),
+        ("d.arrow", "x", "d.arrow: this is not an Arrow file"),
         ("d.json", "", "there are no rows to predict"),
     ],
 )

@@ -142,7 +142,7 @@ def test_several_roots_need_their_numbers(here: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("trees.txt", "trees.txt: line 1, node 0: 'not' is no number; --vocabulary names a file of words"),
+        ("trees.txt", "trees.txt: line 1, node 0: 'not' is not a number; --vocabulary names a file of words"),
         ("trees.txt --unknown unk", "--unknown unk: without --vocabulary there are no words"),
         ("late.txt --vocabulary words.txt", "late.txt: line 5001, node 1: 'foo' is not in the vocabulary"),
         ("trees.txt --vocabulary none.txt", "none.txt: there is no such file, expected a file of words"),
@@ -150,9 +150,9 @@ def test_several_roots_need_their_numbers(here: Path, capsys: pytest.CaptureFixt
         ("empty.txt", "empty.txt: there are no structures to predict"),
         (
             "high.npz --labels drop",
-            "high.npz: --labels is of text, .txt, .trees, .ptb, .mrg, which this is not",
+            "high.npz: --labels needs text, .txt, .trees, .ptb, .mrg",
         ),
-        ("trees.txt --drop id", "--drop and --header are of columns, which structures have none of"),
+        ("trees.txt --drop id", "--drop and --header need columns, and structures have none"),
         ("cycle.npz", "cycle.npz: structure 5000, node 0: it depends on itself"),
         ("high.npz", "high.npz: structure 5000, node 0: 'word' is out of range"),
         ("trees.txt --output score", "--output score: this classifier has label, proba"),
@@ -177,7 +177,7 @@ def test_structures_are_for_recursive_models(here: Path, capsys: pytest.CaptureF
     hbtvm.compile(LinearRegression().fit([[0.0], [1]], [0, 1]), batch_sizes=(1,)).save("linear.tar")
     (here / "rows.csv").write_text("1\n")
     err = run("predict linear.tar rows.csv --vocabulary words.txt", capsys, 2)
-    assert "--vocabulary: linear.tar holds no recursive model" in err
+    assert "--vocabulary: linear.tar is not a recursive model" in err
     with pytest.raises(InputError, match="sample is of structures, which only recursive models"):
         hbtvm.compile(LinearRegression().fit([[0.0], [1]], [0, 1]), sample=rec.trees([[1, 2]]))
 
@@ -307,7 +307,7 @@ def test_the_default_is_calls_of_few_structures(
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("compile roots.rec --sample trees.txt", "trees.txt: line 1, node 0: 'not' is no number"),
+        ("compile roots.rec --sample trees.txt", "trees.txt: line 1, node 0: 'not' is not a number"),
         ("tune roots.rec --sample empty.txt", "empty.txt: there are no structures to measure on"),
         ("tune roots.rec --labels drop", "--labels drop: there is neither a --sample nor a --vocabulary"),
         ("compile roots.rec --vocabulary many.txt", "many.txt: there are 7 words; the model's 'word' has 6"),
@@ -315,8 +315,8 @@ def test_the_default_is_calls_of_few_structures(
             "compile roots.rec --vocabulary words.txt --unknown foo",
             "--unknown foo: words.txt has no such word",
         ),
-        ("compile roots.rec --children 2", "roots.rec: --children is of .pt2 files, which this is not"),
-        ("inspect roots.tar --state h,c", "roots.tar: --state is of .pt2 files, which this is not"),
+        ("compile roots.rec --children 2", "roots.rec: --children needs a .pt2 file"),
+        ("inspect roots.tar --state h,c", "roots.tar: --state needs a .pt2 file"),
         ("compile roots.rec --dtype float64", "recursive models are computed in float32"),
         ("compile roots.rec --strategy gemm", "recursive models have the strategy levels only, not gemm"),
         ("compile damaged.rec", "damaged.rec: expected a .rec file, but it is no zip archive"),
@@ -340,7 +340,7 @@ def test_inspecting_a_model(here: Path, capsys: pytest.CaptureFixture[str]) -> N
     for line in (
         "cell       small, up to 2 children",
         "states     h (4), c (4)",
-        "readout    h (4) of each node that is nobody's child",
+        "readout    h (4) of each node without a parent",
         "layers     linear (2 x 4), softmax",
         "classes    bad, fine",
         "levels    yes",

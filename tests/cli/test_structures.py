@@ -151,7 +151,7 @@ def test_deep_trees(tmp_path: Path) -> None:
     depth = 20_000
     found = read(tmp_path / "a.txt", "(" * depth + "it" + ")" * depth, children=1)
     assert len(found.first) == depth + 2
-    with pytest.raises(UsageError, match=r"a.jsonl: line 1 is no JSON"):
+    with pytest.raises(UsageError, match=r"a.jsonl: line 1 is not JSON"):
         read(tmp_path / "a.jsonl", "[" * 100_000 + "]" * 100_000)
 
 
@@ -165,7 +165,7 @@ def test_deep_trees(tmp_path: Path) -> None:
         ("a.txt", "it\n\nit\n", "a.txt: line 2 is empty"),
         ("a.txt", "(3 (2 it) (4 works))\n", "line 1, node 7: it has 3 children; .* say --labels drop"),
         ("a.txt", "it\n(it it (it it) it)", "line 2, node 6: it has 4 children; the model takes 2 at most"),
-        ("a.jsonl", '["it"]\n["it",', "a.jsonl: line 2 is no JSON"),
+        ("a.jsonl", '["it"]\n["it",', "a.jsonl: line 2 is not JSON"),
         ("a.jsonl", "[]", "a.jsonl: line 1, node 0: it has neither a token nor children"),
         ("a.jsonl", '["it", 6]', "node 1: its input 'word' is 6; expected a number from 0 to 5, or -1"),
         ("a.jsonl", '["it", 1.5]', "line 1, node 1: the token is 1.5; expected a word or a whole number"),
@@ -182,7 +182,7 @@ def test_deep_trees(tmp_path: Path) -> None:
         ("a.jsonl", '{"parents": [], "children": [], "inputs": {}}', "expected 'children' or 'parents', and"),
         ("a.jsonl", '{"parents": 3, "inputs": {}}', "expected a list with an item for each node"),
         ("a.json", '["it", ["it", "foo"]]', "a.json: structure 1, node 1: 'foo' is not in the vocabulary"),
-        ("a.json", '["it"]\n["it"]', "a.json: this is no JSON .*for a structure in each line, call it"),
+        ("a.json", '["it"]\n["it"]', "a.json: this is not JSON .*for a structure in each line, call it"),
         ("a.csv", "1,2", "a.csv: structures with the suffix '.csv' can't be read; known are .txt, .trees"),
     ],
 )  # fmt: skip
@@ -225,7 +225,7 @@ def test_several_inputs(given: str, sentence: str, tmp_path: Path) -> None:
         ({"parent": [1], "word": [1]}, "parent should hold numbers of nodes"),
         ({"child": [[-1]], "starts": [0, 2], "word": [1]}, "starts should rise from 0 to 1, the number of n"),
         ({"child": [[-1]]}, "input 'word' is missing; the model's inputs are 'word'"),
-        ({"child": [[-1]], "word": [1], "label": [1]}, "array 'label' is no input of the model"),
+        ({"child": [[-1]], "word": [1], "label": [1]}, "array 'label' is not an input"),
         ({"child": [[-1]], "word": [1, 2]}, r"'word' is of shape \(2,\); expected 1 nodes"),
     ],
 )  # fmt: skip
@@ -243,7 +243,7 @@ def test_no_archive(tmp_path: Path) -> None:
     contents = [b"", b"PK\x03\x04 no archive", (tmp_path / "one.npy").read_bytes()]
     for content in [*contents, (tmp_path / "objects.npz").read_bytes()]:
         path.write_bytes(content)
-        with pytest.raises(UsageError, match=r"this is no \.npz file of arrays of numbers"):
+        with pytest.raises(UsageError, match=r"this is not a \.npz file of arrays of numbers"):
             read(path)
 
 
@@ -280,7 +280,7 @@ def test_vocabularies_that_nothing_takes(tmp_path: Path) -> None:
     path.write_bytes(b"\xff")
     with pytest.raises(UsageError, match="no text in UTF-8"):
         read_vocabulary(str(path), "error", "none", WORD)
-    with pytest.raises(HbtvmError, match="'it' is no number; --vocabulary names a file of words"):
+    with pytest.raises(HbtvmError, match="'it' is not a number; --vocabulary names a file of words"):
         Words().number("it", "here")
 
 

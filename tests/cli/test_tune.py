@@ -155,7 +155,7 @@ def test_nothing_is_begun_that_could_not_end(
     ("log", "sentence"),
     [
         ("none/log.jsonl", "none/log.jsonl: there is no folder none"),
-        ("m.txt", "m.txt: this is no tuning log, or one of another version: no line of it can be read"),
+        ("m.txt", "m.txt: this is not a tuning log, or one of another version: no line of it can be read"),
     ],
 )
 def test_a_log_that_cannot_be(
@@ -334,8 +334,8 @@ def test_the_report(
     final = replace(group, best=replace(group.best, final=True), reading=1.9e-5)
     print_report(replace(found, groups={"100 rows": final}), Path("m.tar"), Path("a.jsonl"))
     assert (
-        "\n\ntimes above are medians of a final comparison, in which the fastest candidates took turns; "
-        "single readings of the search, as shown meanwhile, went down to 19.0 µs (100 rows)\n"
+        "\n\ntimes above are medians of the final, which measured the fastest candidates in turns; "
+        "single readings of the search went down to 19.0 µs (100 rows)\n"
     ) in capsys.readouterr().out
     print_report(
         result("log", log_error=LogError("cannot write tuning log a.jsonl: full")), *map(Path, ("m.tar", "a"))

@@ -121,7 +121,7 @@ def test_stopping_keeps_what_was_measured(
     told, errors = running.communicate(timeout=60)
     assert running.returncode == status, errors
     name = "Ctrl-C" if sent == signal.SIGINT else "SIGTERM"
-    assert f"stopped by {name}; the same command carries on" in told
+    assert f"stopped by {name}; the same command resumes" in told
 
 
 def with_library(path: Path, number: int, code: bytes) -> None:
