@@ -26,6 +26,7 @@ ENOUGH = 1000
 CHUNK = 60.0
 """Seconds for which the machine is kept at a time."""
 
+
 def log_of(folder: Path, spot: Spot) -> Log:
     """Where a space's times are kept."""
     return Log(folder / f"{spot.name}.jsonl")
