@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import joblib
 import lightgbm as lgb
@@ -20,6 +21,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import hbtvm
 import hbtvm.recursive as rec
+from hbtvm import trials
 from hbtvm.compiler.recursion.tree_gru import make_scorer
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import BuildError, InputError, InputTypeError, ModelError, TargetError, UnsupportedModel
@@ -208,6 +210,24 @@ def test_bad_options_are_named(
 ) -> None:
     with pytest.raises(error, match=text):
         hbtvm.search(booster, **options)
+
+
+def test_unknown_options_are_named() -> None:
+    for function in (hbtvm.search, hbtvm.tune, hbtvm.compile):
+        with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) got an unexpected .*'trails'$"):
+            function("m.pkl", trails=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^export\(\) got an unexpected keyword argument 'trails'"):
+        trials.export("m.pkl", "t.tar", trails=3)
+
+
+@pytest.mark.parametrize(
+    "option", [{"time_budget": 9.0}, {"rpc_key": "a"}, {"rpc_tracker": "h:1"}, {"sample": object()}]
+)
+def test_an_export_refuses_options_of_measuring(option: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"an export measures nothing, so it takes no {next(iter(option))}"):
+        trials.export("m.pkl", tmp_path / "t.tar", **option)
+    with pytest.raises(InputError, match="trials is 0"):
+        trials.export("m.pkl", tmp_path / "t.tar", trials=0)
 
 
 def test_options_of_numpy_and_single_ones(booster: lgb.Booster) -> None:

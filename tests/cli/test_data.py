@@ -177,7 +177,7 @@ def test_npy_that_is_wrong() -> None:
         with pytest.raises(UsageError, match=f"^d.npy: {sentence}"):
             rows_of("d.npy")
     Path("d.npy").write_bytes(b"")
-    with pytest.raises(UsageError, match=r"this is no [.]npy file"):
+    with pytest.raises(UsageError, match=r"this is not a [.]npy file"):
         rows_of("d.npy")
     np.savez("d.npz", a=np.zeros((1, 2)))
     Path("d.npz").rename("d.npy")

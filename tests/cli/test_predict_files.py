@@ -62,13 +62,13 @@ def test_other_archives_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     X, y = rows(), rows()[:, 0]
     api.compile(xgb.train({}, xgb.DMatrix(X, y), 1), batch_sizes=(1,), threads=1).save("model.tar")
     np.savez("rows.npz", X)
-    assert "no sparse matrix as scipy.sparse.save_npz writes it" in refused(
+    assert "not a sparse matrix of scipy.sparse.save_npz" in refused(
         capsys, "predict", "model.tar", "rows.npz"
     )
     Path("rows.npz").write_bytes(b"PK\x03\x04" + bytes(40))
-    assert "no sparse matrix" in refused(capsys, "predict", "model.tar", "rows.npz")
+    assert "not a sparse matrix" in refused(capsys, "predict", "model.tar", "rows.npz")
     np.savez("rows.npz", format=np.array([{}], object), shape=(3, 6), allow_pickle=True)  # type: ignore[arg-type]
-    assert "no sparse matrix" in refused(capsys, "predict", "model.tar", "rows.npz")
+    assert "not a sparse matrix" in refused(capsys, "predict", "model.tar", "rows.npz")
     sparse.save_npz("rows.npz", sparse.csr_matrix(X[:, :5]))
     assert "there are 5 columns, the model has 6" in refused(capsys, "predict", "model.tar", "rows.npz")
 

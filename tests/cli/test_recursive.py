@@ -178,7 +178,7 @@ def test_structures_are_for_recursive_models(here: Path, capsys: pytest.CaptureF
     (here / "rows.csv").write_text("1\n")
     err = run("predict linear.tar rows.csv --vocabulary words.txt", capsys, 2)
     assert "--vocabulary: linear.tar is not a recursive model" in err
-    with pytest.raises(InputError, match="sample is of structures, which only recursive models"):
+    with pytest.raises(InputError, match="sample holds structures, which only recursive models"):
         hbtvm.compile(LinearRegression().fit([[0.0], [1]], [0, 1]), sample=rec.trees([[1, 2]]))
 
 

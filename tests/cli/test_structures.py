@@ -173,8 +173,8 @@ def test_deep_trees(tmp_path: Path) -> None:
         ("a.jsonl", '["it", 99999999999]', "node 1: 99999999999 is out of range"),
         ("a.jsonl", '{"word": 1, "name": 2}', "node 0: the model has no input 'name'; it has 'word'"),
         ("a.jsonl", '{"word": 1, "children": 2}', "node 0: its children are 2; expected a list"),
-        ("a.jsonl", '{"children": [[1], [2]], "inputs": {"word": [1, 2]}}', "node 1: its child 2 is no node"),
-        ("a.jsonl", '{"parents": [1, "0"], "inputs": {}}', "node 1: its parent '0' is no node of this"),
+        ("a.jsonl", '{"children": [[1], [2]], "inputs": {"word": [1, 2]}}', "node 1: its child 2 is not a node"),
+        ("a.jsonl", '{"parents": [1, "0"], "inputs": {}}', "node 1: its parent '0' is not a node of this"),
         ("a.jsonl", '{"children": [1], "inputs": {}}', "node 0: its children are 1; expected a list of num"),
         ("a.jsonl", '{"children": [[]], "inputs": {"word": []}}', "line 1: its input 'word' has 0 items; "),
         ("a.jsonl", '{"children": [[]], "inputs": {"word": "it"}}', "its input 'word' is 'it'; expected a "),
@@ -278,7 +278,7 @@ def test_vocabularies_that_nothing_takes(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="takes no numbers"):
         read_vocabulary(str(path), "error", "none", {"x": Input("vector", 2)})
     path.write_bytes(b"\xff")
-    with pytest.raises(UsageError, match="no text in UTF-8"):
+    with pytest.raises(UsageError, match="not UTF-8 text"):
         read_vocabulary(str(path), "error", "none", WORD)
     with pytest.raises(HbtvmError, match="'it' is not a number; --vocabulary names a file of words"):
         Words().number("it", "here")

@@ -58,7 +58,7 @@ def test_good_candidate_is_built_and_timed(pool: Pool) -> None:
     ("payload", "kind", "words"),
     [
         ({"build": "raise"}, "build", "no such intrinsic"),
-        ({"make": "raise"}, "build", "could not be made"),
+        ({"make": "raise"}, "build", "could not be loaded"),
         ({"build": "hang"}, "build_timeout", "too long"),
         ({"build": "child"}, "build_timeout", "too long"),
         ({"build": "abort"}, "crash", "SIGABRT"),
