@@ -83,7 +83,7 @@ def test_what_is_usual(folder: Path) -> None:
     assert options == {
         "target": "cpu",
         "device": None,
-        "batch_sizes": (1, 100, 10_000),
+        "batch_sizes": None,
         "threads": None,
         "trials": None,
         "time_budget": None,
