@@ -173,7 +173,7 @@ def test_deep_trees(tmp_path: Path) -> None:
         ("a.jsonl", '["it", 99999999999]', "node 1: 99999999999 is out of range"),
         ("a.jsonl", '{"word": 1, "name": 2}', "node 0: the model has no input 'name'; it has 'word'"),
         ("a.jsonl", '{"word": 1, "children": 2}', "node 0: its children are 2; expected a list"),
-        ("a.jsonl", '{"children": [[1], [2]], "inputs": {"word": [1, 2]}}', "node 1: its child 2 is not a node"),
+        ("a.jsonl", '{"children": [[1], [2]], "inputs": {"word": [1, 2]}}', "node 1: its child 2 is not a"),
         ("a.jsonl", '{"parents": [1, "0"], "inputs": {}}', "node 1: its parent '0' is not a node of this"),
         ("a.jsonl", '{"children": [1], "inputs": {}}', "node 0: its children are 1; expected a list of num"),
         ("a.jsonl", '{"children": [[]], "inputs": {"word": []}}', "line 1: its input 'word' has 0 items; "),
