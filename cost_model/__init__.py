@@ -1,4 +1,4 @@
-"""Cost models: which candidates of a search are worth measuring."""
+"""Cost models: predict which candidates of a search are worth measuring."""
 
 from hbtvm.cost_model.base import CostModel, Prediction
 from hbtvm.cost_model.features import FEATURE_NAMES, features

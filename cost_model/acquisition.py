@@ -1,4 +1,4 @@
-"""Acquisition functions: which prediction makes a candidate worth measuring (AutoTVM, section 3.3)."""
+"""Acquisition functions: the merit of measuring a candidate (AutoTVM, section 3.3)."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ _KAPPA = 1.0
 """Standard deviations that the upper confidence bound adds to the mean."""
 
 _FAR = 5.0
-"""Standard deviations below the best from which on the expected improvement follows its asymptote."""
+"""Standard deviations below the best beyond which the expected improvement follows its asymptote."""
 
 _SURE = 1e-6
-"""Least standard deviation, in log2 of speed."""
+"""Minimal standard deviation, in log2 of speed."""
 
 
 def merit(kind: str, prediction: Prediction, best: float) -> NDArray[np.float64]:
-    """Merit of candidates, (n,), higher is better.
+    """Return the merit of candidates, (n,); higher is better.
 
     Parameters
     ----------
     kind
         ``"mean"``, ``"ucb"`` (upper confidence bound: mean plus one standard deviation) or ``"ei"`` (expected
-        improvement on `best`; Jones et al., 1998, equation 15, as its logarithm, since that of most
-        candidates is too small for a number).
+        improvement on `best`; Jones et al., 1998, equation 15, as a logarithm, since most values underflow).
     prediction
-        Speeds are taken to be normally distributed. Where no standard deviation is known, all kinds order by
-        the mean.
+        Speeds are assumed to be normally distributed. Without standard deviations, all kinds order by the
+        mean.
     best
-        What the model predicts of the best candidate measured so far.
+        The model's prediction for the best candidate measured so far.
 
     Raises
     ------

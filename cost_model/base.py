@@ -1,4 +1,4 @@
-"""What every cost model offers to the search."""
+"""The interface of cost models."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a cost model says of candidates.
+    """Predicted speeds of candidates.
 
     Attributes
     ----------
     mean
-        Log2 of each candidate's speed, relative to a zero that is the same for all candidates of a group:
-        1 more is twice as fast. float64, (n,), finite.
+        Log2 of each candidate's speed, relative to a zero that all candidates of a group share: 1 more is
+        twice as fast. float64, (n,), finite.
     std
-        Its standard deviation, in the same unit, (n,); zeros from a model that knows none.
+        Its standard deviation, in the same unit, (n,); zeros from a model without uncertainty.
     """
 
     mean: Vector
@@ -29,7 +29,7 @@ class Prediction:
 
     @classmethod
     def certain(cls, mean: ArrayLike) -> Prediction:
-        """Of a model that does not know how sure it is."""
+        """Return a prediction without uncertainty."""
         values = np.asarray(mean, dtype=np.float64)
         return cls(values, np.zeros(len(values)))
 
@@ -39,12 +39,12 @@ class Prediction:
         return bool(self.std.any())
 
     def plus(self, mean: ArrayLike) -> Prediction:
-        """The same with more added to the mean, (n,)."""
+        """Return this prediction with another mean, (n,), added."""
         return Prediction(self.mean + np.asarray(mean), self.std)
 
 
 class CostModel(ABC):
-    """Learns candidates' speeds from measured ones."""
+    """Predicts candidates' speeds from measured candidates."""
 
     @abstractmethod
     def fit(
@@ -54,29 +54,29 @@ class CostModel(ABC):
         groups: ArrayLike | None = None,
         margin: ArrayLike | None = None,
     ) -> None:
-        """Learn anew from all the data: what an earlier fit was given counts no more.
+        """Fit the model to all of this data; an earlier fit is forgotten.
 
         Parameters
         ----------
         features
             float32, (n, D).
         costs
-            Seconds, (n,); infinite or NaN for a candidate that failed.
+            Seconds, (n,); infinite or NaN for a failed candidate.
         groups
             Integer labels, (n,): costs are comparable only within one group, e.g. one task.
-            ``None`` puts all in one.
+            ``None`` puts all in one group.
         margin
-            Log2 speeds that another model predicts, (n,), to which this model's are going to be added.
+            Log2 speeds predicted by another model, (n,), to which this model's predictions will be added.
 
         Raises
         ------
         ValueError
-            If the lengths disagree, or the features are no table.
+            If the lengths disagree, or the features are not a table.
         """
 
     @abstractmethod
     def predict(self, features: ArrayLike) -> Prediction:
-        """Predict candidates' speeds; with zeros for means where there was nothing to learn from.
+        """Predict candidates' speeds; means are zero if there was nothing to learn from.
 
         Parameters
         ----------
@@ -85,14 +85,14 @@ class CostModel(ABC):
         """
 
     def mean(self, features: ArrayLike) -> Vector:
-        """The means of `predict`, for those who need nothing else: some models are much faster at it."""
+        """Return the means of `predict`, which some models compute much faster."""
         return self.predict(features).mean
 
     def believing(self, features: ArrayLike) -> CostModel | None:
-        """This model as if some more candidates had turned out as it predicts ("kriging believer").
+        """Return this model as if further candidates had turned out as it predicts ("kriging believer").
 
-        Means stay the same, and standard deviations near these candidates fall, so that the next of a batch
-        can be one that tells something else (Ginsbourger et al., 2010).
+        Means stay the same. Standard deviations near these candidates fall, so that a batch selects
+        candidates that add information (Ginsbourger et al., 2010).
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class CostModel(ABC):
 
         Returns
         -------
-        None from a model that does not know which candidates tell of which.
+        None if the model has no covariance between candidates.
         """
         return None
 
@@ -109,7 +109,7 @@ class CostModel(ABC):
 def check(
     features: ArrayLike, costs: ArrayLike, groups: ArrayLike | None, margin: ArrayLike | None
 ) -> tuple[NDArray[np.float32], Vector, NDArray[np.intp], Vector]:
-    """Bring the arguments of `CostModel.fit` into one form.
+    """Normalise the arguments of `CostModel.fit`.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def check(
 
 
 def relative_speeds(times: Vector) -> Vector | None:
-    """Log2 of one group's speeds, relative to their mean.
+    """Return log2 of one group's speeds, relative to their mean.
 
     A failed candidate counts as twice as slow as the slowest success. None without a success.
     """
@@ -161,7 +161,7 @@ def speeds_by_group(times: Vector, labels: NDArray[np.intp]) -> Vector:
 
 
 def centred(values: Vector, labels: NDArray[np.intp]) -> Vector:
-    """Values relative to their group's mean, (n,)."""
+    """Return values relative to their group's mean, (n,)."""
     sums = np.bincount(labels, values)
     counts = np.maximum(np.bincount(labels), 1)
     result: Vector = values - (sums / counts)[labels]
@@ -169,10 +169,10 @@ def centred(values: Vector, labels: NDArray[np.intp]) -> Vector:
 
 
 def slope(scores: Vector, times: Vector, labels: NDArray[np.intp], margin: Vector) -> float:
-    """Log2 speeds for a unit of a model's scores, by least squares within groups; at least 0.
+    """Return log2 speeds per unit of a model's scores, by least squares within groups; at least 0.
 
-    What the margin predicts already is not the scores' to explain. Groups without a success say nothing;
-    where scores do not vary it is 0.
+    The scores explain only what the margin does not. Groups without a success are ignored. The slope is 0 if
+    scores do not vary.
     """
     goal = speeds_by_group(times, labels)
     known = np.isfinite(goal)
@@ -186,7 +186,7 @@ def slope(scores: Vector, times: Vector, labels: NDArray[np.intp], margin: Vecto
 
 
 def clean(features: ArrayLike) -> NDArray[np.float32]:
-    """Features as float32, (n, D), with NaN (to XGBoost: unknown) for what is not finite.
+    """Return features as float32, (n, D), with NaN (to XGBoost: unknown) for non-finite values.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def clean(features: ArrayLike) -> NDArray[np.float32]:
 
 
 def table_of(features: ArrayLike) -> NDArray[np.float32]:
-    """Features as float32, (n, D), as they are.
+    """Return features as float32, (n, D), unchanged.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from hbtvm.cost_model.base import CostModel, Prediction, check
 
 MODELS = 5
-"""Models of a bootstrap, as many as in the paper."""
+"""Number of models in a bootstrap, as in the paper."""
 
 
 class Bootstrap(CostModel):
@@ -19,7 +19,7 @@ class Bootstrap(CostModel):
     Parameters
     ----------
     make
-        Makes an untrained model from a seed.
+        Creates an untrained model from a seed.
     count
         Number of models.
     """
@@ -34,7 +34,7 @@ class Bootstrap(CostModel):
         groups: ArrayLike | None = None,
         margin: ArrayLike | None = None,
     ) -> None:
-        """Fit each model to a sample of its own (see `CostModel.fit`)."""
+        """Fit each model to its own sample (see `CostModel.fit`)."""
         table, times, labels, base = check(features, costs, groups, margin)
         rng = np.random.default_rng(0)
         for model in self._models:
@@ -42,6 +42,6 @@ class Bootstrap(CostModel):
             model.fit(table[rows], times[rows], labels[rows], base[rows])
 
     def predict(self, features: ArrayLike) -> Prediction:
-        """Mean and standard deviation of what the models predict."""
+        """Return mean and standard deviation of the models' predictions."""
         means = np.stack([model.predict(features).mean for model in self._models])
         return Prediction(means.mean(axis=0), means.std(axis=0))

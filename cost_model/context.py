@@ -1,8 +1,8 @@
-"""Context vectors: what each loop of a nest is like (AutoTVM, section 4 and figure 3b).
+"""Context vectors: properties of each loop of a nest (AutoTVM, section 4 and figure 3b).
 
-A statement with L loops has L + 1 *levels*: level k is the subtree under loop k, and level L one execution
-of the body. The statements of all programs of a batch are computed at once, as columns of arrays; those with
-fewer loops than the deepest get innermost loops of one iteration, which change nothing.
+A statement with L loops has L + 1 *levels*: level k is the subtree under loop k, and level L one execution of
+the body. The statements of all programs in a batch are computed at once, as columns of arrays. Shorter nests
+are padded with innermost loops of one iteration, which change nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Integers = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
 CACHE_LINE = 64
-"""Bytes that memory moves at once."""
+"""Bytes per cache line."""
 
 OPERATIONS = ("compare", "bit", "add", "multiply", "select", "convert", "other")
 BUFFERS = ("x", "table", "scratch", "out", "other")
@@ -28,7 +28,7 @@ BUFFERS = ("x", "table", "scratch", "out", "other")
 
 @dataclass(frozen=True)
 class AccessContexts:
-    """The accesses of all statements, p of them.
+    """The accesses of all statements; p in number.
 
     Attributes
     ----------
@@ -43,9 +43,9 @@ class AccessContexts:
     strides
         Elements between iterations, (L, p), never negative; 0 for a loop that runs once.
     touched
-        Different elements in one pass of each level's subtree, (L + 1, p).
+        Distinct elements in one pass of each level's subtree, (L + 1, p).
     footprint
-        Bytes in the cache lines that they lie in, (L + 1, p).
+        Bytes of the cache lines of these elements, (L + 1, p).
     """
 
     statement: Integers
@@ -60,24 +60,24 @@ class AccessContexts:
 
 @dataclass(frozen=True)
 class Contexts:
-    """The statements of n programs, m of them, with at most L loops.
+    """The statements of n programs; m in number, with at most L loops.
 
     Attributes
     ----------
     n
         Number of programs.
     program, position
-        Which program a statement is of, and its position there, (m,).
+        The program of each statement, and its position there, (m,).
     depth
-        Number of its loops, (m,).
+        Number of loops, (m,).
     numbers
-        `hbtvm.cost_model.nest.Loop.number` of each loop, (L, m); -1 where there is none.
+        `hbtvm.cost_model.nest.Loop.number` of each loop, (L, m); -1 without a loop.
     extents
         Iterations of each loop, (L, m), at least 1.
     vectorized, unrolled, parallel
-        The same, with 1 for each loop of another kind.
+        The same, with 1 for loops of other kinds.
     outer
-        Times that each level is entered: product of the loops around it, (L + 1, m).
+        Number of entries to each level: product of the loops around it, (L + 1, m).
     inner
         Body executions in one pass of each level (bottom-up product), (L + 1, m).
     footprint
@@ -87,7 +87,7 @@ class Contexts:
     lane_bytes
         Width of a vector's elements in bytes, (m,).
     accesses
-        What they read and write.
+        The statements' accesses.
     """
 
     n: int
@@ -114,17 +114,17 @@ class Contexts:
 
     @property
     def lanes(self) -> Array:
-        """Elements that a vector instruction of this statement holds, (m,)."""
+        """Elements per vector instruction of each statement, (m,)."""
         return np.asarray(self.vectorized.prod(axis=0))
 
     @property
     def work(self) -> Array:
-        """Arithmetic operations in all, counting a bare copy as one per execution, (m,)."""
+        """Total arithmetic operations, (m,); a bare copy counts as one per execution."""
         return np.asarray(self.iterations * np.maximum(self.operations.sum(axis=0), 1.0))
 
 
 def contexts(nests: Sequence[Nest]) -> Contexts:
-    """Work out the contexts of n programs.
+    """Compute the contexts of n programs.
 
     Raises
     ------
@@ -181,15 +181,15 @@ def _accesses(statements: Sequence[Statement], extents: Array, inner: Array) -> 
     element = np.array([access.bytes for _, access in pairs], np.float64)
     window = np.array([[access.span for _, access in pairs]], np.float64)
     chosen = window > 1
-    # Distance from the first to the last element that a level's subtree can reach.
+    # Distance from the first to the last element that a level's subtree reaches.
     far = np.cumsum(((extents - 1) * strides)[::-1], axis=0)[::-1]
     reach = np.concatenate([far + window, window])
-    # What data choose may lie anywhere within reach; other addresses repeat only over still loops.
+    # Data-dependent addresses lie anywhere within reach; other addresses repeat only over still loops.
     moving = np.where(strides > 0, extents, 1.0)
     one = np.ones((1, len(pairs)))
     distinct = np.concatenate([np.cumprod(moving[::-1], axis=0)[::-1], one])
     touched = np.minimum(np.where(chosen, inner, distinct), reach)
-    # Neighbours in memory share a cache line, as far as the smallest step below allows.
+    # Neighbours share a cache line, as far as the smallest inner step allows.
     steps = np.where(strides > 0, strides, np.inf)
     smallest = np.concatenate([np.minimum.accumulate(steps[::-1], axis=0)[::-1], np.inf * one])
     apart = np.where(chosen, CACHE_LINE, np.minimum(smallest * element, CACHE_LINE))
@@ -210,7 +210,7 @@ def _index(names: tuple[str, ...], name: str) -> int:
 
 
 def _padded(rows: Sequence[Sequence[float]], length: int, fill: float) -> Array:
-    """Rows as columns of an array, (length, len(rows)), with `fill` behind those that are shorter."""
+    """Return rows as columns of an array, (length, len(rows)), padded with `fill`."""
     table = np.full((len(rows), length), fill, np.float64)
     for line, row in zip(table, rows, strict=True):
         line[: len(row)] = row

@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from hbtvm.cost_model.loop_trees import MakeScorer
 
 MakeModel = Callable[[Sequence[CostModel]], CostModel]
-"""Makes an untrained model that corrects fitted ones."""
+"""Creates an untrained model that corrects fitted models."""
 
 _ROUNDS = 25
-"""Trees of a rank model that a process corrects: of few dozen measurements more of them learn noise."""
+"""Trees of a rank model that a process corrects: with few dozen measurements, more trees fit noise."""
 
 _BROAD = (400, 800)
-"""Fewest and most measurements of other workloads that a Gaussian process learns from: a quarter of them, as
-far as that is between the two. What ships is learned from in half a second; of a large log, more pays."""
+"""Minimal and maximal number of measurements of other workloads for a Gaussian process, which uses a quarter
+of them within these limits. Learning from the shipped records takes half a second; large logs justify
+more."""
 
 
 def maker(
@@ -28,7 +29,7 @@ def maker(
     frame: Callable[[], FeatureSpace] | None = None,
     make_scorer: MakeScorer | None = None,
 ) -> MakeModel:
-    """What makes cost models of a kind, for what a run measures.
+    """Return a factory of cost models for this run's measurements.
 
     Parameters
     ----------
@@ -36,20 +37,20 @@ def maker(
         ``"rank_process"`` (rank models, and a Gaussian process on their residual), ``"gaussian_process"``,
         ``"rank"``, ``"regression"`` or ``"tree_gru"``.
     acquisition
-        ``"mean"``; with ``"ucb"`` or ``"ei"`` a bootstrap of models is made in place of each
-        (see `hbtvm.cost_model.bootstrap`) that predicts no standard deviation.
+        ``"mean"``; with ``"ucb"`` or ``"ei"``, a model without standard deviations becomes a bootstrap of
+        models (see `hbtvm.cost_model.bootstrap`).
     frame
-        Tells a Gaussian process how features are to be read; asked when one is made.
+        Returns the units of features for a Gaussian process; called when a process is created.
     make_scorer
-        Makes what predicts in PyTorch's place (see `hbtvm.cost_model.tree_gru.TreeGRU`).
+        Creates the scorer that replaces PyTorch (see `hbtvm.cost_model.tree_gru.TreeGRU`).
 
     Returns
     -------
-    Makes an untrained model that corrects fitted global ones (AutoTVM, equation 4), if there are any.
+    Creates an untrained model that corrects fitted global models (AutoTVM, equation 4), if there are any.
 
     Notes
     -----
-    Whether there is such a model, and whether its library can be imported, shows when one is made.
+    Unknown kinds and missing libraries raise errors when a model is created.
     """
     if kind in ("rank_process", "gaussian_process"):
         return lambda known: _process(kind, known, frame() if frame is not None else None)
@@ -61,7 +62,7 @@ def maker(
 
 
 def transfer(known: Sequence[CostModel], local: CostModel) -> CostModel:
-    """A model that corrects fitted global ones, where there are any."""
+    """Return a model that corrects the fitted global models, or `local` if there are none."""
     from hbtvm.cost_model.transfer import TransferModel
 
     return TransferModel(known, local) if known else local
@@ -70,7 +71,7 @@ def transfer(known: Sequence[CostModel], local: CostModel) -> CostModel:
 def sources(
     kind: str, frame: FeatureSpace, count: int, make_scorer: MakeScorer | None = None
 ) -> list[CostModel]:
-    """Untrained models for so many of other workloads' records, that a run's model corrects."""
+    """Return untrained global models for this number of records of other workloads."""
     from hbtvm.cost_model.gaussian_process import GaussianProcess
 
     process = GaussianProcess(frame=frame, most=min(max(count // 4, _BROAD[0]), _BROAD[1]))
@@ -96,7 +97,7 @@ def _process(kind: str, known: Sequence[CostModel], frame: FeatureSpace | None) 
 
 
 def _make(kind: str, seed: int, make_scorer: MakeScorer | None = None) -> CostModel:
-    # Imported here, so that a library that is missing or broken is a failing model.
+    # Imported here, so that a missing or broken library fails like a model.
     if kind == "tree_gru":
         from hbtvm.cost_model.tree_gru import TreeGRU
 

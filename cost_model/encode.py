@@ -1,4 +1,4 @@
-"""From configurations to a cost model's input, in the representation that was chosen."""
+"""Encoding of configurations as cost models' features."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hbtvm.cost_model.nest import Nest
 
 Columns = Mapping[str, NDArray[Any]]
 Choices = Mapping[str, Sequence[int | str | bool]]
-"""The choices that each knob of a space offers."""
+"""The choices of each knob in a space."""
 
 Workload = Mapping[str, Any]
-"""The shapes that a program is for, by name."""
+"""A program's shapes by name."""
 
 
 class Encoder:
@@ -26,16 +26,16 @@ class Encoder:
     Parameters
     ----------
     kind
-        ``"relation"``: context relation features, which mean the same for every program;
-        ``"flat"``: all loops' contexts in order, which mean the same for programs of one form;
-        ``"knobs"``: the choices themselves, which mean something only where knobs of one
-        name do the same, and the sizes in which the workloads differ;
+        ``"relation"``: context relation features, which transfer between all programs;
+        ``"flat"``: all loops' contexts in order, which transfer between programs of the same form;
+        ``"knobs"``: the choices themselves, which transfer if knobs of the same name do the same, and the
+        sizes in which the workloads differ;
         ``"joint"``: context relation features, then the choices.
     spaces
-        The spaces that knobs may come from; the columns of choices are those of all of them.
+        The spaces of knobs; the columns cover the choices of all spaces.
     workloads
-        Those that are to be distinguished: the best choice for one row is another than for a thousand, and
-        choices alone do not show the batch size.
+        The workloads to distinguish: the best choices depend on sizes such as the batch size, which choices
+        alone do not show.
 
     Raises
     ------
@@ -56,7 +56,7 @@ class Encoder:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Columns of each block: loop features, then one for each knob, and for each size."""
+        """Columns of each block: loop features, then one block for each knob and each size."""
         loops = {
             "relation": (len(FEATURE_NAMES),),
             "flat": (len(FLAT_NAMES),),
@@ -68,11 +68,11 @@ class Encoder:
 
     @property
     def reads_loops(self) -> bool:
-        """Whether candidates have to be described (see `loops`), not only named by their choices."""
+        """Whether the encoder needs loop features (see `loops`) besides the choices."""
         return self.kind != "knobs"
 
     def loops(self, nests: Sequence[Nest]) -> NDArray[np.float32]:
-        """The loop features of n programs, float32, (n, `widths`[0]); none for ``"knobs"``."""
+        """Return the loop features of n programs, float32, (n, `widths`[0]); no columns for ``"knobs"``."""
         if self.kind == "knobs":
             return np.empty((len(nests), 0), np.float32)
         return flat_features(nests) if self.kind == "flat" else features(nests)
@@ -89,11 +89,11 @@ class Encoder:
         Parameters
         ----------
         columns
-            Their choices: one array of n values for each knob.
+            The choices: an array of n values for each knob.
         workload
-            What they are for; without it its sizes are unknown.
+            The workload; without it, sizes are unknown.
         loops
-            Their loop features, as `loops` computes them; not needed for ``"knobs"``.
+            The loop features from `loops`; not needed for ``"knobs"``.
 
         Returns
         -------
@@ -122,7 +122,7 @@ class Encoder:
             elif textual:
                 encoded.extend((column == choice).astype(np.float32) for choice in offered)
             else:
-                # Tiles double from choice to choice: their logarithms are evenly spread.
+                # Tiles double from choice to choice: logarithms are evenly spaced.
                 encoded.append(np.log2(1 + column.astype(np.float32)))
         known = _sizes(workload or {})
         encoded.extend(np.full(n, np.log2(1 + known.get(name, np.nan)), np.float32) for name in self._sizes)
@@ -134,13 +134,13 @@ def _textual(offered: Sequence[int | str | bool]) -> bool:
 
 
 def _differing(workloads: Sequence[Workload]) -> tuple[str, ...]:
-    """Names of the sizes that all workloads have, and not all alike."""
+    """Return the names of sizes that all workloads have with different values."""
     known = [_sizes(workload) for workload in workloads]
     shared = set.intersection(*map(set, known)) if known else set()
     return tuple(sorted(name for name in shared if len({sizes[name] for sizes in known}) > 1))
 
 
 def _sizes(workload: Workload) -> dict[str, float]:
-    """The numbers of a workload, such as its rows."""
+    """Return the numbers of a workload, such as its rows."""
     numbers = {name: value for name, value in workload.items() if type(value) in (int, float)}
     return {name: float(value) for name, value in numbers.items() if value >= 0}

@@ -1,8 +1,7 @@
-"""Loop features: what cost models learn from in place of bare choices.
+"""Loop features, which cost models use in place of bare choices.
 
-They are computed from a description of a program's loops, and mean the same for every workload and operator,
-so that what one model learns carries over to others. `hbtvm.cost_model.encode` has them and the other kinds
-by name.
+They are computed from a description of a program's loops and mean the same for every workload and operator,
+so that models transfer. `hbtvm.cost_model.encode` selects among these and the other kinds by name.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from hbtvm.cost_model.context import contexts
 from hbtvm.cost_model.nest import Nest
 
 FEATURE_NAMES: tuple[str, ...] = (*relation.NAMES, *totals.NAMES)
-"""Names of the columns of `features`, D in all."""
+"""Column names of `features`; D in number."""
 
 
 def features(nests: Sequence[Nest]) -> NDArray[np.float32]:
@@ -34,8 +33,8 @@ def features(nests: Sequence[Nest]) -> NDArray[np.float32]:
     Returns
     -------
     numpy.ndarray
-        Finite float32 values of shape (n, len(FEATURE_NAMES)). The order of statements,
-        and loops of extent 1, make no difference.
+        Finite float32 values of shape (n, len(FEATURE_NAMES)), independent of the order of statements and of
+        loops of extent 1.
 
     Raises
     ------

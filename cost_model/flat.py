@@ -1,8 +1,8 @@
-"""Flattened loop context: every loop's context vector, one after another (AutoTVM, figure 9).
+"""Flattened loop context: every loop's context vector in order (AutoTVM, figure 9).
 
-Unlike context relation features it tells loops apart by position, so it says more about one program and
-carries over less to programs of another form. It is the TreeGRU's input, too: the context ``shared`` makes
-it a loop tree.
+Loops are distinguished by position. These features describe one program more precisely than context relation
+features, and transfer less to programs of another form. They are also the TreeGRU's input: the context
+``shared`` makes them a loop tree.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from hbtvm.cost_model.context import Contexts, Integers, contexts
 from hbtvm.cost_model.nest import Nest
 
 STATEMENTS, LEVELS = 6, 13
-"""Most statements, and most levels of one (its loops, outermost first, then its body). Of a program with more
-statements, those with the most operations are kept; of a deep statement, the innermost loops are left out."""
+"""Maximal number of statements, and of levels of a statement (its loops, outermost first, then its body). Of
+larger programs, the statements with the most operations are kept; of deeper statements, the outermost
+loops."""
 
 CONTEXT = (
-    "present",  # 1 for a level that there is
-    "shared",  # 1 for a loop that is around the statement before as well: one node of the loop tree
+    "present",  # 1 for an existing level
+    "shared",  # 1 for a loop that also surrounds the previous statement: one node of the loop tree
     "extent",
     "vectorized",
     "unrolled",
     "parallel",
-    "outer",  # times the level is entered
+    "outer",  # entries to the level
     "inner",  # body executions in one pass
     "bytes",  # cache lines touched in one pass
-    "reuse",  # the most body executions for each different element of an access
+    "reuse",  # the most body executions per distinct element of an access
     "stride",  # the longest step of an access between iterations, in bytes
     "still",  # accesses that the loop does not move
     "gathers",  # accesses whose address depends on data
     "stores",
-    "operations",  # of one body execution; 0 but for the body
-    "lane_bytes",  # likewise
+    "operations",  # of one body execution; 0 except for the body
+    "lane_bytes",  # 0 except for the body
 )
-"""A level's context vector: the first two as they are, the others as log2(1 + x)."""
+"""A level's context vector: the first two unchanged, the others as log2(1 + x)."""
 
 FLAT_NAMES = tuple(
     f"{name}@{statement}.{level}"
@@ -55,13 +56,13 @@ def flat_features(nests: Sequence[Nest]) -> NDArray[np.float32]:
     -------
     numpy.ndarray
         Finite float32 values of shape (n, len(FLAT_NAMES)), in the order (statement, level, context).
-        Levels that a program does not have are zeros.
+        Missing levels are zeros.
     """
     context = contexts(nests)
     statement, place = _kept(context)
     depth = context.depth[statement]
     level = np.arange(LEVELS)[:, None]
-    # The body ends the statement, so it is kept whatever is left out before it.
+    # The body ends the statement and is always kept.
     body = np.minimum(depth, LEVELS - 1)
     rows = _levels(context)[np.where(level < body, level, depth), statement]
     rows[level > body] = 0
@@ -73,7 +74,7 @@ def flat_features(nests: Sequence[Nest]) -> NDArray[np.float32]:
 
 
 def _kept(context: Contexts) -> tuple[Integers, Integers]:
-    """Of each program the statements with the most work, in order; and their places among them."""
+    """Return each program's statements with the most work, in order, and their places among them."""
     program = context.program
     begin = np.searchsorted(program, np.arange(context.n))
     order = np.lexsort((-context.work, program))
@@ -84,7 +85,7 @@ def _kept(context: Contexts) -> tuple[Integers, Integers]:
 
 
 def _shared(context: Contexts, statement: Integers, place: Integers) -> NDArray[np.bool_]:
-    """Which loops of some statements are around the one before as well, (L, len(statement))."""
+    """Return which loops also surround the previous statement, (L, len(statement))."""
     numbers = context.numbers[:, statement]
     there = np.arange(len(numbers))[:, None] < context.depth[statement]
     same = numbers == np.roll(numbers, 1, axis=1)
@@ -93,7 +94,9 @@ def _shared(context: Contexts, statement: Integers, place: Integers) -> NDArray[
 
 
 def _levels(context: Contexts) -> NDArray[np.float32]:
-    """Context vectors of all statements' levels, (L + 1, m, len(CONTEXT)); ``shared`` is left open."""
+    """Return the context vectors of all statements' levels, (L + 1, m, len(CONTEXT)); ``shared`` is left
+    unset.
+    """
     accesses = context.accesses
     of, (deep, m) = accesses.statement, context.inner.shape
     most = {"reuse": np.zeros((deep, m)), "stride": np.zeros((deep - 1, m))}

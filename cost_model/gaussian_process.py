@@ -1,9 +1,11 @@
-"""A Gaussian process: mean and standard deviation of each candidate's speed, given measurements.
+"""A Gaussian process: mean and standard deviation of each candidate's speed.
 
-A search has a few dozen measurements of a space of thousands. Trees resolve few steps with so few; a
-process predicts a mean and a standard deviation for each candidate, from which the acquisition follows.
-Relevances are learned by block of features, such as one for each knob, since most of a space's knobs hardly
-matter (`python -m benchmarks.search` has figures).
+A search has a few dozen measurements of a space of thousands. Trees resolve few steps with so few
+measurements; a process predicts a mean and a standard deviation for each candidate, from which the
+acquisition follows.
+
+Relevances are learned by block of features, such as one for each knob, since most knobs hardly matter
+(`python -m benchmarks.search` has figures).
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from hbtvm.cost_model.base import CostModel, Prediction, centred, check, clean, 
 Table = NDArray[np.float64]
 
 _STEPS = 12
-"""Iterations of the optimiser: more change no choice of candidates."""
+"""Iterations of the optimiser; more do not change which candidates are chosen."""
 
 _TUNED_ON = 200
-"""Measurements that relevances are learned from; each step's time goes with their square and more."""
+"""Measurements from which relevances are learned; a step takes more than quadratic time."""
 
 _BLOCK = 4096
-"""Candidates scored at a time: a space's tens of thousands would take gigabytes at once."""
+"""Candidates per block of scoring, to bound memory: a space's tens of thousands would take gigabytes."""
 
 _OFFSET = 0.1
 """Variance of a group's unknown mean, in units of the measurements' variance."""
@@ -45,8 +47,8 @@ class FeatureSpace:
     widths
         Columns of each block of features, in order.
     mean, deviation
-        Of each column, (D,), over candidates drawn at random: those that were measured are concentrated
-        where the search expects the best, and vary too little.
+        Of each column, (D,), over random candidates. Measured candidates cluster where the search expects the
+        best, and vary too little.
     """
 
     widths: tuple[int, ...]
@@ -55,7 +57,7 @@ class FeatureSpace:
 
     @classmethod
     def of(cls, table: NDArray[np.float32], widths: Sequence[int] | None = None) -> FeatureSpace:
-        """The frame of a table of candidates, (n, D); without widths, all of it is one block."""
+        """Return the units of a table of candidates, (n, D); without widths, all columns are one block."""
         if not len(table):
             table = np.zeros((1, table.shape[1]), dtype=np.float32)
         known = np.isfinite(table)
@@ -71,33 +73,33 @@ class FeatureSpace:
         return np.repeat(np.arange(len(self.widths)), self.widths)
 
     def scaled(self, table: NDArray[np.float32]) -> Table:
-        """Features in which two candidates drawn at random lie about 1 apart in each block.
+        """Scale features so that two random candidates lie about 1 apart in each block.
 
-        What does not vary is 0, and so is an unknown value, which counts as the mean.
+        Constant columns become 0, and so do unknown values, which count as the mean.
         """
         moving = self.deviation > 1e-6
         varying = np.bincount(self.owners, moving, len(self.widths))[self.owners]
         factors = np.where(
             moving, 1.0 / np.sqrt(2.0 * np.maximum(self.deviation, 1e-6) ** 2 * np.maximum(varying, 1)), 0.0
         )
-        # In float32, distances of 0 come out such that a covariance need not be positive.
+        # With float32, rounding at distance 0 can make a covariance indefinite.
         values: Table = (table.astype(np.float64) - self.mean) * factors
         return np.nan_to_num(values, copy=False)
 
 
 @dataclass(frozen=True)
 class Bases:
-    """Other models' predictions, each of which counts with an unknown coefficient.
+    """Other models' predictions, each with an unknown coefficient.
 
-    The coefficients are independent and normally distributed, and part of what is learned, and of how sure
-    that is (Rasmussen and Williams, 2006, equation 2.40).
+    The coefficients are independent and normally distributed. They are learned with the process, and their
+    uncertainty adds to the prediction's (Rasmussen and Williams, 2006, equation 2.40).
 
     Attributes
     ----------
     values
         Log2 speeds, (n, k).
     mean, variance
-        Of each coefficient before there are measurements, (k,).
+        Prior of each coefficient, (k,).
     """
 
     values: Table
@@ -106,7 +108,7 @@ class Bases:
 
     @classmethod
     def none(cls, n: int) -> Bases:
-        """No basis, for n candidates."""
+        """Return no bases, for n candidates."""
         return cls(np.zeros((n, 0)), np.zeros(0), np.zeros(0))
 
     @property
@@ -119,18 +121,16 @@ class GaussianProcess(CostModel):
     """Predicts log2 of the speed, relative to a group's mean, and its standard deviation.
 
     The covariance is Matérn's with smoothness 5/2 of the squared distance ``sum_b theta_b D_b``, where D_b is
-    that of block b. The relevances theta and the noise maximise the posterior density (Rasmussen and
-    Williams, 2006, equation 5.8, with normal priors on their logarithms); the scale of the
-    covariance follows from them. Means of groups are unknowns of it, too.
+    the squared distance in block b. The relevances theta and the noise maximise the posterior density
+    (Rasmussen and Williams, 2006, equation 5.8, with normal priors on their logarithms); the scale of the
+    covariance follows from them. Group means are unknowns with a prior.
 
     Parameters
     ----------
     frame
-        Blocks and units of features; by default one block, in units of the data.
-    most
-        Measurements that are learned from; of more, the fastest of each group and a sample of the rest.
-    seed
-        Of that sample.
+        Blocks and units of features; by default one block, in units of the data. most Maximal number of
+        measurements; beyond it, the fastest of each group and a sample of the rest are used. seed Seed of
+        that sample.
     """
 
     def __init__(self, *, frame: FeatureSpace | None = None, most: int = 500, seed: int = 0) -> None:
@@ -157,9 +157,9 @@ class GaussianProcess(CostModel):
         Parameters
         ----------
         features, costs, groups, margin
-            As of `CostModel.fit`.
+            As for `CostModel.fit`.
         bases
-            Other models' predictions of the same candidates; later predictions then need them, too.
+            Other models' predictions for the same candidates; later predictions then need them too.
         """
         table, times, labels, base = check(features, costs, groups, margin)
         self._known = None
@@ -200,21 +200,22 @@ class GaussianProcess(CostModel):
 
     @property
     def coefficients(self) -> Table:
-        """The expected coefficient of each basis, given the measurements, (k,)."""
+        """The expected coefficient of each basis after the fit, (k,)."""
         if self._known is None:
             return self._prior
         found: Table = self._prior + self._spread * (self._weights @ self._slopes[: len(self._weights)])
         return found
 
     def predict(self, features: ArrayLike, bases: Table | None = None) -> Prediction:
-        """Predict speeds; all but the bases alike, and as unsure as can be, where nothing was learned.
+        """Predict speeds; without measurements, all candidates have the mean of the bases and maximal
+        uncertainty.
 
         Parameters
         ----------
         features
             float32, (n, D).
         bases
-            What the bases predict of these candidates, log2 speeds, (n, k), if there were any in the fit.
+            Predictions of the bases for these candidates, log2 speeds, (n, k), if the fit had any.
         """
         table = clean(features)
         slopes = np.zeros((len(table), len(self._prior))) if bases is None else bases
@@ -235,7 +236,7 @@ class GaussianProcess(CostModel):
         )
 
     def mean(self, features: ArrayLike) -> Table:
-        """The means of `predict`, without bases."""
+        """Return the means of `predict`, without bases."""
         table = clean(features)
         if self._known is None or len(self._prior):
             return self.predict(table).mean
@@ -244,7 +245,7 @@ class GaussianProcess(CostModel):
         return np.concatenate([np.empty(0), *(_matern(_apart(place, known)) @ weights for place in blocks)])
 
     def believing(self, features: ArrayLike, bases: Table | None = None) -> GaussianProcess:
-        """This process with some more candidates believed (see `CostModel.believing`)."""
+        """Return this process conditioned on its predictions (see `CostModel.believing`)."""
         if self._known is None:
             return self
         more = copy(self)
@@ -261,12 +262,12 @@ class GaussianProcess(CostModel):
         return more
 
     def _slanted(self, left: Table, right: Table) -> Table:
-        """Covariance that comes from not knowing the bases' coefficients."""
+        """Return the covariance from the bases' unknown coefficients."""
         found: Table = (left * self._spread) @ right.T
         return found
 
     def _chosen(self, goal: Table, labels: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Rows to learn from: where there are too many, half of them the fastest of their groups."""
+        """Return the rows to learn from; if there are too many, half are the fastest of their groups."""
         rows = np.flatnonzero(np.isfinite(goal))
         if len(rows) <= self.most:
             return rows
@@ -280,25 +281,25 @@ class GaussianProcess(CostModel):
         return np.sort(rows[np.concatenate([order[:half], rest])])
 
     def _placed(self, table: NDArray[np.float32]) -> Table:
-        """Features in which squared distances are the kernel's."""
+        """Return features whose squared distances are the kernel's."""
         return self._frame.scaled(table) * self._factors
 
 
 def _apart(left: Table, right: Table) -> Table:
-    """Squared distances between rows, (len(left), len(right))."""
+    """Return squared distances between rows, (len(left), len(right))."""
     squares: Table = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * left @ right.T
     return np.maximum(squares, 0.0)
 
 
 def _matern(apart: Table) -> Table:
-    """Matérn's covariance with smoothness 5/2, of squared distances."""
+    """Return Matérn's covariance with smoothness 5/2 for squared distances."""
     steps = np.sqrt(10.0 * apart)
     covariance: Table = (1.0 + steps + steps**2 / 3.0) * np.exp(-steps)
     return covariance
 
 
 def _relevances(blocks: Sequence[Table], goal: Table, offset: Table) -> tuple[Table, float]:
-    """Relevance of each block, (B,), and variance of the noise, relative to the covariance's scale."""
+    """Return the relevance of each block, (B,), and the noise variance relative to the covariance's scale."""
     distances = np.stack([_apart(block, block) for block in blocks])
     count, size = len(blocks), len(goal)
     start = np.full(count + 1, -np.log(count))
@@ -307,7 +308,7 @@ def _relevances(blocks: Sequence[Table], goal: Table, offset: Table) -> tuple[Ta
     widths[count] = 2.0
 
     def loss(point: Table) -> tuple[float, Table]:
-        """Negative logarithm of the posterior density but for a constant, and its gradient."""
+        """Return the negative log posterior density up to a constant, and its gradient."""
         theta, noise = np.exp(point[:count]), float(np.exp(point[count]))
         steps = np.sqrt(10.0 * np.tensordot(theta, distances, 1))
         decay = np.exp(-steps)

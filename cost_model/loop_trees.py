@@ -1,7 +1,7 @@
-"""Loop trees as arrays of nodes, and what scores them for a TreeGRU in PyTorch's place.
+"""Loop trees as arrays of nodes, and the interface of scorers for a TreeGRU.
 
-`hbtvm.cost_model.flat` lays out each statement of a program with all of its loops. As trees, a loop that
-several statements share is one node; its children are the loops within it, and the statements' bodies are
+`hbtvm.cost_model.flat` lays out each statement of a program with all its loops. In a tree, a loop that
+several statements share is one node. Its children are the loops within it, and the statements' bodies are
 leaves.
 """
 
@@ -19,15 +19,15 @@ from hbtvm.cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS
 _PRESENT, _SHARED = CONTEXT.index("present"), CONTEXT.index("shared")
 
 _PLACES = LEVELS * STATEMENTS
-"""Of a program: for each level all statements."""
+"""Places of a program: all statements of each level."""
 
 _ROW = np.arange(_PLACES).reshape(STATEMENTS, LEVELS).T.ravel()
-"""Where each of them is in the table, which has for each statement all levels."""
+"""Position of each place in the table, which has all levels of each statement."""
 
 
 @dataclass(frozen=True)
 class LoopTrees:
-    """The distinct loops of n programs, N in all, parents before children.
+    """The distinct loops of n programs; N in number, parents before children.
 
     Attributes
     ----------
@@ -50,8 +50,8 @@ class LoopTrees:
 Weights = Mapping[str, NDArray[np.float64]]
 """A TreeGRU's weights by name, for C numbers of a context, H of a state and S slots.
 
-A loop's state h comes from its context and the sum s of its children's states; gates r, z and n are those of
-`torch.nn.GRUCell`::
+A loop's state h follows from its context and the sum s of its children's states; gates r, z and n are those
+of `torch.nn.GRUCell`::
 
     x = relu(read context + read_bias)            read (H, C), read_bias (H,)
     i = input x + input_bias                      input (3 H, H), input_bias (3 H,)
@@ -60,41 +60,40 @@ A loop's state h comes from its context and the sum s of its children's states; 
     n = tanh(i_n + r (k_n + state_bias))          state_bias (H,)
     h = (1 - z) n + z s
 
-and a program's score is ``bias + sum over its loops of softmax(scatter h) . (score h)``, with scatter (S, H),
-score (S, H), bias (1,): the linear layer is applied to each loop's slots, before they are summed up.
-"""
+A program's score is ``bias + sum over its loops of softmax(scatter h) . (score h)``, with scatter (S, H),
+score (S, H), bias (1,): the linear layer is applied to each loop's slots before they are summed."""
 
 Scorer = Callable[[LoopTrees], NDArray[Any]]
 """Scores of programs, (n,)."""
 
 MakeScorer = Callable[[Weights], Scorer | None]
-"""Makes what scores by some weights; None where it can't."""
+"""Creates a scorer from weights; None if it cannot."""
 
 
 def loop_trees(table: NDArray[np.float32]) -> LoopTrees:
-    """Find the trees in `hbtvm.cost_model.flat.flat_features`.
+    """Build the trees of `hbtvm.cost_model.flat.flat_features`.
 
     Parameters
     ----------
     table
-        float32, (n, len(FLAT_NAMES)). What is not finite counts as 0.
+        float32, (n, len(FLAT_NAMES)). Non-finite values count as 0.
 
     Raises
     ------
     ValueError
-        If these are no loop trees.
+        If these are not loop trees.
     """
     if table.ndim != 2 or table.shape[1] != len(FLAT_NAMES):
         raise ValueError(
             f"expected {len(FLAT_NAMES)} flattened loop features, got an array of shape {table.shape}"
         )
     flags = table.reshape(len(table), STATEMENTS, LEVELS, len(CONTEXT))[..., [_PRESENT, _SHARED]] > 0
-    # Level by level, so that children of one loop, and the loops themselves, are in the order of nodes.
+    # Level by level: a loop's children, and the loops themselves, are in the order of nodes.
     present, shared = np.ascontiguousarray(flags.transpose(3, 0, 2, 1))
     _check(present, shared)
     own = present & ~shared
     program, place = np.divmod(np.flatnonzero(own), _PLACES)
-    # A shared loop is the last one before it that is not.
+    # A shared loop is the last unshared loop before it.
     node = (np.cumsum(own, dtype=np.int32) - 1).reshape(own.shape)
     starts, first = np.zeros(len(table) + 1, np.int64), np.zeros(len(place) + 1, np.int32)
     starts[1:] = node[:, -1, -1] + 1
@@ -106,7 +105,7 @@ def loop_trees(table: NDArray[np.float32]) -> LoopTrees:
 
 
 def _check(present: NDArray[np.bool_], shared: NDArray[np.bool_]) -> None:
-    """Raise a ValueError for loops outside of which there are none, or that are shared with none."""
+    """Raise a ValueError for loops without a surrounding loop, or shared with no statement."""
     above = np.zeros_like(shared)
     above[:, :, 1:] = present[:, :, :-1]
     if (
@@ -114,4 +113,4 @@ def _check(present: NDArray[np.bool_], shared: NDArray[np.bool_]) -> None:
         or (shared[:, 1:] & ~shared[:, :-1]).any()
         or (shared & ~(present & above)).any()
     ):
-        raise ValueError("the features are no loop trees: a loop has none around it, or shares one with none")
+        raise ValueError("the features are not loop trees: a loop lacks its parent or its sharing statement")

@@ -1,4 +1,4 @@
-"""How good a cost model's ranking is."""
+"""Quality of a cost model's ranking."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 _ROWS = 256
-"""Rows compared with all others at once, so that memory stays small."""
+"""Rows compared with all others at once, to bound memory."""
 
 
 def recall_at_k(scores: ArrayLike, costs: ArrayLike, k: int) -> float:
-    """Fraction of the k cheapest candidates that are among the k with the highest scores.
+    """Return the fraction of the k cheapest candidates among the k with the highest scores.
 
-    Equal values count in their given order. With fewer than k candidates all of them are
-    compared, which gives 1.
+    Ties are broken by position. With fewer than k candidates, all are compared, which gives 1.
 
     Raises
     ------
@@ -30,9 +29,9 @@ def recall_at_k(scores: ArrayLike, costs: ArrayLike, k: int) -> float:
 
 
 def pairwise_accuracy(scores: ArrayLike, costs: ArrayLike, groups: ArrayLike | None = None) -> float:
-    """Fraction of pairs of different cost, within one group, that the scores order rightly.
+    """Return the fraction of pairs of different cost within a group that the scores order correctly.
 
-    A pair with equal scores counts one half. 0.5 where there is no pair to compare.
+    A pair with equal scores counts one half. The result is 0.5 if there are no pairs.
     """
     score, cost = np.asarray(scores, dtype=np.float64), np.asarray(costs, dtype=np.float64)
     label = np.zeros(len(cost)) if groups is None else np.asarray(groups)

@@ -1,6 +1,6 @@
-"""A scheduled program as its loops, operations and memory accesses: what loop features are computed from.
+"""A scheduled program as loops, operations and memory accesses, from which loop features are computed.
 
-A compiler describes one program at a time as a `Nest`; nothing here knows which operator it computes.
+A compiler describes each program as a `Nest`. This module does not depend on the operator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Loop:
     kind
         `SERIAL`, `UNROLLED`, `VECTORIZED` or `PARALLEL`.
     number
-        Tells loops of a program apart: statements that have a number in common share that loop.
+        Identifies loops of a program: statements with a common number share that loop.
     """
 
     extent: int
@@ -33,24 +33,24 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One element of a buffer that a statement reads or writes.
+    """An access to a buffer by a statement.
 
     Attributes
     ----------
     buffer
-        The buffer's role: ``"x"`` (the operator's first argument), ``"table"`` (its others), ``"out"``
-        (its results), ``"scratch"`` (what it allocates), or another.
+        The buffer's role: ``"x"`` (the operator's first argument), ``"table"`` (its other arguments),
+        ``"out"`` (its results), ``"scratch"`` (its allocations), or another.
     bytes
         Size of one element.
     strides
-        Elements between neighbouring iterations, one entry for each loop of the statement,
-        outermost first; 0 where the loop does not move the access.
+        Elements between consecutive iterations of each loop of the statement, outermost first; 0 if the loop
+        does not move the access.
     store
         Whether it writes.
     gather
-        Whether neighbouring lanes access addresses that come from data, so that a vector is a gather.
+        Whether neighbouring lanes have data-dependent addresses, so that a vector access is a gather.
     span
-        Elements of the buffer among which data choose; 1 where the address does not depend on data.
+        Number of elements that a data-dependent address may select; 1 for other addresses.
     """
 
     buffer: str
@@ -63,7 +63,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One innermost statement: its loops, its work, and what it accesses.
+    """An innermost statement: its loops, operations and accesses.
 
     Attributes
     ----------
@@ -73,9 +73,9 @@ class Statement:
         Arithmetic operations in one scalar execution, by kind: ``compare``, ``bit``, ``add``,
         ``multiply``, ``select``, ``convert``; any other counts as ``other``.
     accesses
-        What it reads and writes.
+        Its reads and writes.
     lane_bytes
-        Width of the values that a vector holds, in bytes.
+        Width of a vector's elements in bytes.
     """
 
     loops: tuple[Loop, ...]

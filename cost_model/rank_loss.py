@@ -19,15 +19,15 @@ Vector = NDArray[np.float64]
 Block = NDArray[np.intp]
 
 STEEPNESS = 4.0
-"""Scores for one unit of a margin, which is a factor of two in speed: of two candidates that far apart the
-loss takes the faster one to win with a probability of 98%."""
+"""Scores per unit of a margin, which is a factor of two in speed. For two candidates that far apart, the loss
+assumes that the faster wins with a probability of 98%."""
 
 
 def blocks(costs: Vector, groups: NDArray[np.intp], limit: int, rng: np.random.Generator) -> Iterator[Block]:
-    """Row numbers within which all pairs are compared, each block sorted by cost.
+    """Yield row numbers within which all pairs are compared, each block sorted by cost.
 
-    A group of more than `limit` rows is shuffled and cut into blocks of about that size: a
-    random subsample of its pairs, another one at every call.
+    A group of more than `limit` rows is shuffled and cut into blocks of about that size: a random subsample
+    of its pairs, which differs in every call.
     """
     for group in range(int(groups.max(initial=-1)) + 1):
         rows = np.flatnonzero(groups == group)
@@ -39,8 +39,9 @@ def blocks(costs: Vector, groups: NDArray[np.intp], limit: int, rng: np.random.G
 
 
 def gradient(scores: Vector, costs: Vector, parts: Sequence[Block]) -> tuple[Vector, Vector]:
-    """First derivative of the loss, over the pairs within each block, by each score; and the diagonal of the
-    second: both float64, shape (n,)."""
+    """Return the first derivative of the loss over the pairs within each block, and the diagonal of the
+    second, by each score: both float64, shape (n,).
+    """
     first, second = np.zeros_like(scores), np.zeros_like(scores)
     for block in parts:
         c = costs[block]
@@ -50,7 +51,7 @@ def gradient(scores: Vector, costs: Vector, parts: Sequence[Block]) -> tuple[Vec
         wrong = 1.0 / (1.0 + np.exp(s)[:, None] * np.exp(-s)[None, :])
         wrong *= c[:, None] < c[None, :]
         first[block] += (wrong.sum(axis=0) - wrong.sum(axis=1)) / len(block)
-        # On pairs that do not count `wrong` is 0, and so is its curvature.
+        # `wrong` is 0 for pairs that do not count, and so is the curvature.
         curved = wrong - wrong * wrong
         second[block] += (curved.sum(axis=0) + curved.sum(axis=1)) / len(block)
     return first, second

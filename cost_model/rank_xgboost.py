@@ -1,8 +1,8 @@
 """Gradient-boosted cost models (AutoTVM, section 3.1), by XGBoost.
 
-The rank loss is a custom objective of XGBoost. Its ``rank:pairwise`` comes
-close to equation 2 only with four parameters set (all pairs, no normalisation by rank or score),
-still refuses infinite labels, which is what failed candidates have, and takes longer.
+The rank loss is a custom objective. XGBoost's ``rank:pairwise`` approximates equation 2 only with four
+parameters set (all pairs, no normalisation by rank or score), refuses the infinite labels of failed
+candidates, and takes longer.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from hbtvm.cost_model.base import CostModel, Prediction, Vector, check, clean, s
 if TYPE_CHECKING:
     import xgboost
 
-# XGBoost is imported where a model is trained: it brings scikit-learn, pandas and SciPy with it, and this
-# package describes loops in processes that train nothing, too.
+# XGBoost is imported where a model is trained: it imports scikit-learn, pandas and SciPy, and processes that
+# only describe loops use this package too.
 
 
 class _Boosted(CostModel):
-    """What both models share: parameters, prediction, data."""
+    """Parameters, prediction and data of both models."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class _Boosted(CostModel):
         self._slope = 1.0
 
     def predict(self, features: ArrayLike) -> Prediction:
-        """Predict speeds; how sure it is it does not know (see `CostModel.predict`)."""
+        """Predict speeds without uncertainty (see `CostModel.predict`)."""
         return Prediction.certain(self._slope * self._scores(clean(features)))
 
     def _scores(self, table: NDArray[np.float32]) -> Vector:
-        """Sums of the trees' leaves, (n,)."""
+        """Return the sums of the trees' leaves, (n,)."""
         if self._trees is None or len(table) == 0:
             return np.zeros(len(table))
         return np.asarray(self._trees.inplace_predict(table, predict_type="margin"), dtype=np.float64)
@@ -73,8 +73,8 @@ class _Boosted(CostModel):
 class RankModel(_Boosted):
     """Trees that minimise the rank loss (AutoTVM, eq. 2), the paper's default.
 
-    The loss looks at the order of costs only. What unit scores have in log speed is found afterwards
-    (`hbtvm.cost_model.base.slope`), so that they can be added to other models' predictions.
+    The loss considers the order of costs only. A scale from scores to log speeds is fitted afterwards
+    (`hbtvm.cost_model.base.slope`), so that scores can be added to other models' predictions.
 
     Parameters
     ----------
@@ -85,8 +85,7 @@ class RankModel(_Boosted):
     threads
         Number of threads of XGBoost.
     pairs
-        In a group of more rows than this, a row is compared with about this many others in
-        each round, drawn at random; in a smaller group with all.
+        Rows with which each row is compared per round, approximately, drawn at random in groups of more rows.
     """
 
     def __init__(self, *, pairs: int = 512, **boosting: Any) -> None:
@@ -102,8 +101,8 @@ class RankModel(_Boosted):
     ) -> None:
         """Learn the order of costs within each group (see `CostModel.fit`).
 
-        Failed candidates come after all others, in no order among themselves. Without a
-        single pair of different costs the model scores everything 0.
+        Failed candidates come last, in no order. Without pairs of different costs, the model scores
+        everything 0.
         """
         table, times, labels, base = check(features, costs, groups, margin)
         rng = np.random.default_rng(self.seed)
@@ -146,8 +145,8 @@ class RegressionModel(_Boosted):
     ) -> None:
         """Learn log costs relative to each group's mean (see `CostModel.fit`).
 
-        A failed candidate counts as twice as slow as the group's slowest. Groups without a
-        success teach nothing.
+        A failed candidate counts as twice as slow as the group's slowest. Groups without a success are
+        ignored.
         """
         table, times, labels, base = check(features, costs, groups, margin)
         goal = speeds_by_group(times, labels)

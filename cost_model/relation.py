@@ -5,8 +5,8 @@ beta_1 < beta_2 < ..., the relation between quantities i and j is
 
     R_t = max { Z_ki : k with Z_kj < beta_t }
 
-e.g. "the most often that a working set below 32 KiB is passed over". It reads the same
-whatever the program, so what is learned of one workload holds for the next.
+e.g. "the largest number of passes over a working set below 32 KiB". It means the same for every program, so
+that models transfer between workloads.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from hbtvm.cost_model.context import Array, Contexts, Flags, Integers
 
 THRESHOLDS: dict[str, tuple[float, ...]] = {
-    # Extents are mostly powers of two: thresholds lie between them, so that rounding never
-    # decides. The last one takes in every loop.
+    # Extents are mostly powers of two: thresholds between them are insensitive to rounding. The last
+    # threshold includes every loop.
     "bytes": (*np.arange(7.5, 26, 2.0).tolist(), np.inf),
     "inner": (*np.arange(1.5, 19, 2.0).tolist(), np.inf),
     "outer": (*np.arange(0.5, 17, 2.0).tolist(), np.inf),
@@ -54,12 +54,12 @@ NAMES = tuple(f"max_{i}|{j}<2^{beta:g}" for i, j in _PAIRS for beta in THRESHOLD
 
 
 def relations(context: Contexts) -> NDArray[np.float32]:
-    """The relation features of n programs.
+    """Compute the relation features of n programs.
 
     Returns
     -------
     numpy.ndarray
-        (n, len(NAMES)), in log2; 0 where no loop is below a threshold.
+        (n, len(NAMES)), in log2; 0 if no loop is below a threshold.
     """
     accesses = context.accesses
     of = accesses.statement
@@ -79,7 +79,7 @@ def relations(context: Contexts) -> NDArray[np.float32]:
         "stride": np.log2(accesses.strides * accesses.bytes + 1),
         "gather_bytes": np.where(accesses.gather, size, 0.0),
     }
-    # A loop that runs once is no loop: it must not change a feature.
+    # Loops of one iteration must not change a feature.
     loops = context.extents > 1
     table: NDArray[np.float32] = np.concatenate(
         [
@@ -97,10 +97,10 @@ def _maxima(
     loops: Flags,
     n: int,
 ) -> Iterator[NDArray[np.float32]]:
-    """For each pair, R_t of each program, (thresholds, n)."""
+    """Yield R_t of each program for each pair, (thresholds, n)."""
     owner = np.broadcast_to(program, loops.shape)[loops]
     for j, row in pairs.items():
-        # Entering a value at the first threshold above it is enough: the maxima carry it on.
+        # Enter each value at the first threshold above it; the running maximum propagates it.
         slots = np.searchsorted(THRESHOLDS[j], quantities[j][loops], side="right")
         for i in row:
             kept = np.zeros((len(THRESHOLDS[j]), n), np.float32)

@@ -1,4 +1,4 @@
-"""Models that rank, and a process of what they leave unexplained."""
+"""Rank models with a Gaussian process on their residual."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from hbtvm.cost_model.base import CostModel, Prediction, Vector, centred, check
 from hbtvm.cost_model.gaussian_process import Bases, GaussianProcess
 
 FOLDS = 4
-"""Models of the local mean; each is fitted to all measurements but a fourth of each group's."""
+"""Number of models of the local mean; each is fitted to all measurements except one fold."""
 
 _FEWEST = 8
-"""Measurements below which a fold leaves too few to rank by."""
+"""Minimal number of measurements for folds that can be ranked."""
 
 GLOBAL = (0.8, 0.5)
-"""Mean and variance of the global models' weight, if there is one; several share the mean."""
+"""Mean and variance of a global model's weight; several models share the mean."""
 
 LOCAL = (0.5, 0.25)
 """Mean and variance of the local mean's weight."""
 
 
 _KEPT = 1.25
-"""Rows, relative to those that the local models were fitted to, up to which they are kept."""
+"""Local models are kept until the rows exceed those of their fit by this factor."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """What local models were fitted to, and what they predict of rows that they have not seen."""
+    """Rows to which local models were fitted, with out-of-fold predictions."""
 
     table: NDArray[np.float32]
     times: Vector
@@ -39,7 +39,7 @@ class _Rows:
     unseen: Vector
 
     def begins(self, more: _Rows) -> bool:
-        """Whether others are the same rows, and few more."""
+        """Return whether `more` starts with the same rows and adds few."""
         count = len(self.times)
         return count <= len(more.times) <= _KEPT * count and all(
             np.array_equal(mine, its[:count], equal_nan=True)
@@ -48,23 +48,23 @@ class _Rows:
 
 
 class ResidualModel(CostModel):
-    """Predicts ``sum_i w_i global_i(x) + w local(x) + residual(x)``: AutoTVM's equation 4 and a correction.
+    """Predicts ``sum_i w_i global_i(x) + w local(x) + residual(x)``: AutoTVM's equation 4 with a correction.
 
-    The global models were fitted to other workloads' records, the local ones are fitted to this run's. What
-    they leave unexplained is a Gaussian process, which tells how sure a prediction is. The weights are
-    learned with it, as coefficients of its bases: a global model that orders candidates wrongly loses its
-    weight as soon as measurements tell.
+    The global models were fitted to other workloads' records. The local models are fitted to this run's. A
+    Gaussian process is fitted to their residual and supplies the uncertainty. The weights are coefficients of
+    its bases, learned with it: a global model that orders candidates wrongly loses its weight as soon as
+    measurements show it.
 
-    The local mean is that of `FOLDS` models, each fitted to the measurements of all folds but one
-    (cross-validated committee; Parmanto et al., 1996). So every measurement has a prediction by a model that
-    has not seen it: one that had would leave next to nothing to explain, whatever it is worth elsewhere.
+    The local mean is that of `FOLDS` models, each fitted to all folds except one (cross-validated committee;
+    Parmanto et al., 1996). Every measurement thus has an out-of-fold prediction; in-fold predictions would
+    leave no residual to learn from.
 
     Parameters
     ----------
     sources
         Fitted global models; none for a first run.
     make
-        Makes an untrained local model from a seed, such as a `hbtvm.cost_model.rank_xgboost.RankModel`.
+        Creates an untrained local model from a seed, such as a `hbtvm.cost_model.rank_xgboost.RankModel`.
     process
         An unfitted process.
     """
@@ -88,8 +88,8 @@ class ResidualModel(CostModel):
     ) -> None:
         """Fit the local models, and the process with all weights (see `CostModel.fit`).
 
-        The local models are kept while they have seen most rows, and these are the same: new ones are then
-        unseen by all of them.
+        The local models are kept if they were fitted to most of the rows; new rows are then out of fold for
+        all of them.
         """
         table, times, labels, base = check(features, costs, groups, margin)
         told = self._told(table)
@@ -104,7 +104,7 @@ class ResidualModel(CostModel):
     def _unseen(
         self, table: NDArray[np.float32], times: Vector, labels: NDArray[np.intp], margin: Vector
     ) -> Vector:
-        """What local models that have not seen a row predict of it, (n, 1); (n, 0) of too few."""
+        """Return the local models' out-of-fold predictions, (n, 1); (n, 0) with too few rows."""
         if len(table) < _FEWEST:
             self._local, self._rows = [], None
             return np.zeros((len(table), 0))
@@ -116,7 +116,7 @@ class ResidualModel(CostModel):
                 own = fold == number
                 model = self._make(number)
                 model.fit(table[~own], times[~own], labels[~own], margin[~own])
-                # Predictions of two models have no common zero.
+                # Two models' predictions have no common zero.
                 rows.unseen[own] = centred(model.predict(table).mean, labels)[own]
                 self._local.append(model)
             self._rows = rows
@@ -128,18 +128,18 @@ class ResidualModel(CostModel):
 
     @property
     def weights(self) -> Vector:
-        """Expected weights of the global models, and of the local one where there is one."""
+        """Expected weights of the global models, and of the local mean if there is one."""
         return self._process.coefficients
 
     def predict(self, features: ArrayLike) -> Prediction:
-        """Predict speeds; how sure that is the process says (see `CostModel.predict`)."""
+        """Predict speeds, with the process's uncertainty (see `CostModel.predict`)."""
         bases = self._bases(features)
         if not self._fitted:
             return Prediction(bases @ _shared(bases.shape[1]), np.ones(len(bases)))
         return self._process.predict(features, bases)
 
     def believing(self, features: ArrayLike) -> ResidualModel:
-        """This model with some more candidates believed (see `CostModel.believing`)."""
+        """Return this model conditioned on its predictions (see `CostModel.believing`)."""
         if not self._fitted:
             return self
         more = copy(self)
@@ -147,31 +147,31 @@ class ResidualModel(CostModel):
         return more
 
     def _bases(self, features: ArrayLike) -> Vector:
-        """What the global models predict, and the mean of the local ones if there are any, (n, k)."""
+        """Return the global models' predictions and, if fitted, the local mean, (n, k)."""
         told = self._told(features)
         if not self._local:
             return told
         return np.concatenate([told, self._locally(features)[:, None]], axis=1)
 
     def _locally(self, features: ArrayLike) -> Vector:
-        """Mean of what the local models predict, (n,)."""
+        """Return the mean of the local models' predictions, (n,)."""
         mean: Vector = np.mean([model.predict(features).mean for model in self._local], axis=0)
         return mean
 
     def _told(self, features: ArrayLike) -> Vector:
-        """What the global models predict, (n, models)."""
+        """Return the global models' predictions, (n, models)."""
         if not self._sources:
             return np.zeros((len(np.asarray(features)), 0))
         return np.stack([model.mean(features) for model in self._sources], axis=1)
 
 
 def _shared(count: int) -> Vector:
-    """Expected weights of several global models."""
+    """Return the expected weights of several global models."""
     return np.full(count, GLOBAL[0] / max(count, 1))
 
 
 def _folds(labels: NDArray[np.intp]) -> NDArray[np.intp]:
-    """A fold for each row, (n,): those of a group in turn, so that each fold has some of each."""
+    """Return a fold for each row, (n,); each group's rows take turns."""
     place = np.empty(len(labels), dtype=np.intp)
     for group in np.unique(labels):
         own = np.flatnonzero(labels == group)

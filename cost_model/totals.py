@@ -1,7 +1,7 @@
-"""Features of a nest as a whole: how much work, how wide, how much memory traffic.
+"""Features of a whole nest: work, width, and memory traffic.
 
-They add sums over the statements to the relation features, which are maxima over loops. Each is
-log2(1 + x), so that a tree's threshold is a ratio.
+They add sums over the statements to the relation features, which are maxima over loops. Each is log2(1 + x),
+so that a tree's threshold is a ratio.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from hbtvm.cost_model.context import BUFFERS, OPERATIONS, Array, Contexts
 
 ADDRESSINGS = ("broadcast", "contiguous", "strided", "gather")
 CACHES = (2**12, 2**14, 2**15, 2**17, 2**19, 2**21, 2**23, 2**25)
-"""Sizes in bytes at which memory traffic is estimated."""
+"""Cache sizes in bytes for which memory traffic is estimated."""
 
 REGISTER = 64
-"""Bytes of a vector register in `registers`; another width shifts the feature's scale only."""
+"""Bytes of a vector register in `registers`; another width only shifts the feature."""
 
 _SUMS = (
     "iterations",  # executions of statement bodies
-    "trips",  # the same, counting a vector or an unrolled body as one: loop overhead
+    "trips",  # the same, with a vector or an unrolled body counted once: loop overhead
     *(f"ops_{kind}" for kind in OPERATIONS),  # scalar operations
-    "vector_ops",  # operations, counting a vector as one
+    "vector_ops",  # operations, with a vector counted once
     *(f"bytes_{buffer}" for buffer in BUFFERS),  # loaded and stored, cached or not
-    *(f"footprint_{buffer}" for buffer in BUFFERS),  # bytes of different cache lines
+    *(f"footprint_{buffer}" for buffer in BUFFERS),  # bytes of distinct cache lines
     "bytes_stored",
     *(f"vector_{addressing}" for addressing in ADDRESSINGS),  # instructions of vector statements
     "scalar_accesses",  # instructions of scalar statements
     "scalar_gathers",
-    *(f"traffic_{size}" for size in CACHES),  # bytes that a cache of this size lets through
+    *(f"traffic_{size}" for size in CACHES),  # bytes that miss a cache of this size
 )
 _MEANS = (
     "lanes",  # elements per vector
     "vector_bytes",  # bytes per vector
-    "registers",  # registers that one unrolled, vectorized body fills
-    "unrolled_ops",  # operations in one unrolled body
+    "registers",  # registers that an unrolled, vectorized body needs
+    "unrolled_ops",  # operations in an unrolled body
     "parallel",  # iterations spread over threads
     "intensity",  # operations per byte loaded or stored
 )
@@ -50,7 +50,7 @@ NAMES = (
 
 
 def totals(context: Contexts) -> NDArray[np.float32]:
-    """The totals of n programs, (n, len(NAMES))."""
+    """Return the totals of n programs, (n, len(NAMES))."""
     columns = {**_of_statements(context), **_of_accesses(context), **_traffic(context)}
     sums = [_sum(context, columns[name]) for name in _SUMS]
     unrolled, parallel = context.unrolled.prod(axis=0), context.parallel.prod(axis=0)
@@ -83,7 +83,7 @@ def totals(context: Contexts) -> NDArray[np.float32]:
 
 
 def _sum(context: Contexts, values: Array) -> Array:
-    """Sums over the statements of each program, (n,), of a value for each statement, (m,)."""
+    """Return sums over each program's statements, (n,), of values per statement, (m,)."""
     return np.bincount(context.program, values, context.n).astype(np.float64)
 
 
@@ -103,7 +103,7 @@ def _of_accesses(context: Contexts) -> dict[str, Array]:
     of = accesses.statement
     iterations, lanes = context.iterations[of], context.lanes[of]
     moved = iterations * accesses.bytes
-    # The step of the innermost vectorized loop that moves decides how a vector is loaded.
+    # The step of the innermost vectorized loop that moves the access determines how a vector is loaded.
     step = np.zeros(len(of))
     for extents, strides in zip(context.vectorized[:, of], accesses.strides, strict=True):
         step = np.where((extents > 1) & (strides > 0), strides, step)
@@ -132,8 +132,8 @@ def _of_accesses(context: Contexts) -> dict[str, Array]:
 
 
 def _traffic(context: Contexts) -> dict[str, Array]:
-    # Each pass over a level whose working set fits loads it once; the outermost such level
-    # loads least. Where not even one execution fits, that is what is left.
+    # A pass over a level whose working set fits loads it once; the outermost such level loads least. If not
+    # even one execution fits, the innermost level remains.
     loaded = context.footprint * context.outer
     found = {}
     for size in CACHES:

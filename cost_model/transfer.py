@@ -11,33 +11,33 @@ from numpy.typing import ArrayLike, NDArray
 from hbtvm.cost_model.base import CostModel, Prediction, Vector, centred, check, speeds_by_group
 
 _ROWS = 256
-"""Most measurements that the weight is computed from: more would change little and cost much."""
+"""Maximal number of measurements for the weight: more change little and cost much."""
 
 _CHANCE = 0.3
-"""Agreement that a few measurements may show by chance, and that counts for nothing."""
+"""Agreement that few measurements may show by chance; up to it, the weight is 0."""
 
 _TIE = 0.03
-"""Least relative difference of two costs that counts as one; less is noise."""
+"""Minimal relative difference of two costs; smaller differences are noise."""
 
 _LARGEST = 4.0
-"""Largest factor from the spread of predictions to that of measured speeds: where a global model predicts the
-same for all measured candidates, the factor would otherwise blow up what it predicts of the others."""
+"""Maximal factor from the spread of predictions to that of measured speeds. If a global model predicts the
+same for all measured candidates, the factor would otherwise amplify its predictions for others."""
 
 
 class TransferModel(CostModel):
     """Predicts w * global(x) + local(x): equation 4, with a weight on the global part.
 
-    The global models are trained on other workloads and strategies. The local one is fitted to the
-    current run's residuals. A weight w starts at 1 and is set, at each fit, to how well the
-    global model orders what was measured (`agreement`), in units of the measured speeds' spread. A model
-    that orders them wrongly gets 0 after a few measurements.
+    The global models are trained on other workloads and strategies. The local model is fitted to the current
+    run's residuals. A weight w starts at 1. Each fit sets it to the global model's `agreement` with the
+    measurements, in units of the measured speeds' spread. A model that orders them wrongly gets 0 after a few
+    measurements.
 
     Parameters
     ----------
     sources
-        Fitted models, each with a weight of its own, and of which the mean counts; none for a first run.
+        Fitted models, each with its own weight, whose mean counts; none for a first run.
     local
-        Any cost model that can be fitted on a margin.
+        A cost model that can be fitted on a margin.
     """
 
     def __init__(self, sources: Sequence[CostModel], local: CostModel) -> None:
@@ -47,7 +47,7 @@ class TransferModel(CostModel):
 
     @property
     def weight(self) -> float:
-        """The global models' largest weight."""
+        """The largest weight of the global models."""
         return float(self._weights.max(initial=0.0))
 
     def fit(
@@ -57,18 +57,18 @@ class TransferModel(CostModel):
         groups: ArrayLike | None = None,
         margin: ArrayLike | None = None,
     ) -> None:
-        """Weigh the global models by the data and fit the local one (see `CostModel.fit`)."""
+        """Weigh the global models by the data and fit the local model (see `CostModel.fit`)."""
         table, times, labels, base = check(features, costs, groups, margin)
         opinions = self._opinions(table)
         self._reweigh(opinions, times, labels)
         self._local.fit(table, times, labels, base + self._shared(opinions))
 
     def predict(self, features: ArrayLike) -> Prediction:
-        """Predict speeds; how sure that is the local model says (see `CostModel.predict`)."""
+        """Predict speeds, with the local model's uncertainty (see `CostModel.predict`)."""
         return self._local.predict(features).plus(self._shared(self._opinions(features)))
 
     def believing(self, features: ArrayLike) -> TransferModel | None:
-        """This model with some more candidates believed (see `CostModel.believing`)."""
+        """Return this model conditioned on its predictions (see `CostModel.believing`)."""
         local = self._local.believing(features)
         if local is None:
             return None
@@ -77,13 +77,13 @@ class TransferModel(CostModel):
         return more
 
     def _reweigh(self, opinions: Vector, times: Vector, labels: NDArray[np.intp]) -> None:
-        """Set the weights by what the global models predict of measured candidates."""
+        """Set the weights from the global models' predictions for measured candidates."""
         for i, scores in enumerate(opinions):
             agreed = max(0.0, agreement(scores, times, labels) - _CHANCE) / (1 - _CHANCE)
             self._weights[i] = _unit(scores, times, labels) * agreed
 
     def _opinions(self, features: ArrayLike) -> Vector:
-        """What each global model predicts, (models, n)."""
+        """Return each global model's predictions, (models, n)."""
         if not self._sources:
             return np.zeros((0, len(np.asarray(features))))
         return np.stack([model.mean(features) for model in self._sources])
@@ -94,11 +94,11 @@ class TransferModel(CostModel):
 
 
 def agreement(scores: Vector, costs: Vector, groups: NDArray[np.intp]) -> float:
-    """How far scores order costs, from -1 (always wrongly) to 1.
+    """Return how well scores order costs, from -1 (always wrong) to 1.
 
-    Over all pairs of one group, the mean of 1 for the right order, -1 for the wrong one and 0 where costs
-    are the same but for 3%, weighted by the difference of the pair's scores. Failures come last, in no order;
-    two of them are no pair. Without a pair it is 1.
+    This is the mean over all pairs within a group of 1 for the correct order, -1 for the wrong order and 0
+    for costs within 3%, weighted by the difference of the scores. Failures come last; two failures are not a
+    pair. Without pairs it is 1.
     """
     rows = np.random.default_rng(0).permutation(len(costs))[:_ROWS]
     score, cost, group = scores[rows], costs[rows], groups[rows]
@@ -111,9 +111,9 @@ def agreement(scores: Vector, costs: Vector, groups: NDArray[np.intp]) -> float:
 
 
 def _unit(scores: Vector, costs: Vector, groups: NDArray[np.intp]) -> float:
-    """Spread of the measured speeds, in log2, over that of the predictions, both within groups.
+    """Return the spread of measured speeds, in log2, over that of the predictions, both within groups.
 
-    Failures count as in `hbtvm.cost_model.base.relative_speeds`. Where nothing varies it is 1.
+    Failures count as in `hbtvm.cost_model.base.relative_speeds`. Without variation it is 1.
     """
     goal = speeds_by_group(costs, groups)
     known = np.isfinite(goal)

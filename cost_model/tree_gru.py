@@ -8,8 +8,8 @@ outwards: a loop's state comes from its context and the sum of its children's st
 
 and the slots, summed over all loops, are mapped to a score by a linear layer.
 
-PyTorch is an extra. It learns; what predicts may be handed in: a kernel that computes each distinct loop once
-(see `hbtvm.cost_model.loop_trees`).
+PyTorch is an extra. It fits the network; a caller may supply a kernel for predictions, which computes each
+distinct loop once (see `hbtvm.cost_model.loop_trees`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from hbtvm.cost_model.loop_trees import MakeScorer, Scorer, Weights, loop_trees
 _PRESENT, _SHARED = CONTEXT.index("present"), CONTEXT.index("shared")
 
 _CHUNK = 1024
-"""Programs that are scored at a time."""
+"""Programs scored at a time."""
 
 
 class _Network(nn.Module):  # type: ignore[misc]
-    """Scores programs given as (n, STATEMENTS, LEVELS, len(CONTEXT))."""
+    """Scores programs of shape (n, STATEMENTS, LEVELS, len(CONTEXT))."""
 
     def __init__(self, hidden: int, slots: int) -> None:
         super().__init__()
@@ -47,17 +47,17 @@ class _Network(nn.Module):  # type: ignore[misc]
         self.hidden, self.slots = hidden, slots
 
     def forward(self, trees: Any) -> Any:
-        # Statements and levels that no program has are skipped.
+        # Skip statements and levels that no program has.
         there = (trees[..., _PRESENT] > 0).any(dim=0)
         trees = trees[:, there.any(dim=1)][:, :, there.any(dim=0)]
         n, statements, levels, _ = trees.shape
         state = trees.new_zeros(n, statements, self.hidden)
         total = trees.new_zeros(n, self.slots, self.hidden)
-        own = trees.new_ones(n, statements)  # 0 for a child that another statement has brought in
+        own = trees.new_ones(n, statements)  # 0 for a child that another statement has added
         for level in reversed(range(levels)):
             rows = trees[:, :, level]
             present, shared = rows[..., _PRESENT], rows[..., _SHARED]
-            # Statements of one number have this loop in common: it has all their states as children.
+            # Statements of the same number share this loop, and their states are its children.
             number = (1 - shared).cumsum(dim=1)
             siblings = (number[:, :, None] == number[:, None, :]).to(trees.dtype)
             children = siblings @ (state * own[..., None])
@@ -66,7 +66,7 @@ class _Network(nn.Module):  # type: ignore[misc]
                 children.reshape(n * statements, -1),
             ).reshape(n, statements, -1)
             state = torch.where(present[..., None] > 0, step, state)
-            # A loop that several statements share is one loop, and counts once.
+            # A shared loop counts once.
             own = 1 - shared
             weight = torch.softmax(self.scatter(step), dim=-1) * (present * own)[..., None]
             total = total + weight.transpose(1, 2) @ step
@@ -91,8 +91,7 @@ class TreeGRU(CostModel):
     seed
         With the same seed the same data give the same model.
     make_scorer
-        Makes what scores programs by the weights of each fit. PyTorch does where it is left out, or makes
-        none.
+        Creates a scorer from the weights of each fit. PyTorch scores if it is missing or returns None.
     """
 
     def __init__(
@@ -159,15 +158,15 @@ class TreeGRU(CostModel):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether what was handed in predicts, rather than PyTorch."""
+        """Whether the supplied scorer predicts, rather than PyTorch."""
         return self._scorer is not None
 
     def predict(self, features: ArrayLike) -> Prediction:
-        """Predict speeds; how sure it is it does not know (see `CostModel.predict`)."""
+        """Predict speeds without uncertainty (see `CostModel.predict`)."""
         return Prediction.certain(self._slope * self._scores(table_of(features)))
 
     def _scores(self, table: NDArray[np.float32]) -> Vector:
-        """What the network says, (n,)."""
+        """Return the network's scores, (n,)."""
         if self._network is None or len(table) == 0:
             return np.zeros(len(table))
         score = self._by_torch if self._scorer is None else self._by_scorer
@@ -185,13 +184,13 @@ class TreeGRU(CostModel):
         return scores
 
     def _scaled(self, trees: Any) -> Any:
-        """Each context with mean 0 and deviation 1; levels that there are not stay zeros."""
+        """Scale each context to mean 0 and deviation 1; missing levels stay zeros."""
         return (trees - self._mean) / self._deviation * trees[..., _PRESENT : _PRESENT + 1]
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Keep PyTorch to one thread: these matrices are so small that more threads are slower."""
+    """Limit PyTorch to one thread: more threads are slower for such small matrices."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -208,11 +207,11 @@ def _trees(table: NDArray[np.float32]) -> Any:
 
 
 def _weights(network: _Network, mean: Any, deviation: Any) -> Weights:
-    """A network's weights, by which contexts need not be scaled before."""
+    """Return the network's weights for unscaled contexts."""
     own = {name: one.detach().numpy().astype(np.float64) for name, one in network.named_parameters()}
     mean, deviation = (one.numpy().astype(np.float64) for one in (mean, deviation))
     read, hidden = own["read.weight"] / deviation, network.hidden
-    # GRUCell has a bias for either product; only the new state tells them apart.
+    # GRUCell has a bias for each product; only the new state keeps them separate.
     bias = own["cell.bias_ih"] + np.append(own["cell.bias_hh"][: 2 * hidden], np.zeros(hidden))
     return {
         "read": read,

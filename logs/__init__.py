@@ -1,4 +1,4 @@
-"""Tuning logs: what a record says, how it is kept, and what is read off many of them."""
+"""Tuning logs: the schema of records, their storage, and queries."""
 
 from hbtvm.logs.bounds import RecordError
 from hbtvm.logs.query import (

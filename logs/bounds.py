@@ -1,7 +1,7 @@
-"""Bounds of what a record may hold: a shared log is text that other people wrote.
+"""Bounds on a record's contents: a shared log is untrusted text.
 
-Everything behind the reader trusts these: nested at most 32 deep, whole numbers of 64 bits, finite floats,
-names that can be printed, and seconds between a picosecond and some months.
+Code that uses records relies on these bounds: values nested at most 32 deep, integers of 64 bits, finite
+floats, printable names, and seconds between a picosecond and some months.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 MOST_BYTES = 1 << 22
-"""Most bytes of a line."""
+"""Maximal length of a line in bytes."""
 
 MOST_TEXT = 20_000
-"""Most characters of a text."""
+"""Maximal length of a string in characters."""
 
 MOST_NAME = 200
-"""Most characters of a name."""
+"""Maximal length of a name in characters."""
 
 MOST_SIZE = 2**31 - 1
-"""Largest size that kernels can index, and so the largest of a workload or target."""
+"""Largest size in a workload or target; kernels cannot index more."""
 
 _DEPTH, _TIMES, _WHOLE = 32, 10_000, 2**63
 _LEAST_SECONDS, _MOST_SECONDS = 1e-12, 1e7
@@ -44,7 +44,7 @@ _TARGET_NAMES = frozenset({"kind", "mcpu", "arch"})
 
 
 class RecordError(ValueError):
-    """A record, or a line of a log, breaks the schema; the message says where."""
+    """A record or a line breaks the schema; the message names the field."""
 
 
 def parsed(line: str | bytes) -> Any:
@@ -53,8 +53,8 @@ def parsed(line: str | bytes) -> Any:
     Raises
     ------
     RecordError
-        If it is longer than `MOST_BYTES`, not UTF-8, or not JSON as RFC 8259 has it (``NaN`` is not), or if
-        an object names a key twice.
+        If the line is longer than `MOST_BYTES`, is not UTF-8 or not JSON by RFC 8259 (``NaN`` is not), or
+        repeats a key in an object.
     """
     if len(line) > MOST_BYTES:
         raise RecordError(f"a line of more than {MOST_BYTES >> 20} MiB")
@@ -72,7 +72,7 @@ def parsed(line: str | bytes) -> Any:
 
 
 def plain(name: str, value: object) -> None:
-    """Check that a field is plain JSON within bounds.
+    """Check that a field is JSON within the bounds.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def plain(name: str, value: object) -> None:
                     raise RecordError(f"{name} holds a whole number of more than 64 bits")
             elif kind is str:
                 if not _is_text(one):
-                    raise RecordError(f"{name} holds a text that is too long, or not Unicode: {brief(one)}")
+                    raise RecordError(f"{name} holds a string that is too long or not Unicode: {brief(one)}")
             elif kind is float:
                 if one - one != 0.0:
                     raise RecordError(f"{name} holds a number that is not JSON: {one}")
@@ -106,23 +106,23 @@ def plain(name: str, value: object) -> None:
 
 
 def check_workload(workload: Mapping[str, Any]) -> None:
-    """Check the entries of a workload that readers know, those that are there.
+    """Check the known entries of a workload.
 
     Raises
     ------
     RecordError
-        If one has another type, or a size that no kernel has.
+        If an entry has a wrong type or an impossible size.
     """
     _check_entries("workload", workload, _WORKLOAD_COUNTS, _WORKLOAD_SIZES, _WORKLOAD_NAMES)
 
 
 def check_target(target: Mapping[str, Any]) -> None:
-    """Check the entries of a target that readers know, those that are there.
+    """Check the known entries of a target.
 
     Raises
     ------
     RecordError
-        As of `check_workload`.
+        If an entry has a wrong type or an impossible size.
     """
     _check_entries("target", target, frozenset(), _TARGET_SIZES, _TARGET_NAMES)
     for key in ("cores", "num-cores"):
@@ -149,12 +149,12 @@ def _check_entries(
 
 
 def check_times(times: object) -> None:
-    """Check the seconds of a record's repeats.
+    """Check a record's times.
 
     Raises
     ------
     RecordError
-        If they are not a list of plausible seconds.
+        If the times are not a list of plausible seconds.
     """
     if not isinstance(times, list | tuple) or len(times) > _TIMES:
         raise RecordError(f"times must be a list, not {brief(times)}")
@@ -163,12 +163,12 @@ def check_times(times: object) -> None:
 
 
 def check_seconds(name: str, seconds: object) -> None:
-    """Check the seconds that a build or a measurement took.
+    """Check the duration of a build or a measurement.
 
     Raises
     ------
     RecordError
-        If they are not plausible.
+        If the duration is not plausible.
     """
     if not _is_number(seconds, 0, _MOST_SECONDS):
         raise RecordError(f"{name} must be seconds, not {brief(seconds)}")
@@ -180,7 +180,7 @@ def check_marks(extra: Mapping[str, Any]) -> None:
     Raises
     ------
     RecordError
-        If one is there and has another form.
+        If a field is present and malformed.
     """
     for name in ("waited", "drift"):
         if name in extra and not _is_number(extra[name], 0, _MOST_SECONDS):
@@ -197,15 +197,15 @@ def check_marks(extra: Mapping[str, Any]) -> None:
 
 
 def is_name(value: object, most: int = MOST_NAME) -> bool:
-    """Return whether a value is a text of at most `most` characters that can be printed in a line."""
+    """Return whether a value is a printable string of at most `most` characters on one line."""
     return isinstance(value, str) and len(value) <= most and value.isprintable()
 
 
 def brief(value: object) -> str:
-    """A value for an error's text, at most 60 characters of it."""
+    """Return a value for an error message, cut to 60 characters."""
     try:
         text = ascii(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits
+    except (ValueError, RecursionError):  # an integer of thousands of digits
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -223,7 +223,7 @@ def _is_number(value: object, low: float, high: float) -> bool:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise RecordError("an object names a key twice")
+        raise RecordError("an object repeats a key")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is read off many records: the best, the counts, and smaller or joined logs."""
+"""Queries over records: the best candidate, statistics, merging and pruning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DRAWN = "drawn"
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What `merge` did: records written, identical ones dropped, lines skipped on reading.
+    """Result of `merge`: records written, duplicates dropped, lines skipped.
 
     `notes` has a sentence for each log with skipped lines (see `hbtvm.logs.store.ReadResult.note`).
     """
@@ -36,7 +36,7 @@ class MergeResult:
 
 @dataclass(frozen=True)
 class PruneResult:
-    """What `prune` did: records kept and dropped, lines that were no records (dropped too)."""
+    """Result of `prune`: records kept and dropped, and invalid lines, which are dropped too."""
 
     kept: int
     dropped: int
@@ -45,20 +45,20 @@ class PruneResult:
 
 @dataclass(frozen=True)
 class Stats:
-    """What a log holds.
+    """Statistics of a log.
 
     Attributes
     ----------
     records, failed
-        Number of records, and of those that carry an error.
+        Number of records, and of records with an error.
     skipped
-        Lines that were not records.
+        Number of invalid lines.
     workloads, strategies, targets
         Number of records of each, by workload key, name and target key.
     failures
         Number of failed records by kind of error.
     best
-        Record of the fastest candidate of each (workload key, target key, strategy), by the rule of
+        The fastest candidate's record for each (workload key, target key, strategy), by the rule of
         `hbtvm.logs.ranking`.
     first, last
         Dates of the oldest and newest record; ``None`` for an empty log.
@@ -82,16 +82,16 @@ def best(
     target: Mapping[str, Any] | None = None,
     strategy: str | None = None,
 ) -> Record | None:
-    """Find the record of the fastest candidate, among the records that match what is given.
+    """Return the fastest candidate's record among the records that match the arguments.
 
-    Within one workload and target, finals decide (see `hbtvm.logs.ranking`); of several, the fastest winner
-    is returned. Failures and empty configurations never win. Targets match by `target_key`. Between
-    equally fast records the earlier one wins.
+    Within one workload and target, finals decide (see `hbtvm.logs.ranking`). Across several, the fastest
+    winner is returned. Failures and empty configurations never win. Targets match by `target_key`. Of equally
+    fast records, the earlier wins.
 
     Returns
     -------
     Record or None
-        ``None`` where no record matches.
+        ``None`` if no record matches.
     """
     workload_key = None if workload is None else canonical(workload)
     machine = None if target is None else target_key(target)
@@ -107,7 +107,7 @@ def best(
 
 
 def stats(records: Sequence[Record], skipped: int = 0) -> Stats:
-    """Count and summarise records (`skipped` is passed through from `ReadResult`)."""
+    """Summarise records; `skipped` is copied from `ReadResult`."""
     dates = sorted((record.date for record in records), key=_moment)
     return Stats(
         records=len(records),
@@ -124,10 +124,10 @@ def stats(records: Sequence[Record], skipped: int = 0) -> Stats:
 
 
 def merge(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[str]) -> MergeResult:
-    """Join logs into one, oldest record first, identical records once.
+    """Merge logs into one, oldest record first, without duplicates.
 
-    The output is written as a whole or not at all; what stood there is lost, unless `out` is
-    among the inputs.
+    The output is written completely or not at all. It replaces an existing file, which is merged only if it
+    is among the inputs.
 
     Raises
     ------
@@ -155,23 +155,21 @@ def merge(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[str]) 
 def prune(
     path: str | os.PathLike[str], *, keep: int = 32, others: int = 128, errors: int = 32
 ) -> PruneResult:
-    """Shrink a log in place; what is kept stays in its order.
+    """Shrink a log in place, keeping its order.
 
-    Of each (workload, target, strategy) three kinds of records are kept, and the winner with the finals
-    that made it the winner, so that `best` stays the same. Lines that are not records of this schema
-    version are dropped.
+    For each (workload, target, strategy), keep three kinds of records, and the winner with the finals that
+    decided it, so that `best` does not change. Drop invalid lines.
 
     Parameters
     ----------
     path
-        The log; others may be appending to it meanwhile.
+        The log; other processes may append to it meanwhile.
     keep
-        Number of fastest records; with 0, the winner and its finals go too.
+        Number of fastest records; 0 drops the winner and its finals too.
     others
-        Number of slower ones, spread evenly over the ranking: a cost model must also know
-        what slow looks like.
+        Number of slower records, spread evenly over the ranking: cost models learn from slow candidates too.
     errors
-        Number of failures, the newest.
+        Number of failures to keep, newest first.
 
     Raises
     ------
@@ -201,7 +199,7 @@ def prune(
 
 
 def shipped() -> list[Record]:
-    """Winners that come with the package, tuned beforehand: what is worth trying first."""
+    """Return the winners that ship with hbtvm, which are worth trying first."""
     return list(_winners())
 
 
@@ -212,20 +210,20 @@ def _winners() -> tuple[Record, ...]:
 
 
 def contrast() -> list[Record]:
-    """Records of candidates drawn at random that come with the package: what cost models learn from.
+    """Return the records of random candidates that ship with hbtvm, from which cost models learn.
 
-    Each is marked (`drawn`), as the fastest of a few random candidates is not worth trying first.
+    Each is marked (`drawn`): the fastest of a few random candidates is not worth trying first.
     """
     return _packaged(".jsonl.xz", lzma.decompress)
 
 
 def drawn(record: Record) -> bool:
-    """Whether a record is of a candidate drawn at random, of which none was searched for."""
+    """Return whether a record's candidate was drawn at random, not by a search."""
     return bool(record.extra.get(DRAWN))
 
 
 def _packaged(suffix: str, unpacked: Callable[[bytes], bytes]) -> list[Record]:
-    """The records of the files that come with the package and whose names end so, in the names' order."""
+    """Return the records of the packaged files with this suffix, in the order of file names."""
     folder = resources.files("hbtvm.logs") / "records"
     if not folder.is_dir():
         return []
@@ -248,7 +246,7 @@ def _by_task(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Recor
 
 
 def _moment(date: str) -> str:
-    """Text whose order is the order in time: the zone is always UTC, the fraction optional."""
+    """Return a sort key for a date: the zone is always UTC, the fraction optional."""
     return date.removesuffix("Z").removesuffix("+00:00")
 
 

@@ -1,25 +1,25 @@
-"""Which candidate of a workload is the fastest: one rule for packages, reports and transfer.
+"""Ranking of a workload's candidates: one rule for packages, reports and transfer.
 
-A search takes the fastest of many noisy readings, so that its best reading is mostly a lucky one. At the
-end of a run the fastest few are therefore measured anew, in turns (`hbtvm.tuning.final`). The records of
-such a *final* carry the field ``final``::
+A search selects the fastest of many noisy readings, so its best reading is mostly a lucky one. At the end of
+a run, the fastest candidates are therefore measured again, in turns (`hbtvm.tuning.final`). Records of such a
+*final* carry the field ``final``::
 
     "final": {"id": "3f0c...", "reading": 5.55e-06}
 
-``id`` is the same for all finalists of one run, and ``reading`` is what the search had measured for this
-one (absent where unknown). Older logs have ``"final": true``: there, finals are told apart by their place.
+``id`` is the same for all finalists of one run. ``reading`` is the finalist's reading in the search, absent
+if unknown. Older logs have ``"final": true``; their finals are separated by position.
 
 The rule, for records of one workload on one target:
 
-1. A final replaces an earlier one if the earlier one's winner took part in it. So a run that was resumed
-   counts by its last final, and finals of logs that were merged count side by side.
-2. Among the finalists of the finals that are left, each with its latest final time, the fastest wins.
-   A finalist that failed in its final is out.
-3. A candidate that was in none of them ranks behind all finalists, however fast its reading, since one
-   reading may be lucky. The exception is one first measured after the last final, in a run that was
-   stopped before its own: it wins if its reading beats every finalist's reading, like against like.
-4. Without a final the fastest reading wins; of one candidate's readings the latest counts. A final without
-   an id of which one record is left (older versions pruned them) compares nothing: its time is a reading.
+1. A final replaces an earlier final if the earlier final's winner took part in it. A resumed run therefore
+   counts by its last final, and the finals of merged logs count side by side.
+2. Among the finalists of the remaining finals, each with its latest final time, the fastest wins. A finalist
+   that failed in its final is out.
+3. A candidate outside these finals ranks behind all finalists, however fast its reading. The exception is a
+   candidate first measured after the last final, in a run that stopped before its own final: it wins if its
+   reading beats every finalist's reading.
+4. Without a final, the fastest reading wins, where a candidate's latest reading counts. A final without an id
+   and with a single record (older versions pruned them) compares nothing: its time is a reading.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ from typing import Any
 from hbtvm.logs.record import Record, canonical
 
 Candidate = tuple[str, str]
-"""A strategy, and a configuration of it as canonical JSON."""
+"""A strategy and its configuration as canonical JSON."""
 
 
 def final_mark(ident: str, reading: float | None) -> dict[str, Any]:
-    """The ``extra`` field of a record that was measured in a final.
+    """Return the ``extra`` field of a record measured in a final.
 
     Parameters
     ----------
     ident
         The final's id, unique among all logs.
     reading
-        Seconds that the search had measured; None where unknown.
+        Seconds that the search measured; None if unknown.
     """
     known = {} if reading is None or not math.isfinite(reading) else {"reading": reading}
     return {"final": {"id": ident, **known}}
 
 
 def is_final(record: Record) -> bool:
-    """Whether a record was measured in a final, and so is no trial of a search."""
+    """Return whether a record was measured in a final, rather than by a search."""
     return bool(record.extra.get("final"))
 
 
 def ranking(records: Iterable[Record]) -> list[Record]:
-    """The candidates of one workload and target that work, the best first, by this module's rule.
+    """Rank the working candidates of one workload and target by this module's rule, best first.
 
     Parameters
     ----------
     records
-        Of any strategies that are alternatives to each other, in the order in which they were written.
+        Of alternative strategies, in the order in which they were written.
 
     Returns
     -------
-    One record for each candidate: that of its final if it was in one that counts, else its latest reading.
-    Empty configurations are left out.
+    One record for each candidate: its record in a final that counts, else its latest reading. Empty
+    configurations are left out.
     """
     seen = _Seen(records)
     finalists: dict[Candidate, Record] = {}
@@ -85,20 +85,20 @@ def ranking(records: Iterable[Record]) -> list[Record]:
 
 
 def deciding(records: Iterable[Record]) -> list[Record]:
-    """The records of finals that `ranking` goes by, failures included: what a smaller log must keep."""
+    """Return the final records that `ranking` uses, failures included: a pruned log must keep them."""
     return [record for final in _Seen(records).standing for record in final.records.values()]
 
 
 @dataclass
 class _Final:
-    """One run's final: its finalists' records, and the place of the last of them."""
+    """A run's final: its finalists' records, and the position of the last."""
 
     records: dict[Candidate, Record] = field(default_factory=dict)
     place: int = 0
 
     @property
     def winner(self) -> Candidate | None:
-        """The fastest finalist; None if all failed."""
+        """Return the fastest finalist; None if all failed."""
         working = {key: record for key, record in self.records.items() if record.times}
         return min(working, key=lambda key: working[key].cost, default=None)
 
@@ -109,13 +109,13 @@ class _Seen:
     Attributes
     ----------
     latest
-        Of each candidate that worked, its latest record; of equal ones, the first.
+        The latest record of each working candidate; of equal records, the first.
     first
-        The place of a candidate's first record.
+        The position of a candidate's first record.
     failed
         Candidates that failed in their latest final.
     standing
-        Finals with a winner that no later one replaces; without an id, only those of two candidates or more.
+        Finals with a winner that no later final replaces; without an id, only finals of several candidates.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -155,7 +155,7 @@ class _Seen:
                 self.standing.append(final)
 
     def reading_of(self, record: Record) -> float:
-        """Seconds of a finalist in its search; 0, which nothing beats, where that is unknown."""
+        """Return a finalist's seconds in its search; 0, which nothing beats, if unknown."""
         mark = record.extra["final"]
         if isinstance(mark, Mapping) and "reading" in mark:
             return float(mark["reading"])

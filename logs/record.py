@@ -1,25 +1,25 @@
-"""One tuning record: a candidate, where it was measured, and what came of it.
+"""A tuning record: a candidate, the machine, and the result.
 
 A record is one line of JSON. Schema version 1 has these fields:
 
 ===================  =====================================================================
 ``version``          1
-``workload``         object: the shape of what is computed (never the strategy, never weights)
+``workload``         object: the shape of the computation (no strategy, no weights)
 ``strategy``         name of the tensor program that computes it
 ``target``           object: the machine, see `hbtvm.logs.targets.target_key`
-``config``           object: the choice made at each knob
-``times``            seconds of each repeat; empty where the candidate failed
+``config``           object: the choice at each knob
+``times``            seconds of each repeat; empty if the candidate failed
 ``error``            null, or ``{"kind": ..., "message": ...}``
 ``build_seconds``    time spent compiling
 ``measure_seconds``  time spent measuring, waiting excluded
 ``tvm``, ``hbtvm``   versions of the compiler and of this project
-``date``             when it was measured: ISO 8601, UTC
-``session``          null, or the name of the run that it belongs to
+``date``             time of the measurement: ISO 8601, UTC
+``session``          null, or the name of the run
 ===================  =====================================================================
 
-Fields that this version does not know are kept and written back, as `Record.extra`. The tuner adds
-``final`` (measured anew, side by side with the other finalists, see `hbtvm.logs.ranking`), ``waited`` and
-``drift`` (the machine was busy, see `hbtvm.tuning.measuring.noise`).
+Unknown fields are kept in `Record.extra` and written back. The tuner adds ``final`` (measured again, in turns
+with the other finalists, see `hbtvm.logs.ranking`), ``waited`` and ``drift`` (the machine was busy, see
+`hbtvm.tuning.measuring.noise`).
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)", re.
 
 
 def canonical(value: Mapping[str, Any]) -> str:
-    """Write a mapping as JSON so that equal mappings give equal text.
+    """Return a mapping as JSON; equal mappings give equal text.
 
     Raises
     ------
     RecordError
-        If it holds something that JSON has no form for.
+        If a value has no form in JSON.
     """
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -69,30 +69,30 @@ def canonical(value: Mapping[str, Any]) -> str:
 
 
 def utc_now() -> str:
-    """The present moment in the form that `Record.date` takes."""
+    """Return the current time in the form of `Record.date`."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What one candidate was and what came of it.
+    """A candidate and the result of its measurement.
 
     Parameters
     ----------
     workload, strategy, target, config
         The candidate; see the module's table. Choices are ``int``, ``str`` or ``bool``.
     times
-        Seconds of each repeat, all positive; empty exactly where `error` is given.
+        Seconds of each repeat, all positive; empty if and only if `error` is set.
     error
         ``None``, or the keys ``kind`` and ``message``.
     build_seconds, measure_seconds
-        Seconds spent on it, 0 where unknown.
+        Durations in seconds; 0 if unknown.
     tvm, hbtvm
         Version strings.
     date
-        ISO 8601 in UTC; now, unless given.
+        ISO 8601 in UTC; by default the current time.
     session
-        Name of the run that this record belongs to.
+        Name of the run.
     extra
         Fields that a newer writer added.
 
@@ -161,33 +161,33 @@ class Record:
 
     @cached_property
     def cost(self) -> float:
-        """Median time in seconds; infinite where the candidate failed."""
+        """Median time in seconds; infinite if the candidate failed."""
         return statistics.median(self.times) if self.times else math.inf
 
     @cached_property
     def workload_key(self) -> str:
-        """Text that is equal exactly for equal workloads."""
+        """Key of the workload: equal if and only if the workloads are equal."""
         return canonical(self.workload)
 
     @cached_property
     def target_key(self) -> str:
-        """Text that is equal for machines between which times may be compared."""
+        """Key of the machine: equal for machines whose times are comparable."""
         return target_key(self.target)
 
     @property
     def task(self) -> tuple[str, str, str]:
-        """What the record's cost may be compared within: workload, target and strategy."""
+        """Workload, target and strategy, within which costs are comparable."""
         return self.workload_key, self.target_key, self.strategy
 
     def to_line(self) -> str:
-        """Write the record as one line of JSON, without the newline.
+        """Return the record as one line of JSON, without the newline.
 
         Equal records give equal lines.
 
         Raises
         ------
         RecordError
-            If the workload, target or extra fields hold something JSON has no form for.
+            If the workload, target or extra fields hold a value that JSON has no form for.
         """
         fields = {name: getattr(self, name) for name in _FIELDS}
         return canonical({**self.extra, **fields})
@@ -199,8 +199,8 @@ class Record:
         Raises
         ------
         RecordError
-            If the line is torn, is something else, breaks the schema or the bounds of `hbtvm.logs.bounds`, or
-            has another schema version.
+            If the line is torn or foreign, breaks the schema or the bounds of `hbtvm.logs.bounds`, or has
+            another schema version.
         """
         fields = parsed(line)
         if not isinstance(fields, dict):

@@ -1,8 +1,8 @@
-"""The log file: JSON lines that are only ever appended to.
+"""The log file: append-only JSON lines.
 
-A log must survive crashes, full disks, other programs' lines, and several writers. So each
-record is one write at the file's end under a lock; a line that a crash tore is closed off
-before the next; and reading skips, but counts, what is not a record.
+A log must survive crashes, full disks, foreign lines, and several writers. Each record is therefore one write
+at the end of the file under a lock. A torn line is terminated before the next record is written. Reading
+skips and counts invalid lines.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from hbtvm.logs.record import Record
 
 
 class LogError(OSError):
-    """A log cannot be read or written; the message is one sentence that names its path."""
+    """A log cannot be read or written; the message names its path."""
 
 
 @dataclass(frozen=True)
 class ReadResult:
-    """What a log held.
+    """The contents of a log.
 
     Attributes
     ----------
     records
-        Every readable record, oldest line first.
+        Every valid record, oldest line first.
     skipped
-        Number of lines that are torn, foreign, of another schema version, or break the schema.
+        Number of invalid lines: torn, foreign, of another schema version, or against the schema.
     line, reason
-        Number of the first of them, from 1, and what is wrong with it; 0 and "" where none was skipped.
+        Number of the first invalid line, from 1, and the reason; 0 and "" without any.
     """
 
     records: list[Record]
@@ -43,7 +43,7 @@ class ReadResult:
     reason: str = ""
 
     def note(self, path: object) -> str:
-        """One sentence about the lines that were skipped, for people; "" without any."""
+        """Return a sentence about the skipped lines for users; "" without any."""
         if not self.skipped:
             return ""
         if self.skipped == 1:
@@ -52,7 +52,7 @@ class ReadResult:
 
 
 def parse(lines: Iterable[bytes]) -> ReadResult:
-    """Read records from lines; blank lines are neither records nor skipped."""
+    """Read records from lines; blank lines do not count as skipped."""
     records: list[Record] = []
     skipped, first, reason = 0, 0, ""
     for number, line in enumerate(lines, 1):
@@ -68,7 +68,7 @@ def parse(lines: Iterable[bytes]) -> ReadResult:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """A file's lines; of a line that is longer than records may be, only the beginning is read."""
+    """Yield a file's lines; a line longer than `MOST_BYTES` is cut."""
     while line := file.readline(MOST_BYTES + 1):
         yield line
         while line and not line.endswith(b"\n"):
@@ -81,11 +81,10 @@ class Log:
     Parameters
     ----------
     path
-        The file; it comes to be with the first record. Beside it a ``.lock`` file is kept,
-        so that several processes may append to one log.
+        The file, which the first record creates. A ``.lock`` file beside it lets several processes append to
+        the log.
     fsync
-        Whether each record is forced to the disk, to survive a power failure as well as a
-        crash of the process.
+        Force each record to the disk, so that it survives a power failure as well as a crash of the process.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, fsync: bool = False) -> None:
@@ -93,18 +92,18 @@ class Log:
         self.fsync = fsync
 
     def append(self, record: Record) -> None:
-        """Add one record at the end.
+        """Append a record.
 
         Raises
         ------
         LogError
-            If the file cannot be written: nothing of the record stays in it.
+            If the file cannot be written; no part of the record stays in it.
         RecordError
             If the record cannot be written as JSON.
         """
         line = record.to_line().encode() + b"\n"
         with self.locked(), explained(self.path, "write"):
-            # Opened anew each time: `prune` may have put another file at this path.
+            # Reopened each time: `prune` may have replaced the file.
             file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
             try:
                 end = os.fstat(file).st_size
@@ -119,14 +118,14 @@ class Log:
                 os.close(file)
 
     def read(self) -> ReadResult:
-        """Read all records; a file that does not exist is an empty log.
+        """Read all records; a missing file is an empty log.
 
         Raises
         ------
         LogError
-            If there is something at the path that cannot be read.
+            If the path exists and cannot be read.
         """
-        if self.path.is_char_device():  # such as /dev/null: it keeps nothing, and may never end
+        if self.path.is_char_device():  # such as /dev/null, or a device that never ends
             return ReadResult([], 0)
         with explained(self.path, "read"):
             try:
@@ -136,17 +135,17 @@ class Log:
                 return ReadResult([], 0)
 
     def replace(self, records: Iterable[Record]) -> None:
-        """Put these records in the place of the log's, all at once or not at all.
+        """Replace the log's records, atomically.
 
-        Hold `locked` from before the old records were read, or what another process appends
-        meanwhile is lost.
+        Hold `locked` while reading the old records and until this call returns; otherwise records that
+        another process appends meanwhile are lost.
 
         Raises
         ------
         LogError
-            If the file cannot be written: the old one stays as it was.
+            If the file cannot be written; the old file stays unchanged.
         """
-        # Through a link, the file that it points to is replaced, not the link.
+        # Replace the file that a link points to, not the link.
         path = Path(os.path.realpath(self.path))
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         with explained(self.path, "write"):
@@ -161,20 +160,19 @@ class Log:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from appending for the length of a ``with`` block.
+        """Keep other processes from appending during a ``with`` block.
 
         Raises
         ------
         LogError
-            If the lock file cannot be made.
+            If the lock file cannot be created.
         """
         path = Path(os.path.realpath(self.path))
-        # A device is never replaced, and its folder is no place for a lock file; opening a
-        # folder fails soon enough.
+        # Devices are never replaced, and their folder gets no lock file; opening a folder fails later.
         if path.exists() and not path.is_file():
             yield
             return
-        from filelock import FileLock  # which reading a log does without
+        from filelock import FileLock  # not needed for reading
 
         guard = FileLock(f"{path}.lock")
         with explained(self.path, "write"):
@@ -189,7 +187,7 @@ class Log:
 
 @contextmanager
 def explained(path: Path, verb: str) -> Iterator[None]:
-    """Turn an operating system's error into a `LogError` that names the log."""
+    """Convert an operating system's error to a `LogError` that names the log."""
     try:
         yield
     except LogError:

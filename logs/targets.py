@@ -1,4 +1,4 @@
-"""When two machines count as the same for a tuning log."""
+"""Identity of machines in tuning logs."""
 
 from __future__ import annotations
 
@@ -18,28 +18,26 @@ FEATURES = frozenset(
     )
     for name in line.split()
 )
-"""Instruction sets that change which schedule is fastest, by LLVM's names."""
+"""Instruction sets that affect which schedule is fastest, by LLVM's names."""
 
 MULTIPROCESSORS = {70: 80, 75: 40, 80: 108, 86: 84, 89: 142, 90: 132, 100: 148, 120: 188}
-"""Multiprocessors of a GPU of which only the architecture is known, by compute capability.
+"""Usual number of multiprocessors of a GPU architecture, by compute capability.
 
-Those of the data centers' usual ones: V100, T4, A100, A40, L40, H100 (SXM, and H200), B200, RTX PRO 6000."""
+From common data-centre GPUs: V100, T4, A100, A40, L40, H100 (SXM, and H200), B200, RTX PRO 6000."""
 
 _ARCHITECTURES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
 
 
 def target_key(target: Mapping[str, Any]) -> str:
-    """Name the machine by what a schedule can notice, as canonical JSON.
+    """Return the properties of a machine that affect schedules, as canonical JSON.
 
-    Kept are ``kind``, ``arch``, ``cores`` (or TVM's ``num-cores``; a GPU's multiprocessors)
-    and, sorted, those of ``features`` (or TVM's ``mattr``) that are in `FEATURES`; a feature
-    may carry LLVM's sign, and one that is switched off (``-avx2``) counts as absent. All else
-    is dropped: the CPU's marketing name (``mcpu``: in virtual machines LLVM often gets it
-    wrong), ``model``, ``tag``, ``keys``, ``host``, the operating system in a triple, and
-    features such as ``aes``. So a log survives a new spelling of the same target, and still
-    never lends an AVX-512 schedule to a machine without AVX-512. A GPU without ``cores`` has
-    the usual number of its architecture, so that what was measured on one is found for the
-    architecture alone.
+    The key has ``kind``, ``arch``, ``cores`` (or TVM's ``num-cores``; a GPU's multiprocessors) and, sorted,
+    the ``features`` (or TVM's ``mattr``) in `FEATURES`. A feature may carry LLVM's sign; a disabled feature
+    (``-avx2``) counts as absent. The key drops everything else: the CPU's name (``mcpu``, which LLVM often
+    gets wrong in virtual machines), ``model``, ``tag``, ``keys``, ``host``, the operating system in a triple,
+    and features such as ``aes``. A log therefore survives another spelling of the same target, but never
+    gives an AVX-512 schedule to a machine without AVX-512. A GPU without ``cores`` gets its architecture's
+    usual number, so that a bare architecture matches measurements on such a GPU.
     """
     kept: dict[str, Any] = {
         "kind": str(target.get("kind", "")).lower(),
@@ -57,14 +55,14 @@ def target_key(target: Mapping[str, Any]) -> str:
 
 
 def multiprocessors(arch: object) -> int | None:
-    """Return how many a GPU of an architecture, such as ``"sm_90"``, usually has; None if not known."""
+    """Return the usual number for an architecture such as ``"sm_90"``; None if unknown."""
     match = re.fullmatch(r"sm_([0-9]{2,3})[af]?", str(arch))
     return None if match is None else MULTIPROCESSORS.get(int(match.group(1)))
 
 
 def _features(given: object) -> set[str]:
     names = given.split(",") if isinstance(given, str) else given
-    # The target may come from a line of a log that somebody else wrote: never fatal.
+    # Targets may come from untrusted logs: never raise.
     if not isinstance(names, Iterable):
         return set()
     return {str(name).strip().removeprefix("+") for name in names} & FEATURES

@@ -1,4 +1,4 @@
-"""A tuning log as one HTML page that needs nothing from outside itself."""
+"""Renders a tuning log as one self-contained HTML page."""
 
 from hbtvm.report.page import render
 from hbtvm.report.story import Story, tell

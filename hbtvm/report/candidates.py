@@ -1,4 +1,4 @@
-"""Tables of the page that list candidates one by one."""
+"""Tables of single candidates."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hbtvm.wording import config, count, duration
 
 
 def is_busy(record: Record) -> bool:
-    """Whether the machine was busy with something else while a record was measured (as it is marked)."""
+    """Return whether the tuner marked the machine as busy during a measurement."""
     return "waited" in record.extra or "drift" in record.extra
 
 
 def every_candidate(chapter: Chapter) -> str:
-    """All records of a workload in the order in which they were measured, folded away at first."""
+    """Return a collapsed table of a workload's records in the order of measurement."""
     rows = []
     number = 0
     for record in chapter.records:
@@ -39,15 +39,15 @@ def every_candidate(chapter: Chapter) -> str:
         )
     heads = ("trial", "strategy", "a call", "its repeats", "remark", "schedule")
     finals = len(rows) - number
-    told = count(number, "candidate")
+    counts = count(number, "candidate")
     if finals:
-        told += f", and {count(finals, 'measurement')} of the fastest once more"
+        counts += f", and {count(finals, 'repeated measurement')} of the fastest"
     listed = table(heads, rows, numbers=(0, 2))
-    return f"<details><summary>All {told}</summary>{listed}</details>"
+    return f"<details><summary>All {counts}</summary>{listed}</details>"
 
 
 def _remark(extra: Mapping[str, Any]) -> str:
-    """What a record is marked with, in words."""
+    """Return a record's marks in words."""
     words = []
     if "waited" in extra:
         words.append(f"busy: waited {extra['waited']:.0%} of its time")

@@ -1,4 +1,4 @@
-"""The page: a log's story as HTML that needs nothing from outside itself."""
+"""The report: a log as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hbtvm.report.story import Chapter, Story
 from hbtvm.wording import config, count, duration
 
 _FINALS = (
-    "At the end of a search its fastest candidates are measured anew, in turns: the medians of that final "
-    "decide and are what a package holds. A single reading of the search can be lucky and look faster."
+    "At the end of a search, its fastest candidates are measured again, in turns. The medians of that final "
+    "decide what a package holds. A single reading of the search can be lucky and look faster."
 )
 
 DETAILED = 30
-"""Most workloads with charts of their own: the last in the log, since a page must stay readable."""
+"""Maximal number of workloads with their own charts: the last in the log, to keep the page readable."""
 
 
 def render(
@@ -29,18 +29,18 @@ def render(
     compared: str = "",
     made_by: str = "",
 ) -> str:
-    """Write the page.
+    """Return the page as HTML.
 
     Parameters
     ----------
     story
         The log.
     title
-        What the log is called.
+        The page's title.
     rankings
-        By a chapter's index, predictions for its candidates.
+        Predictions for candidates, by the chapter's index.
     speeds, compared
-        A package against its library, and what was compared; nothing if there is nothing.
+        Times of a package and its library, and a description of the comparison; may be empty.
     made_by
         Last line of the page.
     """
@@ -92,23 +92,23 @@ def _overview(story: Story, colours: Mapping[str, int]) -> str:
                 text(shape(chapter.workload)),
                 count(chapter.rows, chapter.unit) if chapter.rows else "-",
                 text(chapter.workload.get("threads", "-"), 20),
-                text(winner.strategy) if winner else "none worked",
+                text(winner.strategy) if winner else "all failed",
                 duration(winner.cost) if winner else "-",
                 duration(winner.cost / chapter.rows) if winner and chapter.rows else "-",
                 _bar(chapter, colours, most),
             )
         )
     units = " or ".join(sorted({chapter.unit for chapter in story.chapters})) or "row"
-    heads = ("model", "a call has", "threads", "fastest", "a call", f"a {units}", "trials by strategy")
+    heads = ("model", "call size", "threads", "fastest", "per call", f"per {units}", "trials by strategy")
     note = (
-        "<p class='warn'>Where something else kept the machine busy, times may be too long: candidates "
-        "waited for a processor, or a reference got slower meanwhile. The lists of candidates say which.</p>"
+        "<p class='warn'>The machine was busy during some measurements: candidates waited for a processor, "
+        "or a reference got slower. Their times may be too long; the lists of candidates mark them.</p>"
         if busy
         else ""
     )
     return (
         f'<p class="facts">{" · ".join(facts)}</p>{note}{_legend(story.strategies, colours)}'
-        f"<h2>Where trials went</h2>{table(heads, rows, numbers=(1, 2, 4, 5))}"
+        f"<h2>Trials by workload</h2>{table(heads, rows, numbers=(1, 2, 4, 5))}"
     )
 
 
@@ -141,12 +141,12 @@ def _speeds(speeds: Sequence[Speed], compared: str) -> str:
         )
         for speed in speeds
     ]
-    heads = ("rows in a call", "library", "package", "speed-up", "largest difference")
+    heads = ("rows per call", "library", "package", "speed-up", "largest difference")
     return f"<h2>Against the library</h2><p>{text(compared, 1000)}</p>{table(heads, rows, numbers=range(5))}"
 
 
 def _winners(chapters: Sequence[Chapter]) -> str:
-    """The fastest candidates, a column each: knobs by row, so that they can be compared."""
+    """Return a table of the fastest candidates, one per column, with knobs as rows."""
     won = [(chapter, winner) for chapter in chapters if (winner := chapter.winner()) is not None]
     if not won:
         return ""
@@ -158,27 +158,27 @@ def _winners(chapters: Sequence[Chapter]) -> str:
         heads.append(f"{where}{rows}")
     lines = [
         ["strategy", *(text(winner.strategy) for _, winner in won)],
-        ["a call", *(duration(winner.cost) for _, winner in won)],
+        ["per call", *(duration(winner.cost) for _, winner in won)],
     ]
     for knob in dict.fromkeys(knob for _, winner in won for knob in winner.config):
         lines.append([text(knob), *(text(str(winner.config.get(knob, ""))) for _, winner in won)])
     names = "".join(f"<li>{text(name)}</li>" for name in shapes) if len(shapes) > 1 else ""
     listed = f"<ol class='models'>{names}</ol>" if names else ""
-    told = f"<p>{_FINALS}</p>" if any(is_final(winner) for _, winner in won) else ""
-    return f"<h2>Winning schedules</h2>{told}{listed}{table(heads, lines, matrix=True)}"
+    note = f"<p>{_FINALS}</p>" if any(is_final(winner) for _, winner in won) else ""
+    return f"<h2>Winning schedules</h2>{note}{listed}{table(heads, lines, matrix=True)}"
 
 
 def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, int]) -> str:
     rows = f"{count(chapter.rows, chapter.unit)} in a call" if chapter.rows else "workload"
     threads = chapter.workload.get("threads")
-    told = f", {count(threads, 'thread')}" if isinstance(threads, int) else ""
-    parts = [f"<h2>{rows}{told}</h2><p>{text(shape(chapter.workload))}</p><div class='charts'>"]
+    suffix = f", {count(threads, 'thread')}" if isinstance(threads, int) else ""
+    parts = [f"<h2>{rows}{suffix}</h2><p>{text(shape(chapter.workload))}</p><div class='charts'>"]
     search = chart_of_search(chapter, colours)
     if search:
         parts.append(
             f"<figure>{search}<figcaption>Best so far of each strategy (lines) and every candidate, by the "
-            "readings of the search: dots worked, triangles at the top edge are slower than the chart is "
-            "high, crosses at the bottom failed.</figcaption></figure>"
+            "readings of the search. Triangles at the top are slower than the chart shows; crosses at the "
+            "bottom failed.</figcaption></figure>"
         )
     if ranking is not None and ranking.points:
         parts.append(
@@ -198,7 +198,7 @@ def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, in
                 f"{failed:,}",
                 duration(best.cost) if best else "-",
                 ("final" if is_final(best) else "search") if best else "-",
-                f"<code>{text(config(best.config), 2000)}</code>" if best else "none worked",
+                f"<code>{text(config(best.config), 2000)}</code>" if best else "all failed",
             )
         )
     heads = ("strategy", "trials", "failed", "best call", "timed in", "its schedule")

@@ -1,4 +1,4 @@
-"""Parts of the page: its style sheet, tables and charts."""
+"""Style sheet, tables and charts of the page."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from hbtvm.report.svg import Chart, counting, linear, seconds
 from hbtvm.wording import config, count, duration, recursive_shape
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b6539b", "#a67c00", "#3d9bd1", "#7a5ad0", "#707070")
-"""Okabe and Ito's colours, told apart by most eyes; a little darker where they were pale on white."""
+"""Okabe and Ito's colours, safe for colour blindness; pale colours are darkened for a white page."""
 
 _SHOWN = 12.0
-"""Candidates slower than the chapter's best by more than this factor only squeeze the chart."""
+"""The chart omits candidates slower than the chapter's best by more than this factor."""
 
 _LINEAR = ("features", "numbers", "codes", "outputs")
-"""What is told of a linear model's workload."""
+"""The shown fields of a linear model's workload."""
 
 MOST = 400
-"""Characters that are shown of a piece of text out of a log, unless told otherwise."""
+"""Default maximal length of a log's text on the page, in characters."""
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c1f24;--soft:#626b78;--rule:#dfe3e8;--paper:#fff;--warn:#9a5b00}
@@ -65,10 +65,10 @@ def table(
     *,
     matrix: bool = False,
 ) -> str:
-    """A table of cells that are HTML; those of the columns in `numbers` are aligned to the right.
+    """Return a table of HTML cells; columns in `numbers` are right-aligned.
 
-    On narrow screens each row becomes a block of lines, but for a `matrix`, whose cells are compared along
-    the rows: that is scrolled. Its headings are HTML too.
+    On narrow screens, each row becomes a block of lines. A `matrix`, whose cells are compared along rows,
+    scrolls instead, and its headings are HTML too.
     """
 
     def line(cells: Sequence[str], tag: str) -> str:
@@ -85,12 +85,12 @@ def table(
 
 
 def text(value: object, most: int = MOST) -> str:
-    """Text out of a log as HTML: what can't be printed is escaped visibly, and long text is cut."""
+    """Return a log's text as HTML, with unprintable characters escaped and long text cut."""
     return escape(shown(value, most))
 
 
 def shape(workload: Mapping[str, Any]) -> str:
-    """A model's shape in words; of an unknown kind of workload, all that is known."""
+    """Describe a model's shape; for an unknown kind of workload, list its fields."""
     if workload.get("family") == "linear":
         told = [f"{count(int(workload[key]), key[:-1])}" for key in _LINEAR if type(workload.get(key)) is int]
         return f"linear: {', '.join(told)}, {workload.get('dtype')}"
@@ -109,9 +109,9 @@ def shape(workload: Mapping[str, Any]) -> str:
 
 
 def chart_of_search(chapter: Chapter, colours: Mapping[str, int]) -> str:
-    """Tuning curves with every candidate; empty where nothing worked.
+    """Return tuning curves with every candidate; empty if all failed.
 
-    What is slower than the chart is high is a triangle at its top edge, what failed a cross at its bottom.
+    Candidates slower than the chart shows are triangles at the top edge, failures crosses at the bottom.
     """
     winner = chapter.winner()
     worked = [record.cost for record in chapter.trials if record.times]
@@ -148,7 +148,7 @@ def chart_of_search(chapter: Chapter, colours: Mapping[str, int]) -> str:
 
 
 def chart_of_ranking(ranking: Ranking, colours: Mapping[str, int]) -> str:
-    """Predicted scores against measured times."""
+    """Return a chart of predicted scores against measured times."""
     fastest = min(time for _, _, time in ranking.points)
     points = [point for point in ranking.points if point[2] <= _SHOWN * fastest]
     chart = Chart(
@@ -165,7 +165,7 @@ def chart_of_ranking(ranking: Ranking, colours: Mapping[str, int]) -> str:
 
 
 def machine_facts(story: Story) -> list[tuple[str, str, str, str]]:
-    """Targets and versions in the log: name, features, versions, number of records."""
+    """Return targets and versions in the log: name, features, versions, number of records."""
     numbers: Counter[tuple[str, str, str]] = Counter()
     for record in story.records:
         target = dict(record.target)

@@ -1,4 +1,4 @@
-"""How well a cost model predicts a log's times: predicted against measured, in cross-validation."""
+"""Cross-validation of a cost model on a log: predicted against measured times."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ from hbtvm.tuning.learning.threads import one_thread
 FOLDS = 5
 
 _FEWEST = 10
-"""Measurements of a task below which there is nothing to validate with."""
+"""Minimal number of a task's measurements for validation."""
 
 _MOST = 3000
-"""Most records that are fitted: more take long and tell no more."""
+"""Maximal number of records to fit; more take long and add little."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Predictions for one chapter's candidates, by a model that had not seen them.
+    """Out-of-fold predictions for a chapter's candidates.
 
     Attributes
     ----------
     points
-        For each candidate that worked: its strategy, predicted score (higher is better; 0 is what the
-        model gives to its strategy's average candidate here), and measured seconds.
-    accuracy
-        Share of the pairs of candidates of one strategy and fold that the scores order rightly.
+        For each working candidate: its strategy, predicted score (higher is better; 0 is the prediction for
+        the strategy's average candidate here), and measured seconds. accuracy Share of pairs of candidates of
+        the same strategy and fold that the scores order correctly.
     """
 
     points: Sequence[tuple[str, float, float]]
@@ -49,22 +48,22 @@ def validate(
 ) -> dict[int, Ranking]:
     """Fit cost models to parts of the chapters' records, and predict the rest.
 
-    One model is fitted to all chapters' choices together, as a search does, for each of `FOLDS` folds.
+    Each of the `FOLDS` models is fitted to all chapters' choices together, as in a search.
 
     Parameters
     ----------
     chapters
         Of one log.
     describe
-        Finds the space of a chapter's records.
+        Returns the space of a chapter's records.
     make_model
-        Makes an untrained model, for features in this frame.
+        Creates an untrained model for features in this frame.
     seed
-        Of the folds.
+        Seed of the folds.
 
     Returns
     -------
-    By index, the chapters of which enough is known.
+    Rankings of the chapters with enough measurements, by index.
     """
     total = sum(len(chapter.trials) for chapter in chapters)
     parts: list[Logged] = []
@@ -95,7 +94,7 @@ def validate(
             model.fit(X[seen], y[seen], task[seen])
             predicted = model.predict(X).mean
         for one in np.unique(task):
-            # Scores of two tasks, or of two models, have no common zero.
+            # Scores of different tasks or models have no common zero.
             known_here = predicted[seen & (task == one)]
             mine = (fold == number) & (task == one)
             scores[mine] = predicted[mine] - (known_here.mean() if len(known_here) else 0.0)
@@ -112,5 +111,5 @@ def validate(
 def _understood(records: Sequence[Record], describe: DescribeRecord) -> Logged | None:
     try:
         return understood(records, describe)
-    except Exception:  # a log may hold anything, and what cannot be described is left out
+    except Exception:  # untrusted logs: leave out workloads that cannot be described
         return None

@@ -1,4 +1,4 @@
-"""A package against the library that its model was trained with, timed interleaved on this machine."""
+"""Timing of a package against the library that trained its model, in turns on this machine."""
 
 from __future__ import annotations
 
@@ -26,27 +26,24 @@ Call = Callable[[Any], Any]
 
 ROUNDS = 9
 _PLAIN = (".txt", ".json", ".ubj")
-"""Model files that are no pickles."""
+"""Model files that are not pickles."""
 
 SECONDS = 1.0
-"""About how long each alternative is timed."""
+"""Approximate seconds of timing per alternative."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Times of one number of rows.
+    """Times for one number of rows.
 
     Attributes
     ----------
     rows
         Rows in a call.
     library, package
-        Median seconds of a call; the library's with the number of threads that suits it best.
-    difference
-        Largest difference of the two outputs, relative to the library's largest; None where neither has an
-        output of numbers in common.
-    compared
-        Which output that is.
+        Median seconds per call; the library uses its fastest number of threads. difference Largest difference
+        of the two outputs, relative to the library's largest; None without a common numeric output. compared
+        The compared output.
     """
 
     rows: int
@@ -57,7 +54,7 @@ class Speed:
 
 
 def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
-    """Time a package and its library for the numbers of rows that the package was tuned for.
+    """Time a package and its library for each batch size for which the package was tuned.
 
     Raises
     ------
@@ -69,8 +66,8 @@ def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
     if not trust and path.suffix.lower() not in _PLAIN:
         # hbtvm reads pickles without running them, but the library can't.
         raise InputError(
-            f"{path}: to time the library, it has to run the pickle, which can run any program; "
-            "if it is a file of your own, say so with trust=True (in the shell: --trust)"
+            f"{path}: timing the library requires loading this pickle, which can run any program; "
+            "if you trust the file, pass trust=True (on the command line: --trust)"
         )
     graph = load_model(path)
     if model.package.target.get("kind") != "cuda":
@@ -79,9 +76,9 @@ def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
     calls = _library(path, model.threads)
     sizes = sorted({kernel.rows for kernel in model.package.kernels})
     if graph.feeds or isinstance(graph.anchor, Columns):
-        raise InputError(f"{path}: only models by themselves are timed against their library, no pipelines.")
+        raise InputError(f"{path}: only single models are timed against their library, not pipelines.")
     sample = _sample(graph, max(sizes))
-    # Not every library takes infinite or missing values.
+    # Not every library accepts infinite or missing values.
     sample = np.nan_to_num(sample, nan=0.0, posinf=0.0, neginf=0.0)
     results = []
     for rows in sizes:
@@ -94,7 +91,7 @@ def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
 
 
 def _sample(graph: Graph, rows: int) -> np.ndarray:
-    """Rows of a bare model, float32, shape (rows, n_features)."""
+    """Return random rows for a bare model, float32, shape (rows, n_features)."""
     if graph.stages:
         rng = np.random.default_rng(0)
         return rng.normal(size=(rows, graph.input.n_features)).astype(np.float32)
@@ -103,16 +100,16 @@ def _sample(graph: Graph, rows: int) -> np.ndarray:
 
 
 def largest_difference(predict: Call, model: Model, X: np.ndarray) -> tuple[float | None, str]:
-    """Compare a library's numbers with a package's, relative to the library's largest.
+    """Compare the numeric outputs of a library and a package, relative to the library's largest.
 
-    Classifiers are compared by their probabilities, isolation forests by their scores: labels are the same
-    or not, and would hide how near the package is.
+    Classifiers are compared by probabilities and isolation forests by scores, since labels hide small
+    differences.
 
     Returns
     -------
-    The difference, None where there are no numbers to compare; and which output was compared.
+    The difference, None without a common numeric output; and the compared output.
     """
-    method = getattr(predict, "func", predict)  # without what a partial adds
+    method = getattr(predict, "func", predict)  # unwrap a partial
     estimator = getattr(method, "__self__", None)
     available = model.package.output.available()
     for output, name in (("proba", "predict_proba"), ("score", "score_samples")):
@@ -124,7 +121,7 @@ def largest_difference(predict: Call, model: Model, X: np.ndarray) -> tuple[floa
 
 
 def _relative(expected: Any, got: Any) -> float | None:
-    """The largest difference of arrays, or of lists of arrays (several targets)."""
+    """Return the largest relative difference of arrays, or of lists of arrays (several targets)."""
     if isinstance(expected, list):
         pairs = [_relative(one, other) for one, other in zip(expected, got, strict=True)]
         known = [off for off in pairs if off is not None]
@@ -132,13 +129,13 @@ def _relative(expected: Any, got: Any) -> float | None:
     expected, got = np.asarray(expected), np.asarray(got)
     if expected.dtype.kind != "f":
         return None
-    # Indices of isolation forests and margins may be of either precision; the difference is not.
+    # Results may have either precision; compute the difference in float64.
     off = np.max(np.abs(got.astype(np.float64) - expected.astype(np.float64)))
     return float(off / max(float(np.max(np.abs(expected))), 1e-300))
 
 
 def in_turns(calls: Mapping[str, Call], X: Any) -> dict[str, float]:
-    """Median seconds per call; calls are interleaved, so that other load affects all alternatives alike."""
+    """Return median seconds per call; calls take turns, so that other load affects all alike."""
     numbers = {}
     for name, call in calls.items():
         call(X)
@@ -158,26 +155,26 @@ def in_turns(calls: Mapping[str, Call], X: Any) -> dict[str, float]:
 def _same_model(graph: Graph, model: Model) -> None:
     package = model.package
     theirs, ours = anchor_facts(graph.anchor), package.forest
-    # Trees may have lost one of two outputs (`hbtvm.graph.complement`), but no node.
+    # Trees may have dropped one of two outputs (`hbtvm.graph.complement`), but no nodes.
     names = ("operator", "trees", "nodes", "numbers", "categories", "entries", "operators")
     same = all(theirs.get(name) == ours.get(name) for name in names)
     before = [anchor_facts(stage.anchor)["operator"] for stage in graph.stages]
     same &= before == [stage.facts["operator"] for stage in package.stages]
     if graph.input.n_features != package.input.n_features or not same:
         raise InputError(
-            f"the package was made from another model: it has {_size(ours)}, the model {_size(theirs)}"
+            f"the package belongs to another model: it has {_size(ours)}, the model {_size(theirs)}"
         )
 
 
 def _size(facts: Mapping[str, Any]) -> str:
-    """The size of a model's trees, or of a linear model, in words."""
+    """Describe the size of a forest or a linear model."""
     if "trees" in facts:
         return f"{facts['trees']} trees with {facts['nodes']} nodes"
     return ", ".join(anchor_words(facts).values())
 
 
 def _library(path: Path, threads: int) -> dict[str, Call]:
-    """The library's own predict, with one thread and with as many as the package uses."""
+    """Return the library's predict with one thread and with the package's number of threads."""
     return {str(n): _with_threads(path, n) for n in {1, threads}}
 
 
@@ -193,15 +190,15 @@ def _with_threads(path: Path, threads: int) -> Call:
         return _xgboost(xgboost.Booster(model_file=str(path)), threads)
     import joblib
 
-    found: Any = joblib.load(path)
-    library, name = type(found).__module__.partition(".")[0], type(found).__name__
+    model: Any = joblib.load(path)
+    library, name = type(model).__module__.partition(".")[0], type(model).__name__
     if library == "lightgbm":
-        return partial(found.predict, num_threads=threads)
+        return partial(model.predict, num_threads=threads)
     if library == "xgboost" and name == "Booster":
-        return _xgboost(found, threads)
-    if hasattr(found, "n_jobs"):
-        found.n_jobs = threads
-    predict: Call = found.predict
+        return _xgboost(model, threads)
+    if hasattr(model, "n_jobs"):
+        model.n_jobs = threads
+    predict: Call = model.predict
     return predict
 
 

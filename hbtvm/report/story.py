@@ -15,14 +15,14 @@ from hbtvm.wording import unit
 
 @dataclass(frozen=True)
 class Chapter:
-    """One workload on one machine: the candidates among which the fastest is sought.
+    """The candidates of one workload on one machine.
 
     Attributes
     ----------
     workload, target
-        What was tuned, and for which machine.
+        The workload and the machine.
     records
-        All its records in the order in which they were written.
+        Its records in the order of writing.
     """
 
     workload: Mapping[str, Any]
@@ -31,22 +31,22 @@ class Chapter:
 
     @cached_property
     def trials(self) -> list[Record]:
-        """The search's own records: a final measures anew what was tried before."""
+        """The search's records, without the repeated measurements of finals."""
         return [record for record in self.records if not is_final(record)]
 
     @cached_property
     def strategies(self) -> list[str]:
-        """Names of the strategies tried, the winner's first, then by their best candidates."""
+        """Names of the tried strategies, ordered by their best candidates, the winner's first."""
         names = dict.fromkeys(record.strategy for record in ranking(self.records))
         return [*names, *sorted({record.strategy for record in self.records} - set(names))]
 
     def winner(self, strategy: str | None = None) -> Record | None:
-        """The best candidate of one strategy, or of all, by the rule of `hbtvm.logs.ranking`."""
+        """Return the best candidate of a strategy, or of all, by the rule of `hbtvm.logs.ranking`."""
         own = (record for record in self.records if strategy in (None, record.strategy))
         return next(iter(ranking(own)), None)
 
     def curve(self, strategy: str) -> list[tuple[int, float]]:
-        """Best seconds so far of a strategy: (number of the chapter's trial, seconds) at each step down.
+        """Return a strategy's best seconds so far as (trial number, seconds) at each improvement.
 
         The last point is at the chapter's last trial.
         """
@@ -60,19 +60,19 @@ class Chapter:
         return points
 
     def counts(self, strategy: str) -> tuple[int, int]:
-        """Trials of a strategy, and how many of them failed."""
+        """Return a strategy's number of trials, and of failures."""
         own = [record for record in self.trials if record.strategy == strategy]
         return len(own), sum(record.error is not None for record in own)
 
     @property
     def rows(self) -> int | None:
-        """Rows (or structures, see `unit`) in a call, where the workload tells."""
+        """Rows (or structures, see `unit`) per call; None if unknown."""
         rows = self.workload.get("rows")
         return rows if isinstance(rows, int) else None
 
     @property
     def unit(self) -> str:
-        """What rows are: rows, or structures."""
+        """The unit of `rows`: rows or structures."""
         return unit(self.workload)
 
 
@@ -83,11 +83,11 @@ class Story:
     Attributes
     ----------
     chapters
-        Its workloads: those of one shape and machine together, by rows in a call.
+        Its workloads: those of the same shape and machine together, by rows per call.
     records
         All its records.
     skipped
-        Lines that are no records.
+        Number of invalid lines.
     """
 
     chapters: Sequence[Chapter]
@@ -96,12 +96,12 @@ class Story:
 
     @cached_property
     def strategies(self) -> list[str]:
-        """Names of all strategies, in the order of their names, so that each keeps its colour."""
+        """Names of all strategies, sorted, so that each keeps its colour."""
         return sorted({record.strategy for record in self.records})
 
     @cached_property
     def failures(self) -> list[tuple[str, int, str, str]]:
-        """Kinds of failure, most frequent first: kind, number, and the latest one's strategy and message."""
+        """Kinds of failures, most frequent first: kind, count, and the latest strategy and message."""
         numbers: Counter[str] = Counter()
         latest: dict[str, tuple[str, str]] = {}
         for record in self.records:
@@ -112,12 +112,12 @@ class Story:
 
 
 def tell(records: Sequence[Record], skipped: int = 0) -> Story:
-    """Put a log's records in order."""
+    """Group a log's records by workload."""
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record.workload_key, record.target_key), []).append(record)
     chapters = [Chapter(group[0].workload, group[0].target, group) for group in groups.values()]
-    # Batch sizes of one model stand together, models in the order in which they were tuned.
+    # Keep batch sizes of a model together, and models in the order of tuning.
     models: dict[str, int] = {}
     for chapter in chapters:
         models.setdefault(_model(chapter), len(models))

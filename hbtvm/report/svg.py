@@ -1,4 +1,4 @@
-"""Small charts as SVG text, coloured by the page's style sheet."""
+"""Small SVG charts, coloured by the page's style sheet."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 10, 40
 
 @dataclass(frozen=True)
 class Axis:
-    """How numbers become places.
+    """A mapping from numbers to positions.
 
     Attributes
     ----------
     low, high
         The numbers at its ends.
     ticks
-        Numbers that are marked, and their labels.
+        Numbers of tick marks, and their labels.
     log
-        Whether equal factors, rather than equal differences, are equally far apart.
+        Whether the axis is logarithmic.
     """
 
     low: float
@@ -32,14 +32,14 @@ class Axis:
     log: bool = False
 
     def place(self, value: float) -> float:
-        """Where a number is, 0 at the low end and 1 at the high one."""
+        """Return a number's position, 0 at the low end and 1 at the high end."""
         if self.log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
 
 def counting(most: int) -> Axis:
-    """An axis from 0 to a whole number."""
+    """Return an axis from 0 to an integer."""
     step = _round_step(max(most, 1) / 5)
     step = max(1, round(step))
     ticks = [(float(tick), f"{tick:,}") for tick in range(0, most + 1, step)]
@@ -47,7 +47,7 @@ def counting(most: int) -> Axis:
 
 
 def linear(values: Sequence[float]) -> Axis:
-    """An axis that holds these numbers."""
+    """Return an axis that covers these numbers."""
     low, high = min(values), max(values)
     if high - low < 1e-9:
         low, high = low - 1, high + 1
@@ -60,7 +60,7 @@ def linear(values: Sequence[float]) -> Axis:
 
 
 def seconds(values: Sequence[float]) -> Axis:
-    """A logarithmic axis that holds these times."""
+    """Return a logarithmic axis that covers these times."""
     low, high = min(values) / 1.12, max(values) * 1.12
     ticks: list[tuple[float, str]] = []
     digits = (1,) if high / low > 100 else (1, 2, 5) if high / low > 12 else (1, 1.5, 2, 3, 4, 6, 8)
@@ -78,16 +78,16 @@ def seconds(values: Sequence[float]) -> Axis:
 
 
 class Chart:
-    """One chart, drawn piece by piece.
+    """A chart under construction.
 
     Parameters
     ----------
     x, y
         Its axes.
     x_name, y_name
-        What they show.
+        Labels of the axes.
     title
-        What the chart shows, for those who cannot see it.
+        Description of the chart for screen readers.
     """
 
     def __init__(self, x: Axis, y: Axis, x_name: str, y_name: str, title: str) -> None:
@@ -101,7 +101,7 @@ class Chart:
         ]
 
     def steps(self, points: Sequence[tuple[float, float]], colour: int, tip: str) -> None:
-        """A line that is level from each point to the next one's x."""
+        """Draw a line that is level from each point to the next point's x."""
         if not points:
             return
         path = f"M{self._at(points[0][0], points[0][1])}"
@@ -110,7 +110,7 @@ class Chart:
         self._parts.append(f'<path class="line s{colour}" d="{path}"><title>{escape(tip)}</title></path>')
 
     def dot(self, x: float, y: float, colour: int, tip: str, strong: bool = False) -> None:
-        """A point, with a text for the pointer that rests on it."""
+        """Draw a point with a tooltip."""
         radius = 3.2 if strong else 2.4
         self._parts.append(
             f'<circle class="{"dot" if strong else "dot faint"} s{colour}" cx="{self._across(x):.1f}" '
@@ -118,7 +118,7 @@ class Chart:
         )
 
     def mark(self, x: float, kind: Literal["slower", "failed"], colour: int, tip: str) -> None:
-        """A triangle at the top edge for what is above it, or a cross at the bottom for what failed."""
+        """Draw a triangle at the top edge for a slower candidate, or a cross at the bottom for a failure."""
         across, top, bottom = self._across(x), _TOP + 1, HEIGHT - _BOTTOM - 4
         path = (
             f"M{across - 3:.1f} {top + 5}h6l-3 -5z"
@@ -128,7 +128,7 @@ class Chart:
         self._parts.append(f'<path class="slow s{colour}" d="{path}"><title>{escape(tip)}</title></path>')
 
     def text(self) -> str:
-        """The finished chart."""
+        """Return the finished chart."""
         return "".join(self._parts) + "</svg>"
 
     def _grid(self) -> list[str]:
@@ -155,7 +155,7 @@ class Chart:
 
 
 def _round_step(rough: float) -> float:
-    """The next of 1, 2, 5, 10, ... that is not below."""
+    """Return the smallest of 1, 2, 5, 10, ... that is not below `rough`."""
     size = 10.0 ** math.floor(math.log10(rough))
     return next(digit * size for digit in (1, 2, 5, 10) if digit * size >= rough * 0.999)
 

@@ -1,1 +1,1 @@
-"""Predicting more rows than memory holds: batches of Arrow in, batches of Arrow out."""
+"""Prediction of more rows than memory holds, in batches of Arrow."""

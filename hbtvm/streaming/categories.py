@@ -1,4 +1,4 @@
-"""Values of categories into the codes that a plain array holds in their place."""
+"""Conversion of category values to codes."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from hbtvm.graph.graph import InputSpec
 
 
 def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, done: int) -> np.ndarray:
-    """Find the codes of a column's values.
+    """Return the codes of a column's values.
 
     Parameters
     ----------
     values
-        One for each row; None or NaN where it is missing.
+        One value per row; None or NaN if missing.
     spec, index
-        What the model accepts, and which of its columns this is.
+        The model's input, and the column's index.
     where
         The file, for errors.
     done
-        Rows of the file before these.
+        Number of earlier rows in the file.
 
     Returns
     -------
-    float64, shape (n,); NaN for missing values, and for unknown ones where the library takes them for
-    missing.
+    float64, shape (n,); NaN for missing values, and for unknown values if the library treats them as missing.
 
     Raises
     ------
     InputError
-        If a value is unknown, and the library would not have it.
+        If a value is unknown and the library refuses unknown values.
     """
     known: dict[object, float] = {value: code for code, value in enumerate(spec.categories[index])}
 
@@ -45,8 +44,8 @@ def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, don
         if not missing and spec.unknown_category == "error":
             some = ", ".join(map(repr, list(known)[:5])) + (", ..." if len(known) > 5 else "")
             raise InputError(
-                f"{where}: row {row + 1}, {column_name(spec, index)}: the category {value!r} was not there "
-                f"in training; known are {some}"
+                f"{where}: row {row + 1}, {column_name(spec, index)}: category {value!r} is unknown to the "
+                f"model; known are {some}"
             )
         return math.nan
 
@@ -54,15 +53,15 @@ def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, don
 
 
 def column_name(spec: InputSpec, index: int) -> str:
-    """A column of the model, for errors."""
+    """Return the name of a model's column for errors."""
     names = spec.feature_names
     return f"column {index + 1}" if names is None else f"column {names[index]!r}"
 
 
 def numbers_of(spec: InputSpec) -> set[int]:
-    """The columns whose categories are numbers.
+    """Return the columns whose categories are numbers.
 
-    Parquet does not say which numbers are categories: it holds their values, the model takes codes.
+    Parquet does not mark them as categories: it holds their values, and the model needs codes.
     """
     return {
         index

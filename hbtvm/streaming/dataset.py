@@ -1,7 +1,7 @@
-"""A folder of files in, a folder of predictions out: file by file, each whole or not there.
+"""Prediction of a folder of files into a folder of files, each complete or absent.
 
-What was begun is gone on with: a file ``_hbtvm.json`` in the folder of predictions says of what package,
-options and files they are, and a file of predictions appears under its name once it is complete.
+An interrupted run can resume: the file ``_hbtvm.json`` in the output folder records the package, the options
+and the input files, and each file of predictions appears once it is complete.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from hbtvm.streaming.scorer import Scorer
 NOTES = "_hbtvm.json"
 _FORMAT, _VERSION = "hbtvm-predictions", 1
 _MOST_NOTES = 1 << 28
-"""Bytes of notes that are read at most."""
+"""Maximal bytes of notes to read."""
 
 _LOCK = ".hbtvm.lock"
 
 
 class DatasetError(InputError):
-    """Predictions that are there already are of something else."""
+    """Existing predictions belong to another job."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is predicted, and where it goes.
+    """The input and output of a run.
 
     Attributes
     ----------
     package, data, out
-        The package, by its path or content, the folder of rows, and the folder of predictions.
+        The package's path or content, the folder of rows, and the folder of predictions.
     output, keep, drop
-        As of `Scorer`.
+        As for `Scorer`.
     """
 
     package: Path | bytes
@@ -60,7 +60,7 @@ class Job:
     drop: tuple[str, ...] = ()
 
     def notes(self, files: Sequence[str]) -> dict[str, Any]:
-        """What is noted beside predictions: of what they are."""
+        """Return the notes that identify the predictions."""
         content = self.package if isinstance(self.package, bytes) else self.package.read_bytes()
         stats = {name: (self.data / name).stat() for name in files}
         return {
@@ -81,18 +81,18 @@ def predict(
     overwrite: bool = False,
     rows: Dataset | None = None,
 ) -> int:
-    """Predict for all files that have no predictions yet.
+    """Predict all files that have no predictions yet.
 
     Parameters
     ----------
     threads
-        Batches that are predicted at the same time; None for as many as there are CPUs.
+        Number of batches predicted concurrently; None for the number of CPUs.
     told
-        Called as predictions are made.
+        Called with progress.
     overwrite
-        Whether what is there of another package, other options or other rows is replaced.
+        Replace predictions of another package, other options or other rows.
     rows
-        The rows of the job's folder, where they have been listed before.
+        The listed files of the job's folder, if known.
 
     Returns
     -------
@@ -101,16 +101,16 @@ def predict(
     Raises
     ------
     DatasetError
-        If what is there is of another package, other options or other rows.
+        If existing predictions are of another package, other options or other rows.
     InputError
-        If rows don't fit the model, or can't be read; if the two folders overlap, predictions of two files
-        would go to one, or another process writes to the folder.
+        If rows don't fit the model or can't be read; if the two folders overlap, two files' predictions would
+        have the same name, or another process writes to the folder.
     OSError
-        If predictions can't be written. Those of files before are there then.
+        If predictions can't be written. Predictions of earlier files remain.
     """
     check_apart(job.data, job.out)
     rows = Dataset(job.data) if rows is None else rows
-    # Pieces are predicted side by side, each by one thread, which shares all of the work.
+    # One thread per piece: concurrent pieces use all CPUs.
     workers = threads or len(os.sched_getaffinity(0))
     scorer = Scorer(load(job.package, threads=1), rows.schema, job.output, keep=job.keep, drop=job.drop)
     outputs = {file: output_of(file) for file in rows.files}
@@ -124,7 +124,7 @@ def predict(
             if (job.out / output).exists() and (job.out / output).samefile(rows.folder / file):
                 raise InputError(f"{job.out / output}: the predictions would replace the rows.")
         _note(job, job.notes(rows.files), overwrite)
-        # Under the lock, no other run writes these.
+        # The lock ensures that no other run writes these.
         for folder in {job.out, *((job.out / output).parent for output in outputs.values())}:
             clear(folder)
         missing = [file for file in rows.files if not (job.out / outputs[file]).exists()]
@@ -142,18 +142,18 @@ def predict(
 
 
 _Task = tuple[str, Callable[[], Scored]]
-"""A file, and what predicts some of its rows."""
+"""A file, and a function that predicts some of its rows."""
 
 
 def _tasks(rows: Dataset, files: Sequence[str], scorer: Scorer) -> Iterator[_Task]:
-    """What is to be done, in order; something for each file."""
+    """Yield the tasks in order, at least one per file."""
     for file in files:
         yield file, Scored
         try:
             for piece in rows.source(file).pieces(scorer.columns):
                 yield file, partial(score, scorer, piece)
         except InputError as error:
-            # Rows before these are predicted first.
+            # Earlier rows are predicted first.
             yield file, partial(Scored, (), error)
             return
 
@@ -161,7 +161,7 @@ def _tasks(rows: Dataset, files: Sequence[str], scorer: Scorer) -> Iterator[_Tas
 def _ahead(
     pool: ThreadPoolExecutor, count: int, tasks: Iterable[_Task]
 ) -> Generator[tuple[str, Future[Scored]]]:
-    """Begin some tasks before they are asked for."""
+    """Submit some tasks before the caller requests them."""
     begun: deque[tuple[str, Future[Scored]]] = deque()
     try:
         for file, task in tasks:
@@ -176,10 +176,10 @@ def _ahead(
 
 
 def _note(job: Job, notes: Mapping[str, Any], overwrite: bool) -> None:
-    """Compare the notes in the folder with those of this job, and write them where there are none.
+    """Compare the folder's notes with this job's; write them if there are none.
 
-    Where the job replaces others' predictions, those are removed: the ones that the old notes list, and those
-    whose names this job needs.
+    If the job replaces other predictions, remove those that the old notes list and those whose names this job
+    needs.
     """
     path = job.out / NOTES
     noted = _noted(path)
@@ -191,10 +191,10 @@ def _note(job: Job, notes: Mapping[str, Any], overwrite: bool) -> None:
     elif not overwrite and any(
         name != _LOCK and not TEMPORARY.fullmatch(name) for name in os.listdir(job.out)
     ):
-        raise DatasetError(f"{job.out}: this folder has files that are no predictions; expected a new one.")
+        raise DatasetError(f"{job.out}: this folder has other files; name a new or empty folder.")
     for name in {*notes["files"], *(noted or notes)["files"]}:
         output = job.out / output_of(name)
-        # Folders may be links that lead out.
+        # Links may lead outside the folder.
         if output.parent.resolve().is_relative_to(job.out.resolve()):
             output.unlink(missing_ok=True)
     with replacing(path) as temporary:
@@ -207,7 +207,7 @@ def _noted(path: Path) -> dict[str, Any] | None:
     Raises
     ------
     DatasetError
-        If they are not what `Job.notes` gives, or name files that are not below their folder.
+        If they do not have the form of `Job.notes`, or name files outside their folder.
     """
     try:
         if not path.exists():
@@ -218,14 +218,14 @@ def _noted(path: Path) -> dict[str, Any] | None:
         _check_notes(noted)
     except (ValueError, TypeError, KeyError, RecursionError):
         raise DatasetError(
-            f"{path.parent}: its {NOTES} is damaged or of another version, so the predictions in it are not "
-            "known; name another folder, or empty this one."
+            f"{path.parent}: its {NOTES} is damaged or of another version, so its predictions cannot be "
+            "identified; name another folder, or empty this folder."
         ) from None
     return dict(noted)
 
 
 def _check_notes(noted: Any) -> None:
-    """Raise an error for notes that `Job.notes` does not give."""
+    """Raise an error for notes that do not have the form of `Job.notes`."""
     if type(noted) is not dict or (noted["format"], noted["version"]) != (_FORMAT, _VERSION):
         raise ValueError
     if [type(noted[name]) for name in ("keep", "drop", "files")] != [list, list, dict]:
@@ -244,7 +244,7 @@ def _check_notes(noted: Any) -> None:
 
 
 def _difference(noted: Mapping[str, Any], notes: Mapping[str, Any]) -> str:
-    """In what predictions that are there differ from those that are asked for."""
+    """Describe how existing predictions differ from the requested predictions."""
     if noted["package"] != notes["package"]:
         return "the predictions in it are of another package"
     for name in ("output", "keep", "drop"):

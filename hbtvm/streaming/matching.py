@@ -1,4 +1,4 @@
-"""Which columns of a table are a model's."""
+"""Matching of a table's columns to a model's."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from hbtvm.graph.graph import InputSpec
 def positions(
     names: Sequence[str], spec: InputSpec, read: Sequence[int], without: Collection[str]
 ) -> list[int]:
-    """Positions of the columns that a model reads.
+    """Return the positions of the columns that a model reads.
 
-    Where the model knows its columns by name, they are found by these, in any order and among others; else
-    they are all columns, in their order.
+    A model with column names finds its columns by name, in any order and among others. For other models, all
+    columns are features, in their order.
 
     Parameters
     ----------
     names
-        The table's.
+        The table's column names.
     spec
-        What the model accepts.
+        The model's input.
     read
-        Which of the model's columns it reads.
+        Indices of the model's columns that it reads.
     without
-        Names of columns that are no features: ids, labels.
+        Names of columns that are not features: ids, labels.
 
     Raises
     ------
     InputError
-        If a column is missing or there twice, or there are too many or too few.
+        If a column is missing or duplicated, or the number of columns is wrong.
     """
     expected = spec.feature_names
-    # LightGBM makes names for columns that have none, and puts underscores for spaces.
+    # LightGBM names unnamed columns, and replaces spaces by underscores.
     if expected is None or expected == tuple(f"Column_{i}" for i in range(spec.n_features)):
         found = [i for i, name in enumerate(names) if name not in without]
         if len(found) != spec.n_features:
             raise InputError(
-                f"there are {len(found)} columns, the model has {spec.n_features} features, known by their "
-                "order alone."
+                f"there are {len(found)} columns, the model has {spec.n_features} features, known by "
+                "their order alone."
             )
         return [found[i] for i in read]
     at: dict[str, list[int]] = {}
@@ -59,19 +59,19 @@ def positions(
 
 
 def columns(names: Sequence[str]) -> str:
-    """Columns in words."""
+    """Return columns in words."""
     return f"column {names[0]!r}" + (f" (and {len(names) - 1} more)" if len(names) > 1 else "")
 
 
 def some(names: Sequence[str]) -> str:
-    """The first of many names."""
+    """Return the first of many names, in words."""
     return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def category_types(schema: Any) -> tuple[set[str], set[str]]:
-    """Names of the columns of categories in an Arrow schema, and of those of text.
+    """Return the names of category columns in an Arrow schema, and of text columns.
 
-    Of categories that are numbers, Parquet keeps only what pandas noted beside the columns.
+    Parquet keeps numeric categories only in the metadata that pandas writes.
     """
     noted = (schema.pandas_metadata or {}).get("columns", [])
     typed = {str(column.get("field_name")) for column in noted if column.get("pandas_type") == "categorical"}

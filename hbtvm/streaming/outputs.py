@@ -1,4 +1,4 @@
-"""Predictions as tables with names of columns."""
+"""Predictions as tables with column names."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def column_names(spec: OutputSpec, output: str | None, shape: Sequence[int]) -> 
     Parameters
     ----------
     spec
-        What the model gives.
+        The model's output.
     output
-        What is predicted; None for what the library's ``predict`` gives.
+        The requested output; None for that of the library's ``predict``.
     shape
-        Of the predictions, ``(n,)`` or ``(n, columns)``.
+        Shape of the predictions, ``(n,)`` or ``(n, columns)``.
 
     Returns
     -------
-    ``label`` or ``prediction``, the classes for probabilities (with the target's number before them if
-    there are several targets), else the output; numbered where there are several columns.
+    ``label`` or ``prediction``, the classes for probabilities (prefixed by the target's number if there are
+    several), else the output's name; numbered if there are several columns.
     """
     columns = shape[1] if len(shape) > 1 else 1
     if output == "proba":
@@ -44,7 +44,7 @@ def column_names(spec: OutputSpec, output: str | None, shape: Sequence[int]) -> 
 
 
 def table_of(predicted: Any, spec: OutputSpec) -> np.ndarray:
-    """Predictions as one array: targets side by side, texts as texts of one width."""
+    """Return predictions as one array, with targets side by side and texts of one width."""
     import numpy as np
 
     if isinstance(predicted, list):  # probabilities of several targets

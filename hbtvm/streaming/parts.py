@@ -1,4 +1,4 @@
-"""A dataset in parts, each of which some process predicts and writes as a file of its own."""
+"""Parts of a dataset, each predicted and written to its own file by a worker process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hbtvm.streaming.reading import Dataset, Source, rows_of_pieces
 from hbtvm.streaming.shipped import Shipped
 
 _ROWS = 1_000_000
-"""Rows of a part at most, if its file can be cut: seconds of work, of which a dead worker loses little."""
+"""Maximal rows of a part, if its file can be split: seconds of work, so that a dead worker loses little."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of a file; to be pickled.
+    """Rows of a file; can be pickled.
 
     Attributes
     ----------
@@ -28,9 +28,9 @@ class Part:
     out
         The file of predictions.
     start, stop
-        Its pieces; a `stop` of None stands for the last.
+        Range of its pieces; a `stop` of None means the end.
     before
-        Rows before these.
+        Number of earlier rows in the file.
     """
 
     source: Source
@@ -56,7 +56,7 @@ class Part:
 
 
 def parts_of(rows: Dataset, out: Path, folds: bool = False) -> list[Part]:
-    """The parts of a dataset, predictions of which go into a folder.
+    """Return the parts of a dataset whose predictions go to a folder.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def parts_of(rows: Dataset, out: Path, folds: bool = False) -> list[Part]:
     Raises
     ------
     InputError
-        If a file can't be read, or predictions of two parts would go to one file.
+        If a file can't be read, or two parts' predictions would go to the same file.
     """
     parts = [(file, part) for file in rows.files for part in _parts_of(rows.source(file), out, file)]
     check_outputs([(file, os.path.relpath(part.out, out)) for file, part in parts], folds)
@@ -84,7 +84,7 @@ def _parts_of(source: Source, out: Path, file: str) -> Iterator[Part]:
 
 
 def _cuts(pieces: list[int]) -> list[tuple[int, int, int]]:
-    """First and last pieces of parts, and the rows before them."""
+    """Return the first and last pieces of each part, and the number of earlier rows."""
     cuts = []
     start = rows = before = 0
     for i, count in enumerate(pieces):

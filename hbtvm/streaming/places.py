@@ -1,4 +1,4 @@
-"""Where predictions go: apart from the rows, and each file of rows to files of its own."""
+"""Output paths: apart from the rows, and distinct for each input file."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ def output_of(file: str) -> str:
 
 
 def check_apart(data: Path, out: Path) -> None:
-    """Refuse a folder of predictions within the rows' folder, or around it.
+    """Refuse an output folder within the input folder or around it.
 
     Raises
     ------
     InputError
-        If it is; links are followed.
+        If the folders overlap, after following links.
     """
     if _within(out, data):
         raise InputError(f"{out}: the predictions would be among the rows of {data}; name another folder.")
     if _within(data, out):
-        raise InputError(f"{out}: the rows, {data}, are in this folder; name another for the predictions.")
+        raise InputError(f"{out}: this folder contains the rows {data}; name another for the predictions.")
 
 
 def check_outputs(outputs: Iterable[tuple[str, str]], folds: bool) -> None:
-    """Refuse files of rows whose predictions would overwrite each other.
+    """Refuse input files whose predictions would overwrite each other.
 
     Parameters
     ----------
     outputs
-        Names of files of rows, each with the name of a file that its predictions go to.
+        Pairs of an input file's name and its output file's name.
     folds
         Whether names that differ only by case are the same file.
 
     Raises
     ------
     InputError
-        Names two such files of rows.
+        For two files with the same output.
     """
     sources: dict[tuple[str, ...], str] = {}
     for source, out in outputs:

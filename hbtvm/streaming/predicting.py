@@ -1,4 +1,4 @@
-"""Predictions of pieces of files, and files of them."""
+"""Prediction of pieces of files, and writing of predictions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hbtvm.streaming.scorer import Scorer
 from hbtvm.streaming.writing import writing
 
 _GROUP = 1 << 16
-"""Rows that are written at a time at least, where a file has as many."""
+"""Minimal rows per write, if the file has as many."""
 
 Told = Callable[[int, int], None]
-"""Takes the rows and the files done since it was called last."""
+"""Called with the rows and files done since the last call."""
 
 
 def untold(rows: int, files: int) -> None:
@@ -32,11 +32,11 @@ class Scored:
     Attributes
     ----------
     batches
-        In order.
+        Predictions in order.
     error
-        Why there are no more.
+        The error that ended the piece.
     refused
-        Whether that is the model's.
+        Whether the model raised it.
     """
 
     batches: Sequence[pa.RecordBatch] = ()
@@ -45,7 +45,7 @@ class Scored:
 
 
 def score(scorer: Scorer, piece: Piece) -> Scored:
-    """Predict for a piece."""
+    """Predict a piece."""
     made: list[pa.RecordBatch] = []
     try:
         for batch in piece():
@@ -66,26 +66,26 @@ def write(
     before: int = 0,
     told: Told = untold,
 ) -> int:
-    """Write a file of predictions, which is there when all of them are.
+    """Write a file of predictions, which appears when it is complete.
 
     Parameters
     ----------
     out
-        Its path.
+        Path of the file.
     schema
-        Of the predictions.
+        Schema of the predictions.
     scored
-        In order.
+        Predictions of pieces, in order.
     source
-        The file of rows, for errors.
+        The input file, for errors.
     before
-        Rows of that file before these.
+        Number of earlier rows in the input file.
     told
         Called with the rows of each piece.
 
     Returns
     -------
-    How many predictions there are.
+    The number of predictions.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Files of rows in a folder, read in pieces by any number of threads.
 
-The scanner of pyarrow's datasets reads up to a gigabyte ahead of whoever takes its batches, which can't be
-changed from Python. Here each thread reads a piece of a file itself, and holds one batch of it at a time.
+The scanner of pyarrow's datasets reads up to a gigabyte ahead of its consumer, which Python cannot change.
+Here each thread reads a piece of a file itself, and holds one batch at a time.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from hbtvm.errors import InputError
 from hbtvm.streaming.scorer import BATCH
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".arrow": "ipc", ".feather": "ipc"}
-"""Of files that are read, and what they are to pyarrow."""
+"""Suffixes of readable files, and pyarrow's names of their formats."""
 
 _PIECE = 1 << 16
-"""Rows of a piece at least, where a file has as many."""
+"""Minimal rows of a piece, if the file has as many."""
 
 
 Piece = Callable[[], Iterator[pa.RecordBatch]]
@@ -35,20 +35,20 @@ Piece = Callable[[], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class Source:
-    """A file of rows; to be pickled.
+    """A file of rows; can be pickled.
 
     Attributes
     ----------
     path
-        Where it is.
+        Its path.
     kind
-        What it is to pyarrow.
+        pyarrow's name of the format.
     schema
-        Of the dataset.
+        The dataset's schema.
     folders
-        Columns that names of folders are, with their values.
+        Columns from folder names, with their values.
     first
-        The dataset's first file, whose columns the schema has.
+        The dataset's first file, which defines the schema.
     """
 
     path: str
@@ -58,18 +58,18 @@ class Source:
     first: str
 
     def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
-        """The file in pieces, which any thread may read; those of CSV one after the other alone.
+        """Yield the file's pieces, which any thread may read; pieces of CSV must be read in order.
 
         Parameters
         ----------
         columns
-            Names of those to read.
+            Names of the columns to read.
 
         Raises
         ------
         InputError
-            If it can't be read, or its columns are of other types than those of the first file. So may
-            reading a piece.
+            If it can't be read, or its columns have other types than those of the first file. Reading a piece
+            may raise this too.
         """
         read = {"parquet": _parquet, "ipc": _ipc, "csv": _csv}[self.kind]
         types = {name: self.schema.field(name).type for name in columns if name not in self.folders}
@@ -100,29 +100,29 @@ class Source:
 
 
 class Dataset:
-    """Files of rows in a folder, and folders in it, all of one kind.
+    """Files of rows in a folder and its subfolders, all of one format.
 
-    Folders called ``name=value`` are columns, as Hive has them. Files and folders whose names begin with
-    ``.`` or ``_`` are none of it.
+    Folders called ``name=value`` are columns, as in Hive. Files and folders whose names begin with ``.`` or
+    ``_`` are ignored.
 
     Parameters
     ----------
     folder
-        Where they are; or one file.
+        The folder, or a single file.
 
     Attributes
     ----------
     folder
-        Where they are.
+        The folder.
     files
-        Names below the folder, in order.
+        Paths relative to the folder, in order.
     schema
-        Of their rows; that of the first file.
+        Schema of the first file.
 
     Raises
     ------
     InputError
-        If there are no files, files of several kinds, or the first can't be read.
+        If there are no files, files of several formats, or the first can't be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -139,9 +139,9 @@ class Dataset:
         )
         kinds = {SUFFIXES[one.suffix.lower()] for one in found}
         if not found:
-            raise InputError(f"{folder}: there are no files of rows; known are {', '.join(SUFFIXES)}.")
+            raise InputError(f"{folder}: it has no files of rows; known suffixes are {', '.join(SUFFIXES)}.")
         if len(kinds) > 1:
-            raise InputError(f"{folder}: there are files of several kinds, {', '.join(sorted(kinds))}.")
+            raise InputError(f"{folder}: it has files of several formats, {', '.join(sorted(kinds))}.")
         self.files = [str(one) for one in found]
         (self._kind,) = kinds
         with _explained(str(folder / found[0])):
@@ -160,18 +160,18 @@ class Dataset:
             self._folders = set(self.schema.names) - set(first)
 
     def source(self, file: str) -> Source:
-        """One of the files."""
+        """Return one of the files."""
         keys = self._keys[file]
         folders = {name: keys.get(name) for name in self._folders}
         return Source(str(self.folder / file), self._kind, self.schema, folders, self.files[0])
 
 
 _Check = Callable[[Iterable[str], Iterable[str]], None]
-"""Takes columns that are wanted, and those that are there."""
+"""Called with the wanted and the available columns."""
 
 
 def _parquet(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterator[Piece]:
-    """Groups of rows."""
+    """Yield row groups."""
     with pq.ParquetFile(path) as file:
         metadata = file.metadata
         check(types, file.schema_arrow.names)
@@ -180,7 +180,7 @@ def _parquet(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterato
         with pq.ParquetFile(path, metadata=metadata) as own:
             if types:
                 yield from own.iter_batches(BATCH, groups, list(types), use_threads=False)
-            else:  # columns that folders are, alone
+            else:  # only columns from folder names
                 rows = sum(metadata.row_group(group).num_rows for group in groups)
                 yield from _bare(rows)
 
@@ -189,7 +189,7 @@ def _parquet(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterato
 
 
 def _groups(metadata: pq.FileMetaData) -> Iterator[tuple[list[int], int]]:
-    """Groups of rows that make a piece, and its rows."""
+    """Yield the row groups of each piece, and its number of rows."""
     groups: list[int] = []
     rows = 0
     for group in range(metadata.num_row_groups):
@@ -201,7 +201,7 @@ def _groups(metadata: pq.FileMetaData) -> Iterator[tuple[list[int], int]]:
 
 
 def rows_of_pieces(source: Source) -> list[int] | None:
-    """Rows of each piece of a file; None where that is not known without reading it.
+    """Return the rows of each piece of a file; None if that needs reading the file.
 
     Raises
     ------
@@ -215,10 +215,10 @@ def rows_of_pieces(source: Source) -> list[int] | None:
 
 
 def _ipc(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterator[Piece]:
-    """Record batches of Arrow's files."""
+    """Yield record batches of Arrow files."""
 
     def opened() -> pa.RecordBatchFileReader:
-        # Arrays keep the file mapped, and each piece has a reader of its own, which threads may not share.
+        # Arrays keep the file mapped. Threads may not share a reader, so each piece opens its own.
         return pa.ipc.open_file(pa.memory_map(path))
 
     reader = opened()
@@ -226,7 +226,7 @@ def _ipc(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterator[Pi
 
     def batches(number: int) -> Iterator[pa.RecordBatch]:
         batch = opened().get_batch(number).select(list(types))
-        # pyarrow takes offsets and indices as they are, and compiled code would follow them away.
+        # pyarrow does not check offsets and indices, and compiled code would follow them out of bounds.
         batch.validate(full=True)
         yield batch
 
@@ -235,7 +235,7 @@ def _ipc(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterator[Pi
 
 
 def _csv(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterator[Piece]:
-    """Blocks, which are parsed one after the other."""
+    """Yield blocks, which are parsed in order."""
     with pyarrow.csv.open_csv(path) as file:
         names = file.schema.names
     check(types, names)
@@ -246,7 +246,7 @@ def _csv(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterator[Pi
 
 
 def _bare(rows: int) -> Iterator[pa.RecordBatch]:
-    """Rows without columns."""
+    """Yield rows without columns."""
     for start in range(0, rows, BATCH):
         count = min(BATCH, rows - start)
         yield pa.RecordBatch.from_arrays([pa.nulls(count)], ["nothing"])
@@ -264,7 +264,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Tell a damaged file, for which pyarrow has errors of several kinds, from one that can't be read."""
+    """Convert pyarrow's various errors for damaged files; other errors pass through."""
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -272,5 +272,5 @@ def _explained(path: str) -> Iterator[None]:
             raise
         first = next(iter(str(error).splitlines()), "")
         raise InputError(
-            f"{path}: this is damaged, or of other types than the first file ({first})."
+            f"{path}: this file is damaged, or has other types than the first file ({first})."
         ) from error

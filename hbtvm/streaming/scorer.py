@@ -1,4 +1,4 @@
-"""`Scorer`: predictions of one model for batches of Arrow, as batches of Arrow with named columns."""
+"""`Scorer`: predicts Arrow batches into Arrow batches with named columns."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ from hbtvm.streaming.matching import category_types, positions, some
 from hbtvm.streaming.outputs import column_names, table_of
 
 BATCH = 1 << 15
-"""Rows that are predicted at a time: what is made of them stays in a cache, and memory is used again."""
+"""Rows predicted at a time, so that intermediate results stay in a cache and memory is reused."""
 
 TRANSFORM = "transform"
-"""The output of pipelines whose last step transforms."""
+"""The output of a pipeline whose last step transforms."""
 
 
 class Scorer:
-    """Predicts for batches of one schema.
+    """Predicts batches of one schema.
 
     Parameters
     ----------
     model
-        A loaded model, or where its package is (see `hbtvm.load`).
+        A loaded model, or the path of its package (see `hbtvm.load`).
     schema
-        Of the rows, ``pyarrow.Schema``.
+        Schema of the rows, ``pyarrow.Schema``.
     output
-        As of `hbtvm.Model.predict`, or ``"transform"``; None for what ``predict`` gives.
+        As for `hbtvm.Model.predict`, or ``"transform"``; None for the output of ``predict``.
     keep
-        Names of columns that go into the result unchanged, in front of the predictions: ids, say. A model
-        that knows its columns by their order alone does not read them.
+        Names of columns, such as ids, that are copied to the result in front of the predictions. A model
+        without column names does not read them.
     drop
-        Names of other columns that such a model does not read.
+        Names of other columns that a model without column names does not read.
     threads
-        As for `hbtvm.load`, where the model is to be loaded.
+        As for `hbtvm.load`, if the model is loaded here.
 
     Attributes
     ----------
     model
         The model.
     columns
-        Names of the columns that are read, each once. Batches may have these alone, or all of the schema.
+        Names of the columns to read, each once. Batches may have only these, or all of the schema.
     schema
-        Of the result.
+        Schema of the result.
 
     Raises
     ------
     InputError
         If columns are missing, or the model has no such output.
     PackageError
-        As `hbtvm.load`.
+        As for `hbtvm.load`.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Scorer:
         self.schema = self._schema(schema)
 
     def _schema(self, schema: pa.Schema) -> pa.Schema:
-        """Of the result: what is kept, then the outputs' columns."""
+        """Return the result's schema: kept columns, then outputs."""
         made = table_of(self._example, self._told)
         if self._table is not None and self._table.names is not None:
             names = list(self._table.names)
@@ -112,12 +112,12 @@ class Scorer:
         kind = pa.string() if made.dtype.kind in "OUST" else pa.from_numpy_dtype(made.dtype)
         twice = set(names) & set(self._keep)
         if twice:
-            raise InputError(f"column {min(twice)!r} would be there twice, kept and predicted.")
+            raise InputError(f"column {min(twice)!r} would occur twice, kept and predicted.")
         kept = [schema.field(name) for name in self._keep]
         return pa.schema([*kept, *(pa.field(name, kind) for name in names)])
 
     def __call__(self, batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
-        """Predict for a batch.
+        """Predict a batch.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class Scorer:
         return pa.record_batch([*kept, *own], schema=self.schema)
 
     def _rows(self, batch: pa.RecordBatch) -> Any:
-        """What the model takes."""
+        """Return the batch as the model's input."""
         own = batch.select(self._own)
         if not self._numbers:
             return own if self._known is None else own.rename_columns(self._known)
@@ -156,10 +156,10 @@ class Scorer:
 
 
 def _method(model: Model, output: str | None) -> tuple[Model, Any, Output | None]:
-    """The model that predicts, how, and which output."""
+    """Return the model that predicts, its method, and the output."""
     package = model.package
     if package.recursion is not None:
-        raise InputError("this model takes trees or graphs, which tables do not hold.")
+        raise InputError("this model takes trees or graphs, which tables cannot hold.")
     if output == TRANSFORM or package.transforms:
         part = model if package.transforms else model.beside
         if part is None or output not in (None, TRANSFORM):

@@ -1,4 +1,4 @@
-"""A package on its way to other processes, each of which loads it once."""
+"""A package shipped to worker processes, each of which loads it once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hbtvm.runtime.model import Model, load
 from hbtvm.streaming.scorer import Scorer
 
 _MOST = 4
-"""Loaded models that a process keeps."""
+"""Maximal number of loaded models in a process."""
 
 _loaded: OrderedDict[tuple[str, int | None], Model] = OrderedDict()
 _lock = threading.Lock()
@@ -25,16 +25,16 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Shipped:
-    """A package's content, and how it predicts; to be pickled.
+    """A package's content and prediction options; can be pickled.
 
     Attributes
     ----------
     content
-        Of the ``.tar``.
+        Bytes of the ``.tar``.
     digest
-        Its SHA-256, by which processes know it again.
+        Its SHA-256, the key of loaded models.
     output, keep, drop, threads
-        As of `Scorer`.
+        As for `Scorer`.
     """
 
     content: bytes
@@ -70,19 +70,19 @@ class Shipped:
         return cls(content, digest, output, tuple(keep), tuple(drop), threads)
 
     def scorer(self, schema: pa.Schema) -> Scorer:
-        """What predicts for rows of a schema; the model is loaded once in a process.
+        """Return a scorer for rows of a schema; each process loads the model once.
 
         Raises
         ------
         InputError, PackageError
-            As `Scorer`.
+            As for `Scorer`.
         """
         model = loaded(self.content, self.digest, self.threads)
         return Scorer(model, schema, self.output, keep=self.keep, drop=self.drop)
 
 
 def loaded(content: bytes, digest: str, threads: int | None) -> Model:
-    """The model of a package, loaded before or now."""
+    """Return the package's model, loaded earlier or now."""
     key = digest, threads
     with _lock:
         found = _loaded.get(key)

@@ -1,4 +1,4 @@
-"""Files of predictions, written by a thread."""
+"""Writing of prediction files in a thread."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _AHEAD = 4
-"""Tables that wait to be written at most."""
+"""Maximal number of tables waiting to be written."""
 
 
 @contextlib.contextmanager
 def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
-    """Write tables by a thread of its own, so that predicting goes on meanwhile.
+    """Write tables in a separate thread, so that prediction continues meanwhile.
 
     Parameters
     ----------
     path
-        Of a Parquet file.
+        Path of a Parquet file.
     schema
-        Of the tables.
+        Schema of the tables.
 
     Raises
     ------
     OSError
-        If the file can't be written; by the call after that which could not, or at the end.
+        If the file can't be written; raised by the next call after the failure, or at the end.
     """
     waiting: queue.Queue[pa.Table | None] = queue.Queue(_AHEAD)
     failed: list[BaseException] = []
@@ -47,7 +47,7 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None
             raise failed[0]
         waiting.put(table)
 
-    # Scores hardly repeat: looking for values that do takes most of the time of writing them.
+    # Scores hardly repeat: building dictionaries would take most of the time of writing.
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     with pq.ParquetWriter(path, schema, use_dictionary=texts) as writer:
         thread = threading.Thread(target=work, args=(writer,), daemon=True)

@@ -215,7 +215,7 @@ def test_tuning_on_structures_of_one_s_own(here: Path, capsys: pytest.CaptureFix
     assert "recursive, up to 2 children, " in best and "structures of about 4 nodes, 3 levels" in best
     run("report own.jsonl", capsys)
     page = (here / "own.html").read_text()
-    assert "2 structures in a call" in page and "a structure</th>" in page and "row in a call" not in page
+    assert "2 structures in a call" in page and "per structure</th>" in page and "row in a call" not in page
     err = run("report own.jsonl --package own.tar --model roots.rec", capsys, 2)
     assert "a recursive model has no library to be timed against" in err
 

@@ -147,7 +147,7 @@ def test_workloads_of_which_nothing_is_known() -> None:
     ]
     story = tell(strange)
     page = render(story, "strange", validate(story.chapters, lambda record: None, ranked))
-    assert "none worked" in page and "rows=" not in page
+    assert "all failed" in page and "rows=" not in page
 
 
 def test_predictions_come_from_models_that_had_not_seen_the_answer() -> None:
@@ -192,7 +192,7 @@ def test_speed_against_the_library(
     assert "Against the library" in page
     Path("other.pkl").write_bytes(pickle.dumps(models.ZOO["xgb_rf_real"]()))
     assert main([*given, "other.pkl", "--trust"]) == 2
-    assert "made from another model" in capsys.readouterr().err
+    assert "belongs to another model" in capsys.readouterr().err
 
 
 def test_every_candidate_is_shown_and_busy_ones_are_told() -> None:
@@ -204,7 +204,7 @@ def test_every_candidate_is_shown_and_busy_ones_are_told() -> None:
     story = tell([*RECORDS, *marked])
     page = render(story, "log", {})
     rows = page.split("<details>")[-1]
-    assert "All 9 candidates, and 1 measurement of the fastest once more" in rows
+    assert "All 9 candidates, and 1 repeated measurement of the fastest" in rows
     for tile in (1, 2, 4, 8, 16, 32, 64):
         assert f"<code>tile={tile}</code>" in rows
     assert "busy: waited 61% of its time" in rows and "busy: reference 1.50 times as slow" in rows

@@ -156,7 +156,7 @@ def test_what_are_no_loop_trees() -> None:
             try:
                 trees = loop_trees(features)
             except ValueError as error:
-                assert "no loop trees" in str(error)
+                assert "not loop trees" in str(error)
                 refused += 1
             else:
                 _sound(trees)

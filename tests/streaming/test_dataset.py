@@ -120,17 +120,17 @@ def test_other_predictions_are_not_mixed_in(
     other = tmp_path / "other"
     other.mkdir()
     (other / "precious.parquet").write_text("mine")
-    assert "files that are no predictions" in run(f"predict {case.package} {data} -o {other}", capsys, 2)
+    assert "this folder has other files" in run(f"predict {case.package} {data} -o {other}", capsys, 2)
     assert (other / "precious.parquet").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        ("truncated", "2.parquet: this is damaged"),
-        ("types", "2.parquet: this is damaged, or of other types than the first file"),
+        ("truncated", "2.parquet: this file is damaged"),
+        ("types", "2.parquet: this file is damaged, or has other types than the first file"),
         ("missing", "2.parquet: column 'age' is not there, but is in 0.parquet"),
-        ("unknown", "'Atlantis' was not there in training"),
+        ("unknown", "category 'Atlantis' is unknown to the model"),
     ],
 )
 def test_a_file_that_does_not_fit(
@@ -156,12 +156,12 @@ def test_what_is_no_dataset(case: Case, tmp_path: Path, capsys: pytest.CaptureFi
     data = tmp_path / "data"
     data.mkdir()
     given = f"predict {case.package} {data} -o {tmp_path / 'out'}"
-    assert "there are no files of rows" in run(given, capsys, 2)
+    assert "it has no files of rows" in run(given, capsys, 2)
     (data / "a.csv").write_text("age,city\n1,Rome\n")
     (data / "b.parquet").write_text("")
-    assert "files of several kinds, csv, parquet" in run(given, capsys, 2)
+    assert "files of several formats, csv, parquet" in run(given, capsys, 2)
     (data / "a.csv").unlink()
-    assert "b.parquet: this is damaged" in run(given, capsys, 2)
+    assert "b.parquet: this file is damaged" in run(given, capsys, 2)
     assert "say with -o which folder" in run(f"predict {case.package} {data}", capsys, 2)
     assert not (tmp_path / "out").exists()
 
