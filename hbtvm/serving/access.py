@@ -1,9 +1,9 @@
-"""Who may ask: names of the service, kinds of bodies, and the token for changing models.
+"""Access checks: host names, content types, and the token for model control.
 
-A web page may send requests to any address that its reader's machine reaches. It cannot read the answers, but
-they are computed all the same; and a page whose host's name is made to mean another address (DNS rebinding)
-reads them, too. A browser tells the name as ``Host``, and asks first (CORS, which is never granted here)
-before it sends JSON or headers of a page's choice.
+A web page may send requests to any address that its visitor's machine reaches. It cannot read the answers,
+but the service would compute them. With DNS rebinding (a page's host name that resolves to another address),
+it can read them too. Browsers send the name as ``Host``, and send JSON or custom headers only after a
+preflight request (CORS, which this service never grants).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from hbtvm.serving.messages import BINARY_HEADER
 _TYPES = frozenset((b"application/json", b"application/octet-stream"))
 
 _MOST_KNOWN = 64
-"""Spellings of ``Host`` that were allowed and are remembered."""
+"""Maximal number of cached allowed spellings of ``Host``."""
 
 
 class Access:
-    """What a service allows.
+    """Access rules of a service.
 
     Parameters
     ----------
     host
-        That the service listens at; if that is all of a machine's addresses, ``Host`` may be any address.
+        The address on which the service listens; if it is all addresses, ``Host`` may be any address.
     allowed
-        Names and addresses beside it; ``*`` for any.
+        Additional names and addresses; ``*`` for any.
     token
-        For loading and unloading models; None for never.
+        Token for loading and unloading models; None disables both.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Access:
         self._token = None if token is None else token.encode()
 
     def check_host(self, headers: Headers, version: str = "") -> None:
-        """Refuse requests for another host's name (403), or for none (400)."""
+        """Refuse requests for another host name (403), or without one (400)."""
         host = headers.get(b"host")
         if host in self._known:
             return
@@ -75,11 +75,11 @@ class Access:
         if name in self._names or name.endswith(".localhost"):
             return True
         address = _address(name)
-        # (No name can be made to be an address: a page that is at an address is that address' page.)
+        # DNS rebinding needs a name: a page at an address belongs to that address.
         return address is not None and (address.is_loopback or self._any_address)
 
     def check_control(self, headers: Headers) -> None:
-        """Refuse changes of models where they are off (403), or without the token (401)."""
+        """Refuse model control if it is off (403), or without the token (401)."""
         if self._token is None:
             raise Refused(
                 403,
@@ -96,10 +96,10 @@ class Access:
 
 
 def check_content_type(headers: Headers) -> None:
-    """Refuse bodies that a web page can send without asking first (415).
+    """Refuse bodies that a web page can send without a preflight request (415).
 
-    Programs that tell no type at all are common, ``tritonclient`` among them; browsers, which tell where a
-    page is from, may not be among them.
+    Many programs, ``tritonclient`` among them, omit the type. Browsers, which send the page's origin, may
+    not.
     """
     kind = headers.get(b"content-type", b"")
     if kind in _TYPES:

@@ -1,4 +1,4 @@
-"""Answers to predictions, computed and written a block of rows at a time within limits of memory."""
+"""Predictions, computed and written one block of rows at a time within memory limits."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from hbtvm.serving.messages import Request, Response, write_response
 from hbtvm.serving.served import Served
 
 _CELLS = 1 << 17
-"""Values of rows and outputs in a block."""
+"""Maximal number of input and output values in a block."""
 
 _WORKING = 32
-"""Bytes for each of them while a block is computed: the rows twice, scores and outputs."""
+"""Bytes per value while a block is computed: rows twice, scores and outputs."""
 
 _NUMBER = 26
-"""Bytes of a number in JSON, at most."""
+"""Maximal bytes of a number in JSON."""
 
 _TEXT = 128
-"""Bytes of a text of an output; they are class labels or categories. What is longer is counted afterwards."""
+"""Estimated maximal bytes of an output text (a class label or category); longer texts are counted later."""
 
 _JOINED = 64 << 10
-"""Bytes of an answer that is one part."""
+"""Maximal bytes of an answer written as one part."""
 
 _INLINE_BYTES = 16 << 10
-"""Bytes of an answer that the event loop may compute."""
+"""Maximal bytes of an answer that the event loop computes."""
 
 _INLINE_SECONDS = 200e-6
-"""Time that an answer in the event loop may take: all other clients wait for it."""
+"""Maximal seconds of an answer in the event loop, since all other clients wait for it."""
 
 
 class Answer(NamedTuple):
@@ -42,9 +42,9 @@ class Answer(NamedTuple):
     Attributes
     ----------
     parts
-        Of the body.
+        Parts of the body.
     json_length
-        Bytes of its JSON where others follow, else None.
+        Bytes of its JSON if binary tensors follow, else None.
     rows
         Rows predicted.
     """
@@ -60,7 +60,7 @@ def answer(served: Served, request: Request, share: Share | None = None) -> Answ
     Parameters
     ----------
     share
-        Holds the bytes of the answer; each block's before it is computed. None for few rows.
+        Accounts for the answer's bytes; a block's before it is computed. None for few rows.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def answer(served: Served, request: Request, share: Share | None = None) -> Answ
     least, most = _row_bytes(served, request)
     block = max(1, _CELLS // max(1, width + most // _NUMBER))
     if any(len(tensor) != rows for tensor in tensors.values()):
-        block = max(1, rows)  # which is refused
+        block = max(1, rows)  # refused later
     working = min(block, rows) * width * _WORKING
     share.require(rows * least)
     share.take(working)
@@ -103,7 +103,7 @@ def answer(served: Served, request: Request, share: Share | None = None) -> Answ
 
 
 def _row_bytes(served: Served, request: Request) -> tuple[int, int]:
-    """Bytes of a row's outputs in the answer: at least, and mostly at most."""
+    """Return a lower bound and a usual upper bound of the bytes of a row's outputs in the answer."""
     least = most = 0
     binary = {output.name: output.binary for output in request.wanted}
     for output in served.outputs if binary else served.outputs[:1]:
@@ -123,7 +123,7 @@ def _row_bytes(served: Served, request: Request) -> tuple[int, int]:
 def inline_rows(served: Served) -> int:
     """Return how many rows the event loop may predict itself, from a few timed calls."""
     quick, count, seconds = 0, 1, 0.0
-    with contextlib.suppress(HbtvmError):  # zeros or empty texts are not among the categories it knows
+    with contextlib.suppress(HbtvmError):  # zeros or empty texts are unknown categories
         while seconds <= _INLINE_SECONDS and count <= _CELLS:
             request = Request(None, _example(served, count), (), False)
             seconds = min(_timed(served, request) for _ in range(3))
@@ -142,7 +142,7 @@ def _timed(served: Served, request: Request) -> float:
 
 
 def _example(served: Served, rows: int) -> dict[str, np.ndarray]:
-    """Rows of zeros and empty texts."""
+    """Return rows of zeros and empty texts."""
     tensors = {}
     for tensor in served.inputs:
         shape = (rows,) if tensor.width is None else (rows, tensor.width)

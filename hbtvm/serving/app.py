@@ -1,7 +1,7 @@
 """The service as an ASGI application.
 
-Answers of a few rows are computed where they arrive, which takes less time than handing them to a thread;
-others by threads, so that health and small requests do not wait for them.
+The event loop computes small answers itself, which takes less time than handing them to a thread. Threads
+compute the others, so that health probes and small requests do not wait for them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _JSON = (b"content-type", b"application/json")
 _OCTETS = (b"content-type", b"application/octet-stream")
 
 _TURN = 1.5e-3
-"""Seconds of a turn of the event loop after which no other prediction begins in it."""
+"""Seconds of predictions in a turn of the event loop, after which it starts no other."""
 
 _MODELS = "/v2/models/"
 _REPOSITORY = "/v2/repository/models/"
@@ -68,20 +68,20 @@ class Service:
     repository
         The models.
     metrics
-        What is counted.
+        The service's metrics.
     limits
-        What is taken at most.
+        Limits on requests.
     workers
-        Threads that compute answers of many rows.
+        Number of threads that compute answers of many rows.
     access
-        Who may ask.
+        Access rules.
 
     Attributes
     ----------
     account
-        Of bytes of bodies that are read or worked on, and of answers until they are sent.
+        Accounts for the bytes of bodies in progress, and of answers until they are sent.
     stopping
-        Whether the service is about to end, and so is not ready for more.
+        Whether the service is ending and therefore not ready.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Service:
         check_content_type(headers)
         length, header_length, encoding = read_headers(headers)
         if length > self.limits.body:
-            raise Refused(413, f"the request has {length:,} bytes; at most {self.limits.body:,} are taken")
+            raise Refused(413, f"the request has {length:,} bytes; the limit is {self.limits.body:,}")
         message = begun(receive)
         start = time.perf_counter()
         share = Share(self.account)
@@ -177,7 +177,7 @@ class Service:
         self._usual += 0.1 * (seconds - self._usual)
 
     async def _next_turn(self) -> None:
-        """Wait until the event loop has looked at its connections again, and at requests that came before."""
+        """Wait until the event loop has polled its connections and served earlier requests."""
         turn = asyncio.get_running_loop().create_future()
         self._line.append(turn)
         await turn
@@ -213,15 +213,15 @@ class Service:
             self._waiting -= 1
 
     async def _other(self, path: str, method: str, headers: Headers, receive: Receive, send: Send) -> None:
-        """All but predictions."""
+        """Answer all requests except predictions."""
         if path.startswith("/v2/repository/"):
             if method != "POST":
-                raise Refused(405, "the repository is asked by POST", (b"allow", b"POST"))
+                raise Refused(405, "the repository needs POST", (b"allow", b"POST"))
             await self._change(path, headers, send)
             return
         if path.endswith("/infer") and path.startswith(_MODELS):
             if method != "POST":
-                raise Refused(405, "predictions are asked for by POST", (b"allow", b"POST"))
+                raise Refused(405, "predictions need POST", (b"allow", b"POST"))
             await self._versioned(path[len(_MODELS) : -len("/infer")], headers, receive, send)
             return
         if method not in ("GET", "HEAD"):
@@ -241,7 +241,7 @@ class Service:
             raise Refused(404, f"there is nothing at {path!r:.80}")
 
     async def _versioned(self, path: str, headers: Headers, receive: Receive, send: Send) -> None:
-        """Predictions by a version of a model, which is the one that there is."""
+        """Predict with a version of a model, which must be the loaded version."""
         name, version = _model_of(path)
         try:
             _check_version(self._served(name), version)
@@ -252,7 +252,7 @@ class Service:
             raise
 
     async def _model(self, path: str, send: Send) -> None:
-        """Metadata of a model, and whether it is ready."""
+        """Send a model's metadata, or its readiness."""
         of_ready = path.endswith("/ready")
         name, version = _model_of(path.removesuffix("/ready"))
         if of_ready and name in self.repository:
@@ -277,7 +277,7 @@ class Service:
             raise Refused(404, f"there is no model {name!r:.80}")
         change = self.repository.load if action == "load" else self.repository.unload
         try:
-            # In a thread of its own, so that no prediction waits for it, nor it for them.
+            # A separate thread, so that loading and predictions do not wait for each other.
             await asyncio.wait_for(_in_daemon(change, name), PATIENCE)
         except asyncio.TimeoutError as error:
             raise Refused(503, f"model {name} takes more than {PATIENCE:g} s to load") from error
@@ -286,12 +286,12 @@ class Service:
         await _answer(send, 200, {})
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._pool.shutdown()
 
 
 def _in_daemon(work: Callable[[str], None], name: str) -> asyncio.Future[None]:
-    """Run it in a thread that does not hold the process's end: a file may be on a disk that hangs."""
+    """Run `work` in a daemon thread, which does not block the process's exit if a disk hangs."""
     done: Future[None] = Future()
 
     def run() -> None:
@@ -314,7 +314,7 @@ def _worked(
     request: Request | None,
     share: Share,
 ) -> Answer:
-    """Unpack, read and answer a request in a thread; each step's memory is held before it is taken."""
+    """Decompress, parse and answer a request in a thread; each step accounts for its memory first."""
     if request is None:
         if encoding:
             data = unpacked(data, encoding, most, share)
@@ -343,7 +343,7 @@ def _computed(served: Served, request: Request, share: Share | None = None) -> A
 
 
 def _refusal(served: Served, error: Exception) -> Refused:
-    """What an error of a model or of its rows is to the client."""
+    """Convert an error of a model or its rows to a response."""
     if isinstance(error, InputError):
         return Refused(400, str(error))
     _log.error("%s: %s", served.name, error)
@@ -351,7 +351,7 @@ def _refusal(served: Served, error: Exception) -> Refused:
 
 
 def _model_of(path: str) -> tuple[str, str | None]:
-    """A model's name and version, if one is told, of a path behind ``/v2/models/``."""
+    """Return a model's name and optional version from a path below ``/v2/models/``."""
     name, slash, version = path.partition("/versions/")
     if not name or "/" in name or "/" in version or (slash and not version):
         raise Refused(404, f"there is no model {path!r:.80}")

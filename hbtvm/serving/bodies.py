@@ -1,4 +1,4 @@
-"""Bodies of requests: read within limits of time and memory, and unpacked."""
+"""Request bodies: read within limits of time and memory, and decompressed."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _LATER = (b"retry-after", b"1")
 _CLOSE = (b"connection", b"close")
 
 _STEP = 1 << 20
-"""Bytes that are unpacked at a time."""
+"""Bytes decompressed at a time."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a service takes at most; what is more is refused at once.
+    """Limits of a service; requests beyond them are refused at once.
 
     Attributes
     ----------
     body
-        Bytes of a request's body, also when uncompressed.
+        Maximal bytes of a request's body, before and after decompression.
     bodies
-        Bytes of all bodies that are read or worked on, and of their answers until clients have read them.
+        Maximal bytes of all bodies in progress, and of their answers until clients have read them.
     waiting
-        Requests that wait for a thread or are computed by one.
+        Maximal number of requests that wait for a thread or run in one.
     inline
-        Bytes of a body that is worked on where it arrives.
+        Maximal bytes of a body that the event loop processes.
     seconds
-        For a request's body to arrive.
+        Maximal seconds for a request's body to arrive.
     """
 
     body: int = 16 << 20
@@ -49,12 +49,12 @@ class Limits:
 
 
 class Refused(Exception):
-    """A request that is not answered as asked.
+    """A request is refused.
 
     Parameters
     ----------
     status, reason, headers
-        Of the response.
+        Status, reason and extra headers of the response.
     """
 
     def __init__(self, status: int, reason: str, *headers: tuple[bytes, bytes]) -> None:
@@ -63,25 +63,25 @@ class Refused(Exception):
 
 
 class Gone(Exception):
-    """The client closed the connection before its request had arrived."""
+    """The client closed the connection before its request arrived."""
 
 
 def too_many(reason: str) -> Refused:
-    """The refusal of what another time may be answered."""
+    """Return a refusal that invites a retry."""
     return Refused(429, f"{reason}; try again later", _LATER)
 
 
 class Account:
-    """Bytes that requests and their answers hold, and those that connections hold for later requests.
+    """Bytes held by requests and answers, and by connections for later requests.
 
-    Worker threads hold bytes, too, so that a count changes under a lock.
+    Worker threads hold bytes too, so counts change under a lock.
 
     Attributes
     ----------
     bytes
-        How many are held now.
+        Bytes held now.
     most
-        How many were held at most since this was set.
+        Maximal bytes held since this was set.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -94,14 +94,14 @@ class Account:
         Parameters
         ----------
         count
-            How many; give back a negative number.
+            Number of bytes; negative to release them.
         held
-            Bytes that the same request holds already.
+            Bytes that the request already holds.
 
         Raises
         ------
         Refused
-            If the request alone needs more than the limit (413), or there is no room now (429).
+            If the request needs more than the limit (413), or other requests hold the rest (429).
         """
         most = self.limits.bodies
         with self._lock:
@@ -112,55 +112,55 @@ class Account:
                         f"this request and its answer need more than {most:,} bytes of memory; "
                         "ask for fewer rows at a time (the service's limit is --max-memory)",
                     )
-                raise too_many("too many bytes of requests are at hand")
+                raise too_many("other requests hold too much memory now")
             self.bytes += count
             self.most = max(self.most, self.bytes)
 
 
 class Share:
-    """The bytes that one request holds until it is answered.
+    """The bytes that a request holds until it is answered.
 
     Attributes
     ----------
     count
-        How many.
+        Number of bytes.
     """
 
     def __init__(self, account: Account) -> None:
         self._account, self.count = account, 0
 
     def take(self, count: int) -> None:
-        """Hold more bytes, or give some back; see `Account.take`."""
+        """Hold more bytes, or release some; see `Account.take`."""
         self._account.take(count, self.count)
         self.count += count
 
     def require(self, count: int) -> None:
-        """Raise what `take` would raise, and hold nothing."""
+        """Raise the error that `take` would raise, without holding bytes."""
         self.take(count)
         self.take(-count)
 
     def release(self) -> None:
-        """Give all of them back."""
+        """Release all bytes."""
         if self.count:
             self.take(-self.count)
 
 
 async def read_body(share: Share, limits: Limits, first: Message | Coming, receive: Receive) -> Bytes:
-    """Read a request's body, and hold it.
+    """Read a request's body into accounted memory.
 
     Parameters
     ----------
     share
-        Of the request.
+        The request's share.
     first
-        The first message, there or coming; see `begun`.
+        The first message, arrived or pending; see `begun`.
 
     Raises
     ------
     Refused
-        If it is too long (413), takes too long (408), or there is no room for it (429).
+        If the body is too long (413), arrives too slowly (408), or memory is short (429).
     Gone
-        If the client gave up.
+        If the client disconnects.
     """
     try:
         return await asyncio.wait_for(_rest(share, limits.body, first, receive), limits.seconds)
@@ -171,15 +171,15 @@ async def read_body(share: Share, limits: Limits, first: Message | Coming, recei
 
 async def _rest(share: Share, most: int, first: Message | Coming, receive: Receive) -> Bytes:
     message = await first if isinstance(first, Coming) else first
-    # (An array that grows is moved by the system; a list of parts would be there twice when it is joined.)
+    # The system can move a growing array; joining a list of parts would need twice the memory.
     body = bytearray()
     while True:
         if message["type"] != "http.request":
             raise Gone
         part = message.get("body", b"")
         if len(body) + len(part) > most:
-            raise Refused(413, f"the request is too long; at most {most:,} bytes are taken")
-        # Room is taken only by what has arrived: else a few idle connections could take all of it.
+            raise Refused(413, f"the request is too long; the limit is {most:,} bytes")
+        # Account only for arrived bytes: otherwise a few idle connections could reserve all memory.
         share.take(len(part))
         if not message.get("more_body", False) and not body:
             return bytes(part)
@@ -190,14 +190,14 @@ async def _rest(share: Share, most: int, first: Message | Coming, receive: Recei
 
 
 class Coming:
-    """A message that was begun to wait for, and can be awaited still.
+    """A pending message whose coroutine has started.
 
     Parameters
     ----------
     steps
-        The iterator of what waits for it, which has made its first step.
+        The coroutine's iterator, after its first step.
     first
-        What that step waits for.
+        The future that the first step awaits.
     """
 
     def __init__(self, steps: Generator[Any, Any, Message], first: Any) -> None:
@@ -209,9 +209,9 @@ class Coming:
 
 
 def begun(receive: Receive) -> Message | Coming:
-    """A request's first message, if it is there, as nearly always; else what waits for it.
+    """Return a request's first message if it has arrived, as it nearly always has; else the pending message.
 
-    So a request that has arrived takes no timer: that costs as much as reading its JSON.
+    Arrived requests need no timer, which costs as much as parsing their JSON.
     """
     steps = receive().__await__()
     try:
@@ -223,18 +223,18 @@ def begun(receive: Receive) -> Message | Coming:
 
 
 def read_headers(headers: Headers) -> tuple[int, int | None, bytes]:
-    """Length of the body (0 if it is not told), length of its JSON, and how it is packed.
+    """Return the length of the body (0 if unknown), the length of its JSON, and its encoding.
 
     Raises
     ------
     Refused
-        If a length is no number (400), or it is packed otherwise than by gzip or deflate (415).
+        If a length is not a number (400), or the encoding is not gzip or deflate (415).
     """
     length = _number(headers, b"content-length")
     header_length = _number(headers, BINARY_HEADER)
     encoding = headers.get(b"content-encoding", b"").lower()
     if encoding not in (b"", b"identity", b"gzip", b"deflate"):
-        raise Refused(415, "bodies may be packed by gzip or deflate only")
+        raise Refused(415, "the body's encoding is not gzip or deflate")
     return length or 0, header_length, b"" if encoding == b"identity" else encoding
 
 
@@ -243,17 +243,17 @@ def _number(headers: Headers, name: bytes) -> int | None:
     if value is None:
         return None
     if not value.isdigit() or len(value) > 18:
-        raise Refused(400, f"the header {name.decode()} is no whole number")
+        raise Refused(400, f"the header {name.decode()} is not a whole number")
     return int(value)
 
 
 def unpacked(body: Bytes, encoding: bytes, most: int, share: Share) -> Bytes:
-    """Unpack a body that was packed by gzip or deflate (that is, zlib), and hold the result.
+    """Decompress a gzip or deflate (that is, zlib) body into accounted memory.
 
     Raises
     ------
     Refused
-        If it has more than `most` bytes (413), there is no room for it (429), or it was not packed so (400).
+        If the result exceeds `most` bytes (413), memory is short (429), or the body is invalid (400).
     """
     reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | (16 if encoding == b"gzip" else 0))
     data = bytearray()
@@ -267,10 +267,10 @@ def unpacked(body: Bytes, encoding: bytes, most: int, share: Share) -> Bytes:
                 break
             data += part
             if len(data) > most:
-                raise Refused(413, f"the unpacked request is too long; at most {most:,} bytes are taken")
+                raise Refused(413, f"the uncompressed request is too long; the limit is {most:,} bytes")
             rest = reader.unconsumed_tail
     except zlib.error as error:
-        raise Refused(400, f"the body is not packed by {encoding.decode()}") from error
+        raise Refused(400, f"the body is not valid {encoding.decode()}") from error
     if not reader.eof or reader.unused_data:
-        raise Refused(400, f"the body packed by {encoding.decode()} is not whole")
+        raise Refused(400, f"the {encoding.decode()} body is incomplete, or has trailing bytes")
     return data

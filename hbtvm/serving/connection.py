@@ -1,9 +1,8 @@
-"""HTTP/1.1 over one connection, within limits: of a head's bytes, of what is read ahead, and of time.
+"""HTTP/1.1 over a connection, with limits on head size, read-ahead, and time.
 
-A connection reads ahead at most what one read of the system gives. It parses that a slice at a time, and only
-until a request is there that waits for its answer; what is left is held in the service's account. So a client
-that sends without end, or does not read, costs a fixed number of bytes. `Connections` ends those that are
-late.
+A connection reads ahead at most the bytes of one system read. It parses them one slice at a time, and only
+until a request waits for its answer; the service's account holds the rest. A client that sends without end,
+or does not read, therefore costs a fixed number of bytes. `Connections` closes late connections.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ _log = logging.getLogger(__name__)
 _access = logging.getLogger("hbtvm.access")
 
 _SLICE = 64 << 10
-"""Bytes that are parsed at a time."""
+"""Bytes parsed at a time."""
 
 _AHEAD = 64 << 10
-"""Bytes of a body that wait for the application before no more is read."""
+"""Bytes of a body that may wait for the application before reading pauses."""
 
 _HEAD = 16 << 10
-"""Bytes of a request's target, of its headers and trailers, and between parts of its body, at most."""
+"""Maximal bytes of a request's target, of its headers and trailers, and between parts of its body."""
 
 _HEADERS = 100
-"""Headers of a request, at most."""
+"""Maximal number of a request's headers."""
 
 _QUEUED = 400
-"""Bytes of a request that was parsed while another one is answered."""
+"""Bytes accounted for a parsed request that waits behind another."""
 
 _BUFFER = 16 << 10
-"""Bytes of responses that wait for the client before the service waits, too."""
+"""Bytes of responses that may wait for the client before the service waits."""
 
 _LINGER = 2.0
-"""Seconds in which a refused client may read why: closed at once, the system would drop the answer."""
+"""Seconds for a refused client to read the answer, which closing at once would drop."""
 
 
 class _Phase(enum.Enum):
@@ -54,7 +53,7 @@ class _Phase(enum.Enum):
 
 
 class _Malformed(Exception):
-    """A request that is refused while it is parsed."""
+    """A request is refused while it is parsed."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -62,22 +61,22 @@ class _Malformed(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection.
+    """A client's connection.
 
     Attributes
     ----------
     deadline
-        When it is late, by the event loop's time.
+        Time on the event loop's clock at which the connection is late.
     """
 
     def __init__(self, all_of_them: Connections, loop: asyncio.AbstractEventLoop) -> None:
         self._all, self._loop = all_of_them, loop
         self._transport = cast("asyncio.Transport", None)
         self._parser = httptools.HttpRequestParser(self)
-        # Of a client that sends more after its last request, that request is answered all the same.
+        # If a client sends more after its last request, that request is still answered.
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._phase, self.deadline, self._since, self._answers = _Phase.IDLE, 0.0, 0.0, 0
-        # The request that is answered, those behind it, and the one whose body is parsed.
+        # The request in progress, those queued, and the request whose body is being parsed.
         self._current: Exchange | None = None
         self._queue: deque[Exchange] = deque()
         self._parsed: Exchange | None = None
@@ -93,18 +92,18 @@ class Connection(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether it waits for a request."""
+        """Whether the connection waits for a request."""
         return self._current is None and self._phase is not _Phase.CLOSING
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Which of idle connections is ended first: those that never asked, and the oldest."""
+        """Order in which idle connections are closed: those without any request first, then the oldest."""
         return self._answers > 0, self._since
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Start the connection."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_BUFFER)
         if self._all.admit(self):
@@ -113,7 +112,7 @@ class Connection(asyncio.Protocol):
             self._refuse(_Malformed(503, "there are too many connections; try again later"))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End."""
+        """End the connection."""
         self._all.open.discard(self)
         self._phase, self._rest = _Phase.CLOSING, memoryview(b"")
         self._queue.clear()
@@ -124,7 +123,7 @@ class Connection(asyncio.Protocol):
         self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived, or keep it until there is room."""
+        """Parse data, or keep it until there is room."""
         if self._phase is _Phase.CLOSING:
             return
         if self._rest:
@@ -139,26 +138,26 @@ class Connection(asyncio.Protocol):
         self._full = True
 
     def resume_writing(self) -> None:
-        """Note that it does."""
+        """Note that the client reads again."""
         self._full = False
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
 
-    # What the parser calls.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
+        """Start a request."""
         self._target, self._headers, self._head_size, self._silent = b"", [], 0, 0
         self._begun, self._continues, self._hosts = True, False, False
 
     def on_url(self, part: bytes) -> None:
-        """Take a part of the target."""
+        """Add a part of the target."""
         self._target += part
         if len(self._target) > _HEAD:
             raise _Malformed(414, f"the request's target has more than {_HEAD:,} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; of a trailer, only its size."""
+        """Add a header; of a trailer, count its size only."""
         self._head_size += len(name) + len(value)
         if self._head_size > _HEAD or len(self._headers) >= _HEADERS:
             raise _Malformed(
@@ -169,11 +168,11 @@ class Connection(asyncio.Protocol):
             self._continues = value.lower() == b"100-continue"
         elif name == b"host":
             if self._hosts:
-                raise _Malformed(400, "the request has several headers Host")
+                raise _Malformed(400, "the request has several Host headers")
             self._hosts = True
 
     def on_headers_complete(self) -> None:
-        """Begin to answer, if no other request is answered."""
+        """Start to answer, if no other request is in progress."""
         self._silent, self._begun = 0, False
         if self._last:
             return
@@ -181,7 +180,7 @@ class Connection(asyncio.Protocol):
         try:
             path = path_of(self._target)
         except httptools.HttpParserInvalidURLError:
-            raise _Malformed(400, "the request's target is no address") from None
+            raise _Malformed(400, "the request's target is not an address") from None
         version, keep = parser.get_http_version(), parser.should_keep_alive() and not parser.should_upgrade()
         method = parser.get_method().decode("ascii")
         headers, self._headers = self._headers, []
@@ -194,7 +193,7 @@ class Connection(asyncio.Protocol):
             self._queue.append(exchange)
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
+        """Add a part of the body."""
         self._silent = 0
         if self._parsed is not None:
             self._parsed.arrived(body, complete=False)
@@ -206,24 +205,24 @@ class Connection(asyncio.Protocol):
             self._parsed.arrived(b"", complete=True)
             self._parsed = None
 
-    # What an exchange calls.
+    # Called by an exchange.
 
     def read_on(self) -> bool:
-        """Parse what was kept, as far as there is room; returns whether there was any."""
+        """Parse kept data as far as there is room; return whether there was any."""
         parsed = False
         while self._rest and self._phase is not _Phase.CLOSING and self._wants():
             part, self._rest = self._rest[:_SLICE], self._rest[_SLICE:]
             self._parse(part)
             parsed = True
         if self._phase is not _Phase.CLOSING:
-            # (Of a client that waits for its answer, nothing comes: to stop reading would be wasted.)
+            # A client that waits for its answer sends nothing: pausing would be wasted.
             current = self._current
             self._pause(bool(self._rest) or (current is not None and len(current.body) >= _AHEAD))
             self.hold()
         return parsed
 
     def hold(self) -> None:
-        """Account for what was read ahead."""
+        """Account for read-ahead data."""
         current = self._current
         count = len(self._rest) + _QUEUED * len(self._queue)
         if current is not None and len(current.body) > _SLICE:
@@ -240,7 +239,7 @@ class Connection(asyncio.Protocol):
             self._held = 0
 
     def write(self, data: bytes) -> None:
-        """Hand bytes to the system, unless the connection is closed."""
+        """Write bytes, unless the connection is closed."""
         if not self._transport.is_closing():
             self._transport.write(data)
 
@@ -254,7 +253,7 @@ class Connection(asyncio.Protocol):
         self.deadline = float("inf")
 
     def answered(self, exchange: Exchange) -> None:
-        """Go on to the next request."""
+        """Continue with the next request."""
         if self._phase is _Phase.CLOSING:
             return
         self._current = None
@@ -279,10 +278,10 @@ class Connection(asyncio.Protocol):
                 '%s - "%s %s HTTP/%s" %d', client[0], exchange.method, target, exchange.version, status
             )
 
-    # What `Connections` calls.
+    # Called by `Connections`.
 
     def expire(self) -> None:
-        """End it, since it is late."""
+        """Close the connection, which is late."""
         if self._phase is _Phase.HEAD:
             seconds = self._all.timeouts.head
             self._refuse(_Malformed(408, f"the request's head took more than {seconds:g} s to arrive"))
@@ -292,22 +291,22 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def stop(self) -> None:
-        """End it when the request at hand is answered."""
+        """Close the connection after the current request."""
         if self._current is None:
             self._close()
         else:
             self._last, self._current.keep_alive = True, False
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close the connection at once."""
         self._phase = _Phase.CLOSING
         self._all.open.discard(self)
         self._transport.abort()
 
-    # What is left.
+    # Internal.
 
     def _wants(self) -> bool:
-        """Whether there is room for more of what the client sends."""
+        """Return whether there is room for more data."""
         current = self._current
         return current is None or (not current.complete and len(current.body) < _AHEAD)
 
@@ -316,7 +315,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(part)
             if self._silent > _HEAD:
-                # Neither a head nor a part of a body came to its end: a name or a trailer goes on and on.
+                # No head or body part has ended: a name or a trailer is endless.
                 raise _Malformed(431, f"the request's head has more than {_HEAD:,} bytes")
         except httptools.HttpParserUpgrade:
             self._rest = memoryview(b"")
@@ -329,7 +328,7 @@ class Connection(asyncio.Protocol):
             self._malformed(reason)
 
     def _malformed(self, refusal: _Malformed) -> None:
-        """Refuse what the parser can't go on with, after the answers to what came before."""
+        """Refuse data that the parser cannot continue with, after earlier answers."""
         self._rest = memoryview(b"")
         current = self._current
         if current is None:
@@ -378,7 +377,7 @@ class Connection(asyncio.Protocol):
         self._phase, self.deadline = _Phase.HEAD, self._loop.time() + self._all.timeouts.head
 
     def _close(self, linger: bool = False) -> None:
-        """End it when what was written is sent; if it lingers, when the client does or some seconds later."""
+        """Close after all data is sent; with `linger`, when the client closes or some seconds later."""
         self._phase, self._rest = _Phase.CLOSING, memoryview(b"")
         self._queue.clear()
         self.hold()

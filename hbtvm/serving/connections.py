@@ -1,4 +1,4 @@
-"""All connections of a service: how many there are, and which are late."""
+"""All connections of a service: their number and timeouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 _SPARE = 16
-"""Connections beyond the limit that are told so; more are closed without a word."""
+"""Connections beyond the limit that get a refusal; further connections are closed silently."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Timeouts:
     Attributes
     ----------
     head
-        For a request's head to arrive, from its first byte on (408).
+        For a request's head to arrive, after its first byte (408).
     idle
         Without a request.
     write
@@ -45,9 +45,9 @@ class Connections:
     app
         The application (ASGI).
     account
-        Of the service's bytes.
+        The service's account of bytes.
     most
-        Connections at the same time.
+        Maximal number of connections.
     access_log
         Whether each response is logged.
     """
@@ -61,11 +61,12 @@ class Connections:
         self._most = most
 
     def admit(self, connection: Connection) -> bool:
-        """Add a connection; if there are too many, in place of one that waits for a request.
+        """Add a connection; if there are too many, close an idle connection for it.
 
         Returns
         -------
-        Whether it may ask. If not, it may be told so, or is closed at once where too many are told already.
+        Whether the connection is admitted. If not, it gets a refusal, or is closed if too many refusals are
+        pending.
         """
         full = len(self.open) >= self._most
         waiting = [other for other in self.open if other.idle] if full else []
@@ -78,17 +79,17 @@ class Connections:
         return not full
 
     def expire(self, now: float) -> None:
-        """End connections that are late, by the event loop's time."""
+        """Close late connections, by the event loop's clock."""
         for connection in [each for each in self.open if each.deadline < now]:
             connection.expire()
 
     def stop(self) -> None:
-        """End each connection when its request is answered."""
+        """Close each connection after its current request."""
         for connection in list(self.open):
             connection.stop()
 
     async def abort(self) -> None:
-        """End all connections, and what is computed for them."""
+        """Close all connections and cancel their requests."""
         for connection in list(self.open):
             connection.abort()
         tasks = list(self.tasks)

@@ -29,7 +29,7 @@ NUMBERS = {
     "FP32": np.dtype("<f4"),
     "FP64": np.dtype("<f8"),
 }
-"""The protocol's types of numbers; texts are ``BYTES``."""
+"""The protocol's numeric types; texts are ``BYTES``."""
 
 BYTES = "BYTES"
 
@@ -43,41 +43,39 @@ _KINDS: dict[str, frozenset[type]] = {
     "i": frozenset((int,)),
     "f": frozenset((int, float, _NULL)),
 }
-"""By the kind of a type: types of JSON's values that may stand for it."""
+"""Accepted types of JSON values by numpy's kind of the type."""
 
 _FLOATS = {"FP32": "f", "FP64": "d"}
-"""Types of most requests, and Python's letters of them."""
+"""Types of most requests, and Python's array codes of them."""
 
 _LENGTH = 4
-"""Bytes in front of a text in a binary tensor, which tell its length."""
+"""Bytes of the length before each text in a binary tensor."""
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
-    """The protocol's name of numpy's type; ``BYTES`` for texts and Python objects."""
+    """Return the protocol's name of a numpy type; ``BYTES`` for texts and Python objects."""
     return _NAMES.get(dtype, BYTES)
 
 
 def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.ndarray:
-    """The array of a tensor whose values are in the request's JSON.
+    """Return a tensor whose values are in the request's JSON.
 
-    What is beyond the range of a floating point type is infinite, as when clients cast it.
+    Values beyond the range of a floating-point type become infinite, as with a cast.
 
     Parameters
     ----------
     data
-        Values, row by row, in nested lists or in one. ``null`` is a missing value, of texts and floating
-        point numbers.
-    datatype, shape, name
-        The tensor's, as the request tells them.
+        Values in row-major order, in nested lists or a flat list. ``null`` is a missing text or
+        floating-point number. datatype, shape, name From the request.
 
     Returns
     -------
-    An array of that shape: of the datatype's type; float32 for ``FP16``, Python's strings for ``BYTES``.
+    An array of that shape and datatype; float32 for ``FP16``, Python strings for ``BYTES``.
 
     Raises
     ------
     InputError
-        If the values are not of that type and shape.
+        If the values have another type or shape.
     """
     if type(data) is not list:
         raise InputError(f'input {name!r}: "data" is {_kind(data)}, expected a list of values.')
@@ -86,19 +84,19 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
         try:
             numbers = array(code, data)
         except (TypeError, OverflowError):
-            pass  # there are lists or missing values, or what is no number
+            pass  # lists, missing values, or non-numbers
         else:
             _check_count(len(numbers), shape, name)
-            # (Of an array and its new shape in one, the array is made once.)
+            # Create the array with its final shape at once.
             found: np.ndarray = np.ndarray(shape, code, numbers)
             return found
     flat = _flat(data, len(shape), name)
-    # (Of lists that hold texts, numpy would make an array as wide as the longest of them.)
+    # For texts, numpy would create an array as wide as the longest text.
     kinds = set(map(type, flat))
     if datatype == BYTES:
         if not kinds <= _TEXTS:
             raise InputError(
-                f"input {name!r}: {_odd(flat, _TEXTS)} is among its values, expected texts alone."
+                f"input {name!r}: {_odd(flat, _TEXTS)} is among its values, expected only texts."
             )
         return _shaped(_objects(flat), shape, name)
     dtype = _number_type(datatype, name)
@@ -115,24 +113,24 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
 
 
 def from_bytes(data: memoryview, datatype: str, shape: Sequence[int], name: str) -> np.ndarray:
-    """The array of a tensor whose values are bytes behind the request's JSON.
+    """Return a tensor whose values are bytes after the request's JSON.
 
     Parameters
     ----------
     data
-        The tensor's bytes: numbers in little-endian order, row by row; of texts, each has its length in
-        bytes in front (uint32).
+        The tensor's bytes: little-endian numbers in row-major order; each text follows its length in bytes
+        (uint32).
     datatype, shape, name
-        The tensor's, as the request tells them.
+        From the request.
 
     Returns
     -------
-    As `from_json`; numbers may share the request's memory, and are not to be written to.
+    As for `from_json`; numbers may share the request's memory and must not be written to.
 
     Raises
     ------
     InputError
-        If there are not as many bytes as the shape needs, or a text is not UTF-8.
+        If the number of bytes does not fit the shape, or a text is not UTF-8.
     """
     if datatype == BYTES:
         return _shaped(_split(data, name), shape, name)
@@ -149,16 +147,16 @@ def from_bytes(data: memoryview, datatype: str, shape: Sequence[int], name: str)
 
 
 def to_json(values: np.ndarray) -> Any:
-    """An output's values in one list; texts as such."""
+    """Return an output's values as a flat list."""
     flat = values.reshape(-1)
     if values.dtype in _NAMES:
-        # (JSON has neither NaN nor infinities; what writes it makes null of them.)
+        # The JSON writer turns NaN and infinities into null.
         return flat.tolist()
     return [one if isinstance(one, str) else str(one) for one in flat.tolist()]
 
 
 def to_bytes(values: np.ndarray) -> bytes:
-    """An output's values as `from_bytes` reads them."""
+    """Return an output's values in the format of `from_bytes`."""
     dtype = values.dtype.newbyteorder("<")
     if dtype in _NAMES:
         return np.ascontiguousarray(values, dtype).tobytes()
@@ -175,12 +173,12 @@ def _number_type(datatype: Any, name: str) -> np.dtype[Any]:
 
 
 def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that models take: half precision is none of them."""
+    """Return the type for models, which do not take half precision."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def _flat(data: list[Any], axes: int, name: str) -> list[Any]:
-    """Values of lists in lists, at most as deep as the tensor has axes."""
+    """Flatten nested lists, at most as deep as the tensor has axes."""
     for _ in range(axes - 1):
         if not data or type(data[0]) is not list:
             break
@@ -191,7 +189,7 @@ def _flat(data: list[Any], axes: int, name: str) -> list[Any]:
 
 
 def _floats(flat: list[Any], dtype: np.dtype[Any]) -> np.ndarray:
-    """Floating point numbers; NaN for null."""
+    """Return floating-point numbers, with NaN for null."""
     with np.errstate(over="ignore"):
         return np.array(flat, np.float64).astype(dtype, copy=False)
 
@@ -203,7 +201,7 @@ def _objects(flat: list[Any]) -> np.ndarray:
 
 
 def _odd(flat: list[Any], known: frozenset[type]) -> str:
-    """What is among values that should not be."""
+    """Describe the first value of an unexpected type."""
     return _kind(next(one for one in flat if type(one) not in known))
 
 
@@ -213,7 +211,7 @@ def _split(data: memoryview, name: str) -> np.ndarray:
         start = at + _LENGTH
         stop = start + int.from_bytes(data[at:start], "little")
         if start > len(data) or stop > len(data):
-            raise InputError(f"input {name!r}: its last text ends behind the tensor's bytes.")
+            raise InputError(f"input {name!r}: its last text ends after the tensor's bytes.")
         try:
             found.append(str(data[start:stop], "utf-8"))
         except UnicodeDecodeError as error:

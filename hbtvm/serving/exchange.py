@@ -1,4 +1,4 @@
-"""One request and its response, between the bytes of a connection and the application."""
+"""A request and its response, between a connection's bytes and the application."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ STATUS_LINES = {
 }
 
 _SLICE = 64 << 10
-"""Bytes of a response that are handed to the system at a time; a client that reads none holds no more."""
+"""Bytes of a response written at a time, which bounds the memory of a client that does not read."""
 
 
 _HELD = 16 << 10
-"""Bytes of a body that is accounted for by its connection."""
+"""Bytes of a body accounted for by its connection."""
 
 
 def path_of(target: bytes) -> str:
-    """Path of a request's target, without escapes.
+    """Return the unescaped path of a request's target.
 
     Raises
     ------
     HttpParserInvalidURLError
-        If it is no address.
+        If the target is invalid.
     """
     path = target
     if path[:1] != b"/" or b"?" in path or b"#" in path:
@@ -42,20 +42,20 @@ def path_of(target: bytes) -> str:
 
 
 class Exchange:
-    """A request as it arrives, and what the application receives and sends for it.
+    """A request as it arrives, with the application's receive and send.
 
     Attributes
     ----------
     method, target, path, headers, version
-        As the request's head has them; the path without escapes.
+        From the request's head; the path is unescaped.
     body
-        What arrived, and was not received yet.
+        Arrived bytes that the application has not received.
     complete
-        Whether all of the request arrived.
+        Whether the whole request has arrived.
     started, done
-        Whether the response has begun; whether all of it was written.
+        Whether the response has started; whether it is complete.
     gone
-        Whether the client is gone.
+        Whether the client has disconnected.
     keep_alive
         Whether another request may follow.
     """
@@ -85,7 +85,7 @@ class Exchange:
         self._waiter: asyncio.Future[None] | None = None
 
     def scope(self) -> dict[str, Any]:
-        """The request as ASGI has it."""
+        """Return the request's ASGI scope."""
         return {
             "type": "http",
             "http_version": self.version,
@@ -95,19 +95,19 @@ class Exchange:
         }
 
     def arrived(self, body: bytes, complete: bool) -> None:
-        """Take a part of the body, or its end."""
+        """Add a part of the body, or its end."""
         if body and not self.done:
             self.body = self.body + body if self.body else body
         self.complete = self.complete or complete
         self.wake()
 
     def wake(self) -> None:
-        """Go on in `receive`."""
+        """Resume `receive`."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def receive(self) -> Message:
-        """The next part of the body (ASGI)."""
+        """Return the next part of the body (ASGI)."""
         while not (self.body or self.complete or self.gone or self.done):
             if self._continues and not self.started:
                 self._continues = False
@@ -124,7 +124,7 @@ class Exchange:
         return {"type": "http.request", "body": body, "more_body": not self.complete}
 
     async def send(self, message: Message) -> None:
-        """Begin the response, or write a part of its body (ASGI); to a client that is gone, nothing."""
+        """Start the response or write a part of its body (ASGI); ignore messages after a disconnect."""
         if self.gone:
             return
         if message["type"] == "http.response.start":

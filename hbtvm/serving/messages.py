@@ -1,4 +1,4 @@
-"""Requests and responses of the Open Inference Protocol: from bytes to tensors, and back."""
+"""Requests and responses of the Open Inference Protocol: conversion between bytes and tensors."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from hbtvm.errors import InputError
 from hbtvm.serving.datatypes import from_bytes, from_json, name_of, to_bytes, to_json
 
 BINARY_HEADER = b"inference-header-content-length"
-"""Tells how long the JSON is where bytes of tensors follow it."""
+"""Header with the length of the JSON if binary tensors follow it."""
 
 _MOST = (1 << 31) - 1
-"""Rows or columns; numpy refuses shapes whose product, but for zeros in them, is beyond 63 bits."""
+"""Maximal number of rows or columns; numpy refuses shapes whose product, zeros aside, exceeds 63 bits."""
 
 
 _SLICE = 4096
-"""Values that are written as JSON at a time."""
+"""Values written as JSON at a time."""
 
 _SCANNED = 1 << 20
-"""Bytes of JSON that are looked at at a time."""
+"""Bytes of JSON scanned at a time."""
 
 _LITTLE = 64 << 10
-"""Bytes of JSON that are not worth counting in."""
+"""Bytes of JSON too few to scan."""
 
 _WORST = 48
-"""Bytes of memory that a byte of JSON takes at most: of empty objects in a list, three bytes each."""
+"""Maximal bytes of memory per byte of JSON: for empty objects in a list, three bytes each."""
 
 _PARSED = {ord(","): 57, ord('"'): 16, ord("["): 90, ord("{"): 260}
-"""Bytes of memory by characters of JSON, see `parsed_size`."""
+"""Bytes of memory by JSON character; see `parsed_size`."""
 
 
 class Wanted(NamedTuple):
-    """An output that a request asks for.
+    """A requested output.
 
     Attributes
     ----------
     name
-        As the model's metadata tells it.
+        Its name in the model's metadata.
     binary
-        Whether its values go behind the response's JSON.
+        Whether its values follow the response's JSON.
     """
 
     name: str
@@ -50,18 +50,18 @@ class Wanted(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What a client asks for.
+    """A parsed request.
 
     Attributes
     ----------
     identity
-        The request's own name, which the response repeats; None if it has none.
+        The request's id, which the response repeats; None if it has none.
     tensors
-        By name.
+        Inputs by name.
     wanted
-        The outputs asked for; none of them stands for the model's prediction.
+        Requested outputs; if empty, the model's prediction.
     binary
-        Whether outputs go behind the response's JSON unless told otherwise.
+        Whether outputs follow the response's JSON by default.
     """
 
     identity: str | None
@@ -76,28 +76,28 @@ def read_request(body: bytes | bytearray, header_length: int | None) -> Request:
     Parameters
     ----------
     body
-        JSON, and behind it bytes of tensors, if there are any.
+        JSON, followed by the bytes of binary tensors, if any.
     header_length
-        Bytes of the JSON; None if there is nothing behind it.
+        Bytes of the JSON; None if nothing follows it.
 
     Raises
     ------
     InputError
-        If it is no request of the protocol.
+        If it is not a valid request of the protocol.
     """
     rest: memoryview | None = None
     if header_length is not None:
         if header_length > len(body):
             raise InputError(
-                f"the header tells of {header_length:,} bytes of JSON, the body has {len(body):,}."
+                f"the header promises {header_length:,} bytes of JSON, the body has {len(body):,}."
             )
         rest = memoryview(body)[header_length:]
     try:
         told = orjson.loads(body if rest is None else memoryview(body)[:header_length])
     except orjson.JSONDecodeError as error:
-        raise InputError(f"the request is no JSON ({error}).") from error
+        raise InputError(f"the request is not JSON ({error}).") from error
     if type(told) is not dict:
-        raise InputError("the request is no JSON object.")
+        raise InputError("the request is not a JSON object.")
     inputs = told.get("inputs")
     if type(inputs) is not list or not inputs:
         raise InputError('the request has no list of "inputs".')
@@ -106,13 +106,13 @@ def read_request(body: bytes | bytearray, header_length: int | None) -> Request:
     for one in inputs:
         name, values, taken = _tensor(one, rest, at)
         if name in tensors:
-            raise InputError(f"input {name!r} is there twice.")
+            raise InputError(f"input {name!r} occurs twice.")
         tensors[name], at = values, at + taken
     if rest is not None and at != len(rest):
-        raise InputError(f"{len(rest):,} bytes follow the JSON, of which the inputs take {at:,}.")
+        raise InputError(f"{len(rest):,} bytes follow the JSON, but the inputs take {at:,}.")
     identity = told.get("id")
     if identity is not None and type(identity) is not str:
-        raise InputError('the request\'s "id" is no text.')
+        raise InputError('the request\'s "id" is not a string.')
     if "outputs" not in told and "parameters" not in told:
         return Request(identity, tensors, (), False)
     binary = _parameters(told).get("binary_data_output", False) is True
@@ -120,7 +120,7 @@ def read_request(body: bytes | bytearray, header_length: int | None) -> Request:
 
 
 def _tensor(told: Any, rest: memoryview | None, at: int) -> tuple[str, np.ndarray, int]:
-    """A tensor's name, its values, and how many of the bytes behind the JSON it takes."""
+    """Return a tensor's name, its values, and the number of binary bytes that it takes."""
     name = told.get("name") if type(told) is dict else None
     if type(name) is not str:
         raise InputError('each of "inputs" is an object with a "name", a "shape", a "datatype" and "data".')
@@ -132,7 +132,7 @@ def _tensor(told: Any, rest: memoryview | None, at: int) -> tuple[str, np.ndarra
             raise InputError(f"input {name!r}: its shape has {one!r:.40}, expected 0 to {_MOST:,}.")
     datatype = told.get("datatype")
     if type(datatype) is not str:
-        raise InputError(f'input {name!r}: its "datatype" is no text.')
+        raise InputError(f'input {name!r}: its "datatype" is not a string.')
     size = _parameters(told).get("binary_data_size") if "parameters" in told else None
     if size is None:
         if "data" not in told:
@@ -140,7 +140,7 @@ def _tensor(told: Any, rest: memoryview | None, at: int) -> tuple[str, np.ndarra
         return name, from_json(told["data"], datatype, shape, name), 0
     if type(size) is not int or size < 0 or rest is None or at + size > len(rest):
         raise InputError(
-            f"input {name!r}: its binary_data_size is {size!r:.40}, which is not what follows the JSON."
+            f"input {name!r}: its binary_data_size {size!r:.40} does not fit the bytes after the JSON."
         )
     return name, from_bytes(rest[at : at + size], datatype, shape, name), size
 
@@ -150,31 +150,31 @@ def _parameters(told: Mapping[str, Any]) -> Mapping[str, Any]:
     if found is None:
         return {}
     if type(found) is not dict:
-        raise InputError('"parameters" is no object.')
+        raise InputError('"parameters" is not an object.')
     return found
 
 
 def _wanted(told: Any, binary: bool) -> tuple[Wanted, ...]:
     if type(told) is not list:
-        raise InputError('"outputs" is no list.')
+        raise InputError('"outputs" is not a list.')
     made = []
     for one in told:
         if type(one) is not dict or type(one.get("name")) is not str:
             raise InputError('each of "outputs" is an object with a "name".')
         own = _parameters(one)
         if "classification" in own:
-            raise InputError("the classification extension is not known here; ask for predict_proba.")
+            raise InputError("the classification extension is not supported; request predict_proba.")
         made.append(Wanted(one["name"], own.get("binary_data", binary) is True))
     names = [one.name for one in made]
     if len(set(names)) < len(names):
-        raise InputError('an output is asked for twice in "outputs".')
+        raise InputError('an output occurs twice in "outputs".')
     return tuple(made)
 
 
 def write_response(
     head: Mapping[str, Any], identity: str | None, outputs: Sequence[tuple[str, np.ndarray, bool]]
 ) -> tuple[bytes, int | None]:
-    """Write the body of a response of few rows; parameters and results as of `Response`."""
+    """Return the body of a response of few rows; parameters and results as for `Response`."""
     described, tail = [], []
     for name, array, binary in outputs:
         output: dict[str, Any] = {"name": name, "datatype": name_of(array.dtype), "shape": array.shape}
@@ -190,14 +190,14 @@ def write_response(
 
 
 class Response:
-    """Writes the body of a response from outputs that come a block of rows at a time.
+    """Writes the body of a response from blocks of output rows.
 
     Parameters
     ----------
     head
-        Names of the model and its version.
+        The start of the JSON: names of the model and its version.
     identity
-        The request's.
+        The request's id.
     """
 
     def __init__(self, head: Mapping[str, Any], identity: str | None) -> None:
@@ -205,12 +205,12 @@ class Response:
         self._columns: list[_Column] = []
 
     def add(self, outputs: Sequence[tuple[str, np.ndarray, bool]]) -> int:
-        """Add rows to all outputs; returns the bytes that their values take.
+        """Add rows to all outputs; return the bytes of their values.
 
         Parameters
         ----------
         outputs
-            Names, values, and whether they go behind the JSON; the same outputs in each call.
+            Names, values, and whether they follow the JSON; the same outputs in each call.
         """
         if not self._columns:
             self._columns = [_Column(name, array, binary) for name, array, binary in outputs]
@@ -218,7 +218,7 @@ class Response:
         return sum(column.add(array) for column, (_, array, _) in pairs)
 
     def finish(self) -> tuple[list[bytes], int | None]:
-        """Return the body's parts, and the bytes of its JSON where others follow, else None."""
+        """Return the body's parts, and the bytes of its JSON if binary tensors follow, else None."""
         parts = [orjson.dumps(self._head)[:-1] + b',"outputs":[']
         for column in self._columns:
             parts[-1] += column.described()
@@ -235,7 +235,7 @@ class Response:
 
 
 class _Column:
-    """An output as it is written."""
+    """An output under construction."""
 
     def __init__(self, name: str, first: np.ndarray, binary: bool) -> None:
         self.binary = binary
@@ -244,7 +244,9 @@ class _Column:
         self._rows = 0
 
     def add(self, array: np.ndarray) -> int:
-        """Write rows, a slice of values at a time: a call that writes JSON holds Python's lock to its end."""
+        """Write rows, a slice of values at a time, since a call that writes JSON holds Python's lock
+        throughout.
+        """
         self._rows += len(array)
         at = len(self.parts)
         if self.binary:
@@ -257,7 +259,7 @@ class _Column:
         return sum(map(len, self.parts[at:]))
 
     def described(self) -> bytes:
-        """What stands before its values, or without them."""
+        """Return the JSON before the values, or without them."""
         told: dict[str, Any] = {
             "name": self._name,
             "datatype": self._type,
@@ -270,10 +272,10 @@ class _Column:
 
 
 def parsed_size(body: bytes | bytearray, header_length: int | None) -> int:
-    """Bytes that a request's JSON takes at most while it is parsed, beside the body itself.
+    """Return an upper bound on the memory for parsing a request's JSON, besides the body.
 
-    Of much JSON, counted from its punctuation: a number between commas takes 16 bytes in the parser's tree,
-    9 in a list and 32 as a float; texts, lists and objects take more, up to `_WORST` bytes for each byte.
+    For long JSON, the bound counts punctuation: a number between commas takes 16 bytes in the parser's tree,
+    9 in a list and 32 as a float. Texts, lists and objects take more, up to `_WORST` bytes per byte.
     """
     text = np.frombuffer(body, np.uint8)[:header_length]
     if len(text) <= _LITTLE:

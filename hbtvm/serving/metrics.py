@@ -1,7 +1,7 @@
-"""Counts and times of requests, as Prometheus reads them.
+"""Counts and times of requests for Prometheus.
 
-They are plain numbers that the event loop's thread alone changes, and become Prometheus' metrics when they
-are asked for: its own counters take locks, which cost a request of one row as much as its prediction.
+They are plain numbers that only the event loop's thread changes, and become Prometheus' metrics on request:
+its counters take locks, which cost as much as a prediction of one row.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = (
     50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
 )  # fmt: skip
-"""Upper bounds of the histogram's buckets: compiled models take microseconds for a row."""
+"""Upper bounds of the histogram's buckets: compiled models take microseconds per row."""
 
 _BOUNDS = (*(f"{one:g}" for one in _SECONDS), "+Inf")
 
 
 class ModelMetrics:
-    """Those of one model."""
+    """Metrics of a model."""
 
     def __init__(self) -> None:
         self.statuses: dict[int, int] = {}
@@ -35,13 +35,13 @@ class ModelMetrics:
         self.buckets = [0] * len(_BOUNDS)
 
     def answered(self, rows: int, seconds: float) -> None:
-        """Count a request that was answered."""
+        """Count an answered request."""
         self.rows += rows
         self.seconds += seconds
         self.buckets[bisect_left(_SECONDS, seconds)] += 1
 
     def refused(self, status: int) -> None:
-        """Count a request that was not."""
+        """Count a refused request."""
         self.statuses[status] = self.statuses.get(status, 0) + 1
 
     def loaded(self, succeeded: bool) -> None:
@@ -55,7 +55,7 @@ class Metrics(Collector):
     Attributes
     ----------
     waiting
-        Tells how many requests are computed or wait for that.
+        Returns the number of requests that are running or waiting.
     """
 
     def __init__(self) -> None:
@@ -65,18 +65,18 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def of(self, model: str) -> ModelMetrics:
-        """The metrics of a model that is served; no other names are ever labels."""
+        """Return the metrics of a served model; only served names become labels."""
         found = self._models.get(model)
         if found is None:
             found = self._models[model] = ModelMetrics()
         return found
 
     def text(self) -> bytes:
-        """All of them, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """All of them, as its library has them."""
+        """Yield all metrics as objects of Prometheus' library."""
         requests = CounterMetricFamily(
             "hbtvm_requests", "Requests for predictions, by HTTP status", labels=("model", "status")
         )

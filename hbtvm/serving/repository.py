@@ -1,4 +1,4 @@
-"""The models of a service: loaded, loaded anew, unloaded."""
+"""The models of a service: loading, reloading, unloading."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from hbtvm.serving.served import Served
 _log = logging.getLogger(__name__)
 
 Signature = tuple[int, int, int]
-"""Of a file: when it was written, in nanoseconds, its size, and its number on the disk."""
+"""A file's state: time of modification in nanoseconds, size, and inode."""
 
 PATIENCE = 30.0
-"""Seconds that others wait for a package that is being loaded; its disk may hang."""
+"""Seconds to wait for a package that is loading; its disk may hang."""
 
 
 @dataclass
 class _Entry:
-    """A model's file, and what became of it."""
+    """A model's file and its state."""
 
     path: Path
     seen: Signature | None = None
@@ -47,16 +47,16 @@ class Repository:
     Parameters
     ----------
     paths
-        Packages by the name that clients know them by.
+        Packages by model name.
     threads, device
         As for `hbtvm.load`.
     trust
-        What files have to be to be loaded, by the names of models.
+        Required hashes or signatures by model name.
 
     Attributes
     ----------
     served
-        The models that are ready. What is computing with a model keeps it alive after it was replaced.
+        The ready models. Running requests keep a replaced model alive.
     """
 
     def __init__(
@@ -73,25 +73,25 @@ class Repository:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all models, loaded or not."""
+        """Names of all models, loaded or not."""
         return tuple(self._entries)
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
 
     def load(self, name: str) -> None:
-        """Load a model's file, in place of what was loaded before.
+        """Load a model's file, and replace the loaded model.
 
         Raises
         ------
         KeyError
             If the service has no such model.
         HbtvmError
-            If it can't be loaded; what was loaded before stays, and `index` tells the reason.
+            If it can't be loaded; the old model stays, and `index` has the reason.
         """
         entry = self._entries[name]
         with _held(entry):
-            # Before it is read: what is written meanwhile is another state.
+            # Before reading: a write during reading makes another state.
             entry.seen = _signature(entry.path)
             try:
                 _require_file(entry.path)
@@ -107,12 +107,12 @@ class Repository:
             replaced = name in self.served
             self.served[name] = made
             if replaced:
-                # The functions of `ctypes` are in circles, and keep shared libraries loaded till then.
+                # Functions of `ctypes` are in reference cycles, which keep shared libraries loaded.
                 gc.collect()
             self._metrics.of(name).loaded(succeeded=True)
 
     def unload(self, name: str) -> None:
-        """Forget a model until it is loaded again.
+        """Unload a model until it is loaded again.
 
         Raises
         ------
@@ -125,10 +125,10 @@ class Repository:
             entry.error = "unloaded"
 
     def refresh(self, force: bool = False) -> None:
-        """Load each file that changed or went since, or all; what fails is logged, and stays as it was.
+        """Reload changed files, or all; log failures, and keep the old models.
 
-        Each is looked at in a thread of its own: a file on a disk that hangs stops neither the others, nor
-        the end of the process.
+        A separate thread checks each file, so that a hanging disk blocks neither the others nor the process's
+        exit.
         """
         for name, entry in self._entries.items():
             if entry.loading is not None and entry.loading.is_alive():
@@ -148,7 +148,7 @@ class Repository:
             return
         try:
             self.load(name)
-        except Exception as error:  # whatever it is, other files are still looked at
+        except Exception as error:  # check the other files in any case
             known = isinstance(error, (HbtvmError, OSError, MemoryError))
             _log.error("%s: %s (%s)", name, entry.error, self._stays(name), exc_info=None if known else error)
         else:
@@ -159,7 +159,7 @@ class Repository:
         return "not loaded" if served is None else f"version {served.version} stays"
 
     def index(self) -> list[dict[str, Any]]:
-        """All models, as the protocol's repository extension tells them."""
+        """Return all models in the form of the protocol's repository extension."""
         made = []
         for name, entry in self._entries.items():
             ready = self.served.get(name)
@@ -175,15 +175,15 @@ class Repository:
 
     @property
     def ready(self) -> bool:
-        """Whether every model is loaded that was not unloaded on purpose."""
+        """Return whether every model is loaded, except those unloaded on request."""
         return all(name in self.served or one.error == "unloaded" for name, one in self._entries.items())
 
 
 @contextlib.contextmanager
 def _held(entry: _Entry) -> Iterator[None]:
-    """Hold a model's lock, but do not wait for it without end."""
+    """Hold a model's lock, with a timeout for getting it."""
     if not entry.lock.acquire(timeout=PATIENCE):
-        raise HbtvmError(f"{entry.path} is being loaded for more than {PATIENCE:g} s.")
+        raise HbtvmError(f"{entry.path} has been loading for more than {PATIENCE:g} s.")
     try:
         yield
     finally:
@@ -191,8 +191,8 @@ def _held(entry: _Entry) -> Iterator[None]:
 
 
 def _require_file(path: Path) -> None:
-    """Refuse what a read could wait for without end, such as a pipe."""
-    with contextlib.suppress(OSError):  # loading tells of it
+    """Refuse files that could block a read without end, such as a pipe."""
+    with contextlib.suppress(OSError):  # loading reports it
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise PackageError(f"{path} is not a regular file.")
 

@@ -1,4 +1,4 @@
-"""A model as a service shows it: its inputs and outputs as tensors, and predictions from these."""
+"""A served model: inputs and outputs as tensors, and predictions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hbtvm.serving.messages import Request
 
 PREDICT = "predict"
 INPUT = "input"
-"""The tensor of all columns of a model that takes numbers alone."""
+"""The tensor of all columns of a numeric model."""
 
 _METHODS: dict[Output, str] = {
     "label": "predict_label",
@@ -31,12 +31,12 @@ _METHODS: dict[Output, str] = {
     "decision": "decision_function",
     "score": "score_samples",
 }
-"""Names of outputs beside ``predict``: of the library's methods, where it has one."""
+"""Names of outputs besides ``predict``: the library's methods, if they exist."""
 
 _TRANSFORM = "transform"
 
 _TABLE_CELLS = 1 << 12
-"""Values from which on rows are given to a model as a table rather than as dicts, if pyarrow is installed."""
+"""Minimal number of values for which rows become a table rather than dicts, if pyarrow is installed."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Tensor:
     Attributes
     ----------
     name, datatype
-        As in requests.
+        Name and datatype in requests.
     width
         Columns; None for a vector.
     """
@@ -56,44 +56,44 @@ class Tensor:
     width: int | None
 
     def told(self) -> dict[str, Any]:
-        """As the protocol's metadata has it; -1 stands for any number of rows."""
+        """Return the protocol's metadata; -1 stands for any number of rows."""
         shape = [-1] if self.width is None else [-1, self.width]
         return {"name": self.name, "datatype": self.datatype, "shape": shape}
 
 
 class Served:
-    """A loaded model, its tensors, and what computes one from the other.
+    """A loaded model with its tensors.
 
     Parameters
     ----------
     name
-        That clients know it by.
+        The model's name for clients.
     path
-        Of the package.
+        Path of the package.
     threads, device
         As for `hbtvm.load`.
     version
-        That clients know this state of the file by.
+        The version of the file's current state, for clients.
     trust
-        What the file has to be to be loaded.
+        Required hash or signature of the file.
 
     Attributes
     ----------
     model
         The model.
     inputs, outputs
-        As metadata tells them.
+        Tensors in the metadata.
     head
-        What each response begins with.
+        Start of each response.
     inline_rows
-        Rows of a request that the event loop predicts itself.
+        Maximal rows of a request that the event loop predicts itself.
 
     Raises
     ------
     PackageError, DeviceError
         If it can't be loaded, see `hbtvm.load`.
     InputError
-        If the package is for structures, which are no tensors.
+        If the package is for structures, which are not tensors.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Served:
         )
         package = self.model.package
         if package.recursion is not None:
-            raise InputError(f"{self.path}: this model takes trees or graphs, which are no tensors.")
+            raise InputError(f"{self.path}: this model takes trees or graphs, which are not tensors.")
         self.head = {"model_name": name, "model_version": version}
         self.inline_rows = 0
         self._rows = _Rows(self.model)
@@ -125,7 +125,7 @@ class Served:
         self.outputs = tuple(_tensor(self.model, *item) for item in self._outputs.items())
 
     def metadata(self) -> dict[str, Any]:
-        """What the protocol tells of a model."""
+        """Return the protocol's metadata of a model."""
         package = self.model.package
         return {
             "name": self.name,
@@ -142,11 +142,11 @@ class Served:
         }
 
     def flat(self, tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Tensors whose first axis is the rows, also where each value is a row."""
+        """Return tensors whose first axis is the rows, also if a tensor has one row per value."""
         return self._rows.flat(tensors)
 
     def rows(self, request: Request) -> int:
-        """Rows to compute for a request, for each of its outputs."""
+        """Return the number of rows to compute for a request, for each of its outputs."""
         first = next(iter(request.tensors.values()))
         rows = first.size if self._rows.values else len(first)
         return rows * (len(request.wanted) or 1)
@@ -156,7 +156,7 @@ class Served:
 
         Returns
         -------
-        Names, values, and whether they go behind the response's JSON.
+        Names, values, and whether they follow the response's JSON.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class Served:
 
 
 class _Rows:
-    """Makes of a request's tensors the rows that a model takes."""
+    """Converts a request's tensors to a model's rows."""
 
     def __init__(self, model: Model) -> None:
         spec = model.package.input
@@ -199,7 +199,7 @@ class _Rows:
             texts = {found.of[at] for at, known in found.spec.categories.items() if _has_texts(known)}
             read = found.of
         self._wide = spec.n_features
-        # A model that was compiled for float32 alone refuses other values of float64.
+        # A model compiled for float32 only refuses float64 values that float32 does not hold.
         number = "FP32" if model.package.row_dtypes == ("float32",) else "FP64"
         if not texts:
             self.tensors = (Tensor(INPUT, number, spec.n_features),)
@@ -215,7 +215,7 @@ class _Rows:
         return {name: only.reshape(-1) for name, only in tensors.items()} if self.values else tensors
 
     def of(self, tensors: Mapping[str, np.ndarray]) -> Any:
-        """The rows; a matrix, a dict of the only row's values, or a table."""
+        """Return the rows: a matrix, a dict of a single row's values, or a table."""
         if len(tensors) == 1:
             ((name, only),) = tensors.items()
             if self.values:
@@ -271,16 +271,16 @@ def _has_texts(values: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Output:
-    """What a client may ask for.
+    """An output that clients may request.
 
     Attributes
     ----------
     call
-        From rows to its values.
+        Function from rows to values.
     output
-        Of `hbtvm.Model.predict`.
+        The `output` of `hbtvm.Model.predict`.
     target
-        Of several, which have probabilities of their own.
+        Index of the target, if several have their own probabilities.
     """
 
     call: Callable[[Any], Any]
@@ -288,7 +288,7 @@ class _Output:
     target: int | None = None
 
     def of(self, rows: Any) -> np.ndarray:
-        """Its values as an array: sparse rows with their zeros, a frame's values."""
+        """Return its values as a dense array."""
         found = self.call(rows)
         if self.target is not None:
             found = found[self.target]
@@ -298,7 +298,7 @@ class _Output:
 
 
 def _outputs(model: Model) -> dict[str, _Output]:
-    """Outputs by name; the first is what is computed where nothing is asked for."""
+    """Return outputs by name; the first is the default."""
     spec = model.package.output
     if model.package.transforms:
         made = {_TRANSFORM: _Output(model.transform)}
@@ -318,7 +318,7 @@ def _outputs(model: Model) -> dict[str, _Output]:
 
 
 def _tensor(model: Model, name: str, one: _Output) -> Tensor:
-    """An output's metadata."""
+    """Return an output's metadata."""
     if name == _TRANSFORM and model.beside is not None:
         model = model.beside
     elif one.output == "score" and model.scores is not None:

@@ -1,4 +1,4 @@
-"""Run the service until it is told to stop."""
+"""Run the service until a signal stops it."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from hbtvm.serving.connection import Connection
 from hbtvm.serving.connections import Connections, Timeouts
 
 _BACKLOG = 2048
-"""Connections that the system keeps until they are accepted."""
+"""Connections that the system queues until they are accepted."""
 
 _FILES = 40
-"""Files beside connections that the process may need: packages that are loaded, refused connections."""
+"""Files that the process may need besides connections: packages being loaded, refused connections."""
 
 _TICK = 0.1
-"""Seconds between looks at signals and at late connections."""
+"""Seconds between checks of signals and late connections."""
 
 _KEPT = 8 << 20
-"""Bytes of requests that the C library may keep for the next ones."""
+"""Bytes of freed requests that the C library may keep."""
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""Only the GNU C library has it."""
+"""Available in the GNU C library only."""
 
 _SWITCH = 5e-4
-"""Seconds after which a thread that runs Python lets another one run."""
+"""Seconds after which a thread that runs Python yields to another."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens.
+    """Return a listening socket.
 
     Raises
     ------
     HbtvmError
-        If the port is taken, or there is no such host.
+        If the port is in use, or the host is unknown.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -67,21 +67,20 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Signals:
-    """SIGTERM, SIGINT and SIGHUP as wishes, for the length of a ``with`` block that begins before listening.
+    """SIGTERM, SIGINT and SIGHUP as flags during a ``with`` block that starts before listening.
 
-    Before the service listens, while packages are loaded, the first of them ends the process, with the status
-    that shells give it; in a container, too, whose first process ignores signals that it does not handle.
-    Python runs the handlers in its main thread between two instructions, so that no signal is lost before the
-    event loop runs.
+    Before the service listens, while packages load, the first signal ends the process with the shell's usual
+    status, also as a container's first process, which ignores signals without a handler. Python runs handlers
+    in its main thread between instructions, so that no signal is lost before the event loop runs.
 
     Attributes
     ----------
     listening
         Whether the service listens, so that clients may wait for answers.
     stop
-        How often the service was told to stop.
+        Number of signals to stop.
     reload
-        Whether it was told to load all packages anew.
+        Whether to reload all packages.
     """
 
     def __init__(self) -> None:
@@ -107,7 +106,7 @@ class Signals:
 
 
 def most_connections(wanted: int) -> int:
-    """Return how many connections the limit of open files allows beside all other files, at most `wanted`.
+    """Return how many connections the limit of open files allows besides other files, at most `wanted`.
 
     Raises
     ------
@@ -135,27 +134,27 @@ def run(
     access_log: bool,
     started: Callable[[], None],
 ) -> None:
-    """Serve until a signal tells to stop, then finish what is begun; a second one ends that, too.
+    """Serve until a signal, then finish open requests; a second signal cancels them.
 
     Parameters
     ----------
     timeouts
-        Of connections.
+        Timeouts of connections.
     connections
-        How many there are at the same time.
+        Maximal number of connections.
     watch
-        Seconds between looks at the packages' files; None for no looks.
+        Seconds between checks of the packages' files; None disables them.
     grace
-        Seconds that requests have to end once the service is told to stop.
+        Seconds for open requests to finish after a signal to stop.
     access_log
         Whether each request is logged.
     started
-        Called when requests are taken.
+        Called when the service accepts requests.
     """
-    # What is loaded now stays: the collector of garbage need not look through it again and again.
+    # Loaded objects stay: exclude them from garbage collection.
     gc.collect()
     gc.freeze()
-    # Threads that compute let the event loop run after this time; what they call in C holds no lock for long.
+    # Worker threads yield to the event loop after this time; their C calls hold the lock only briefly.
     sys.setswitchinterval(_SWITCH)
     clients = Connections(service, service.account, timeouts, connections, access_log)
     loop = uvloop.new_event_loop()
@@ -190,7 +189,7 @@ async def _serve(
             signals.reload or (watch is not None and now >= look)
         ):
             force, signals.reload, look = signals.reload, False, now + (watch or 0.0)
-            # (A thread that does not hold the process's end: a file may be on a disk that hangs.)
+            # A daemon thread does not block the process's exit if a disk hangs.
             watcher = threading.Thread(target=service.repository.refresh, args=(force,), daemon=True)
             watcher.start()
     service.stopping = True
@@ -204,14 +203,14 @@ async def _serve(
 
 
 def _return_memory(account: Account) -> None:
-    """Give memory of large requests back to the system when they are answered; the C library keeps it."""
+    """Return memory of answered large requests to the system; the C library would keep it."""
     if account.most > _KEPT and not account.bytes and _trim is not None:
         account.most = 0
         _trim(0)
 
 
 def log_to_stderr(verbose: bool) -> None:
-    """Log to standard error, a line each with its time."""
+    """Log to standard error, one line with a time each."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     root = logging.getLogger()

@@ -158,7 +158,7 @@ def test_a_disk_that_hangs_stops_neither_other_models_nor_requests(
     assert set(versions.values()) == {("2", "")}
     assert caplog.text.count("(version 1 stays)") == 1
     for change in (repository.load, repository.unload):
-        with pytest.raises(HbtvmError, match="is being loaded"):
+        with pytest.raises(HbtvmError, match="has been loading"):
             change("pipeline")
     monkeypatch.setattr("hbtvm.serving.repository.PATIENCE", 60)
     repository.refresh()  # which does not wait for it again
