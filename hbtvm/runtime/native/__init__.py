@@ -1,1 +1,1 @@
-"""The native executor: the C of `hbtvm/native`, compiled into packages, and what Python hands to it."""
+"""Python's interface to the native executor, whose C (`hbtvm/native`) is compiled into packages."""

@@ -1,8 +1,8 @@
-"""Where numpy's arrays have their fields, and the functions that make arrays, for ``numpy.c``.
+"""Layout of numpy's arrays and its functions that create arrays, for ``numpy.c``.
 
-Both are part of numpy's binary interface, which every extension that was compiled with it relies on: the
-fields of ``PyArrayObject`` and the first ones of ``PyArray_Descr``, and the table of functions that
-``_ARRAY_API`` points to. They are compared with arrays that are known before anything relies on them.
+Both are part of numpy's binary interface, on which every extension compiled against numpy relies: the fields
+of ``PyArrayObject``, the first fields of ``PyArray_Descr``, and the function table that ``_ARRAY_API`` points
+to. This module checks them against known arrays before use.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _PLACES = {
 }  # fmt: skip
 
 _NEW, _SET_BASE = 93, 282
-"""Places of ``PyArray_New`` and ``PyArray_SetBaseObject`` in the table."""
+"""Indices of ``PyArray_New`` and ``PyArray_SetBaseObject`` in the table."""
 
 
 @functools.cache
 def interface() -> Python | None:
-    """What ``numpy.c`` is told; None where this interpreter or this numpy is another than known."""
+    """Return the parameters of ``numpy.c``; None for an unknown interpreter or numpy."""
     if not _is_known():
         return None
     api = ctypes.pythonapi
@@ -54,7 +54,7 @@ def interface() -> Python | None:
 
 
 def _is_known() -> bool:
-    """Whether arrays of different shapes and types have their fields where they are expected."""
+    """Return whether arrays of different shapes and types have their fields at the expected offsets."""
     if ctypes.sizeof(ctypes.c_void_p) != 8 or np.ndarray.__basicsize__ < _PLACES["flags_at"] + 4:
         return False
     known: list[np.ndarray] = [

@@ -1,4 +1,4 @@
-"""Compile the executor's C into a shared library."""
+"""Compile the executor's C to a shared library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hbtvm.errors import BuildError
 from hbtvm.runtime.native.cache import kept
 
 SOURCES = Path(__file__).resolve().parents[2] / "native"
-"""The C that is compiled into packages."""
+"""The C sources that are compiled into packages."""
 
 EXECUTOR = (
     "epilogue.c", "executor.c", "kernel.c", "plan.c", "pool.c", "results.c", "rows.c", "run.c", "stages.c",
@@ -30,13 +30,13 @@ RECURSIVE = (
 BINDING = ("numpy.c",)
 
 OPTIONS = ("-std=c11", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno")
-"""No product is fused with a sum: results are the same whatever the machine has instructions for."""
+"""Products and sums are not fused, so that results do not depend on the machine's instructions."""
 
 
 def compiled(
     compiler: str, names: Sequence[str], options: Sequence[str], libraries: Sequence[str] = ()
 ) -> bytes:
-    """Compile C files of `SOURCES` into one file, and return it.
+    """Compile C files of `SOURCES` to one file, and return its contents.
 
     Raises
     ------
@@ -60,7 +60,9 @@ def compiled(
 def compiled_once(
     compiler: str, names: Sequence[str], options: Sequence[str], libraries: Sequence[str] = ()
 ) -> bytes:
-    """As `compiled`, unless an earlier process compiled the same (see `hbtvm.runtime.native.cache`)."""
+    """Compile as `compiled` does, unless an earlier process compiled the same (see
+    `hbtvm.runtime.native.cache`).
+    """
     sources = [*(SOURCES / name for name in names), *sorted(SOURCES.glob("*.h"))]
     told = (*options, *names, *libraries)
     return kept(compiler, told, sources, lambda: compiled(compiler, names, options, libraries))
@@ -68,12 +70,12 @@ def compiled_once(
 
 @functools.cache
 def executor_library(compiler: str, machine: tuple[str, ...] = ()) -> bytes:
-    """The executor with its binding, compiled once for all processes.
+    """Return the executor with its Python binding, compiled once for all processes.
 
     Parameters
     ----------
     machine
-        Options that tell the instruction sets.
+        Options that select instruction sets.
 
     Raises
     ------
@@ -85,7 +87,7 @@ def executor_library(compiler: str, machine: tuple[str, ...] = ()) -> bytes:
 
 
 def of_c(compiler: str) -> str:
-    """Return the C compiler beside a C++ compiler: that one takes every file for C++."""
+    """Return the C compiler that belongs to a C++ compiler, which would compile C files as C++."""
     for plus, plain in (("clang++", "clang"), ("g++", "gcc"), ("c++", "cc")):
         head, found, tail = compiler.rpartition(plus)
         if found:

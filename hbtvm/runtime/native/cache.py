@@ -1,13 +1,13 @@
-"""Keep what was compiled from the executor's C in a folder of the user's: the next process reads it there.
+"""A user-wide cache of compiled C, shared by processes.
 
-Compiling the executor takes a few seconds of each command that compiles a model. The folder is
-``$HBTVM_CACHE_DIR``, by default ``hbtvm`` in ``$XDG_CACHE_HOME`` or ``~/.cache``; where the variable is
-empty, or the user has no home, nothing is kept. As its files are code that will run, they count only if no
-other user can write them or replace a folder above. A file that is damaged, or can't be written, is no error:
-the C is compiled again.
+Compiling the executor takes a few seconds of each command that compiles a model. The cache is
+``$HBTVM_CACHE_DIR``, by default ``hbtvm`` in ``$XDG_CACHE_HOME`` or ``~/.cache``. It is disabled if the
+variable is empty or the user has no home. Its files are code that will run, so they are used only if no other
+user can write to them or replace a folder above. A damaged file or a failed write is not an error: the C is
+compiled again.
 
-An entry's name is the SHA-256 of what it was made from, and its content begins with the SHA-256 of the rest.
-Other files in the folder are the user's: they are neither read nor removed.
+An entry's name is the SHA-256 of its inputs, and its content starts with the SHA-256 of the rest. Other files
+in the folder are neither read nor removed.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from hbtvm.runtime.native.elf import problem
 VARIABLE = "HBTVM_CACHE_DIR"
 
 KERNELS = "HBTVM_KERNEL_CACHE_DIR"
-"""Variable that names a folder for built kernels; by default they are not kept."""
+"""Environment variable with the folder of built kernels; by default they are not cached."""
 
 MOST = 32
-"""Files that are kept, those last used: a few for each release, compiler and instruction set."""
+"""Maximal number of entries, the last used: a few for each release, compiler and instruction set."""
 
 MOST_KERNELS = 8192
-"""Kernels that are kept, those last used: some 500 MB."""
+"""Maximal number of cached kernels, the last used: some 500 MB."""
 
 _DIGEST = hashlib.sha256().digest_size
 _ENTRY = re.compile("[0-9a-f]{64}")
 _UNFINISHED = re.compile(r"\.hbtvm-[0-9a-f]{64}-\w{8}")
-"""Names of entries, and of those that are being written."""
+"""Names of temporary files of entries being written."""
 
 
 def kept(
@@ -50,22 +50,22 @@ def kept(
     variable: str = VARIABLE,
     library: bool = True,
 ) -> bytes:
-    """Return what was made before from the same, or make it.
+    """Return the cached result for these inputs, or compute and cache it.
 
     Parameters
     ----------
     compiler
-        Its path; another file there counts as another compiler.
+        Path of the compiler; a replaced file counts as another compiler.
     options
         All of its options.
     sources
-        Files that are read, headers included.
+        Source files, headers included.
     make
         Compiles them.
     variable
-        Variable of the environment that names the folder: `VARIABLE` or `KERNELS`.
+        Environment variable with the folder: `VARIABLE` or `KERNELS`.
     library
-        Whether the content begins with a library or object for a CPU, to be checked.
+        Whether the content starts with a library or object for a CPU, which is checked.
     """
     path = None
     with contextlib.suppress(OSError):
@@ -80,12 +80,12 @@ def kept(
 
 
 def _is_damaged(code: bytes) -> bool:
-    """Return whether it is of no use whatever its digest says."""
+    """Return whether the code is unusable despite a correct digest."""
     return sys.platform == "linux" and problem(code, shared=code[16:17] != b"\1") is not None
 
 
 def _folder(variable: str) -> Path | None:
-    """Return the folder, made if need be; None if nothing is kept."""
+    """Return the folder, created if necessary; None if the cache is disabled."""
     given = os.environ.get(variable)
     if given == "" or (given is None and variable == KERNELS):
         return None
@@ -99,7 +99,7 @@ def _folder(variable: str) -> Path | None:
 
 
 def _make(folder: Path) -> None:
-    """Make a folder and those above, which only this user can use."""
+    """Create a folder and its parents, accessible to this user only."""
     if not folder.is_dir():
         _make(folder.parent)
         with contextlib.suppress(FileExistsError):
@@ -107,14 +107,14 @@ def _make(folder: Path) -> None:
 
 
 def _is_own(path: Path) -> bool:
-    """Return whether it is a file or a folder that no other user but root can have written."""
+    """Return whether only this user or root can have written the file or folder."""
     found = path.lstat()
     plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
     return plain and found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _is_safe(folder: Path) -> bool:
-    """Return whether no other user can replace what is in a folder: in a sticky one only owners can."""
+    """Return whether no other user can replace entries of a folder (in a sticky folder, only owners can)."""
     found = folder.stat()
     shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return found.st_uid in (0, os.geteuid()) and bool(not shared or found.st_mode & stat.S_ISVTX)
@@ -137,7 +137,7 @@ def _key(compiler: str, options: Iterable[str], sources: Iterable[Path]) -> str:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a file's content, if it is there and whole; it then counts as used now."""
+    """Return a file's content if it is intact, and mark it as used; else None."""
     with contextlib.suppress(OSError):
         data = _content(path)
         if data is not None:
@@ -147,7 +147,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _content(path: Path) -> bytes | None:
-    """Return what an entry holds; None if it is none, or damaged."""
+    """Return an entry's content; None if it is not an entry, or damaged."""
     if not _is_own(path):
         return None
     data = path.read_bytes()
@@ -155,12 +155,12 @@ def _content(path: Path) -> bytes | None:
 
 
 def _write(path: Path, content: bytes, most: int) -> None:
-    """Write a file, which appears whole or not at all, and remove those that were not used for longest."""
+    """Write a file atomically, and remove the least recently used entries."""
     with contextlib.suppress(OSError):
         descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=f".hbtvm-{path.name}-")
         try:
             with os.fdopen(descriptor, "wb") as file:
-                # Ends with the process, whatever ends that.
+                # The lock ends with the process.
                 fcntl.flock(file, fcntl.LOCK_EX)
                 file.write(hashlib.sha256(content).digest() + content)
                 file.flush()
@@ -173,7 +173,7 @@ def _write(path: Path, content: bytes, most: int) -> None:
 
 
 def _clean(folder: Path, most: int) -> None:
-    """Remove the entries that were not used for longest, and what a killed process left unfinished."""
+    """Remove the least recently used entries, and unfinished files of killed processes."""
     names = os.listdir(folder)
     for path in (folder / name for name in names if _UNFINISHED.fullmatch(name)):
         with contextlib.suppress(OSError):

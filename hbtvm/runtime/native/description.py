@@ -1,4 +1,4 @@
-"""What an executor is told of a model: the structures of ``executor.h``, filled in."""
+"""The executor's description of a model: the structures of ``executor.h``, filled in."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from hbtvm.runtime.package import KernelEntry
 
 TYPES: dict[np.dtype, int] = {np.dtype(np.float32): c.FLOAT32, np.dtype(np.float64): c.FLOAT64}
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-"""DLPack's codes of types."""
+"""DLPack's type codes."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Kernels that make columns of some columns of a matrix.
+    """Kernels that compute columns from some columns of a matrix.
 
     Attributes
     ----------
     kernels
-        With their functions.
+        Kernels with their functions.
     columns
-        Which columns of the matrix they read; of a model of one stage all columns of the rows.
+        The columns of the matrix that they read; in a model with one stage, all columns of the rows.
     outputs
-        Columns that they make.
+        Number of columns that they compute.
     """
 
     kernels: Sequence[tuple[KernelEntry, Function]]
@@ -40,19 +40,20 @@ class Stage:
 
 @dataclass(frozen=True)
 class Described:
-    """What an executor needs to know of a model beside its kernels.
+    """The executor's parameters of a model, besides kernels.
 
     Attributes
     ----------
     columns
-        Columns of the rows.
+        Number of columns of the rows.
     base, divisor
         Raw scores are sums / divisor + base.
     refuses
-        For each column, whether it refuses NaN (1), infinities (2), both (3) or neither; None where nothing
-        is refused.
+        For each column, whether it refuses NaN (1), infinities (2), both (3) or neither; None if nothing is
+        refused.
     telling
-        What tells that values are not finite: ``"rows"``, all ``"scores"``, or one ``"column"`` of these.
+        The values that are checked to be finite: ``"rows"``, all ``"scores"``, or one ``"column"`` of the
+        scores.
     telling_column
         That column.
     """
@@ -67,12 +68,12 @@ class Described:
 
 @dataclass
 class Kept:
-    """What the description points to, which has to stay where it is."""
+    """Objects that the description points to, kept alive at fixed addresses."""
 
     objects: list[Any] = field(default_factory=list)
 
     def array(self, kind: Any, values: Sequence[Any]) -> int | None:
-        """The address of an array of structures or numbers; None of none."""
+        """Return the address of an array of structures or numbers; None if empty."""
         if not values:
             return None
         made = (kind * len(values))(*values)
@@ -80,13 +81,13 @@ class Kept:
         return ctypes.addressof(made)
 
     def numpy(self, array: np.ndarray) -> int:
-        """The address of an array's memory."""
+        """Return the address of an array's memory."""
         self.objects.append(array)
         return int(array.ctypes.data)
 
 
 def model_of(kept: Kept, stages: Sequence[Stage], described: Described) -> c.Model:
-    """Return the description of a model, which points to what `kept` holds."""
+    """Return a model's description, which points to objects in `kept`."""
     base = np.array(described.base, np.float64)
     refuses = described.refuses
     if refuses is not None:
@@ -149,6 +150,6 @@ def _kernel(kept: Kept, entry: KernelEntry, function: Function) -> c.Kernel:
 
 
 def in_order(stage: Stage) -> list[KernelEntry]:
-    """Kernels in the order of their description."""
+    """Return kernels in the order of the description."""
     entries = [entry for entry, _ in stage.kernels]
     return sorted(entries, key=lambda entry: entry.dtype)

@@ -1,9 +1,9 @@
-"""Check a shared object before the dynamic loader maps it.
+"""Checks of a shared object before the dynamic loader maps it.
 
-The loader trusts the file: it follows offsets beyond the end of a file that was cut short (SIGBUS), addresses
-outside of all segments (SIGSEGV) and sizes that it asserts (SIGABRT). `check` compares the headers, segments,
+The loader trusts the file. It follows offsets beyond the end of a truncated file (SIGBUS), addresses outside
+of all segments (SIGSEGV) and sizes that it asserts (SIGABRT). `check` compares the headers, segments,
 sections and tables that the loader follows with the file's size and with one another. It does not judge
-machine code, nor the functions that addresses lead to: a package is code, to be trusted.
+machine code, nor the functions that addresses point to: a package is code, which must be trusted.
 
 Names are those of the System V ABI (``elf.h``) without prefix.
 """
@@ -27,7 +27,7 @@ _ALLOCATED, _THREADS = 2, 0x400
 _FUNCTION, _THREADS_OWN = 2, 6
 _PAGE = 4096
 _MOST_MEMORY = 1 << 34
-"""Bytes from the first segment to the end of the last."""
+"""Maximal bytes from the first segment to the end of the last."""
 
 _NEEDED, _PLT_SIZE, _OLD_HASH, _STRINGS, _SYMBOLS, _RELA, _RELA_SIZE = 1, 2, 4, 5, 6, 7, 8
 _RELA_ENTRY, _STRINGS_SIZE, _SYMBOL_ENTRY, _INIT, _FINI, _PLT_KIND = 9, 10, 11, 12, 13, 20
@@ -35,7 +35,7 @@ _PLT, _RELR_SIZE, _RELR, _RELR_ENTRY = 23, 35, 36, 37
 _HASH, _VERSIONS, _RELA_COUNT = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFF9
 _VERSIONS_DEFINED, _VERSIONS_NEEDED = 0x6FFFFFFC, 0x6FFFFFFE
 _ARRAYS = {25: 27, 26: 28}
-"""INIT_ARRAY and FINI_ARRAY, and their sizes."""
+"""Tags of INIT_ARRAY and FINI_ARRAY, and of their sizes."""
 
 _NAMES = (_NEEDED, 14, 15, 29)
 """NEEDED, SONAME, RPATH and RUNPATH."""
@@ -58,18 +58,18 @@ _FIXED = {
     _RELA_ENTRY: (_RELA, 24), _SYMBOL_ENTRY: (_SYMBOLS, 24), _PLT_KIND: (_PLT, _RELA),
     _RELR_ENTRY: (_RELR, 8),
 }  # fmt: skip
-"""By tag, the table that needs it, and the only value that the loader takes."""
+"""By tag: the table that needs it, and the only value that the loader accepts."""
 
 _TABLES: dict[int, tuple[tuple[int, int], ...]] = {
     3: ((_STRINGS, _STRINGS_SIZE),), 4: ((_RELA, _RELA_SIZE), (_PLT, _PLT_SIZE)), 11: ((_SYMBOLS, 0),),
     14: ((25, 27),), 15: ((26, 28),), 19: ((_RELR, _RELR_SIZE),), 0x6FFFFFF6: ((_HASH, 0),),
     0x6FFFFFFE: ((_VERSIONS_NEEDED, 0),), 0x6FFFFFFF: ((_VERSIONS, 0),),
 }  # fmt: skip
-"""By type of section, the tags of its address and size; 0 where the size has no tag."""
+"""By type of section: the tags of its address and size; 0 if the size has no tag."""
 
 _RELATIVE = {8, 1027}
 _COPY = {5, 1024}
-"""Relocations by which programs, not libraries, copy what a symbol refers to."""
+"""Relocations by which programs, but not libraries, copy a symbol's object."""
 
 _OF_SYMBOLS = {6, 7, 1025, 1026}
 """Relocations that store a symbol's address, on x86-64 and 64-bit Arm."""
@@ -81,15 +81,15 @@ _SYMBOL = np.dtype(
 
 
 def problem(code: bytes, shared: bool = True) -> str | None:
-    """Return what is wrong with a shared object, or another ELF file; None if nothing is.
+    """Return a description of the defect of a shared object or another ELF file; None if there is none.
 
     Parameters
     ----------
     code
         The whole file.
     shared
-        Whether a shared object is expected. Of others, such as those to be linked, or a GPU's code, only
-        headers and sections are looked at.
+        Whether a shared object is expected. In other files, such as objects or a GPU's code, only headers and
+        sections are checked.
     """
     try:
         _check(code, shared)
@@ -128,14 +128,14 @@ def _check(code: bytes, shared: bool) -> None:
 
 
 class _Checked(Image):
-    """A shared object whose tables are checked.
+    """A shared object with checked tables.
 
     Parameters
     ----------
     code
         The file.
     headers
-        Where its program headers begin, and their bytes.
+        Offset of its program headers, and their bytes.
     segments, sections
         Its headers.
     """
@@ -147,7 +147,7 @@ class _Checked(Image):
         self._headers, self._segments, self._sections = headers, segments, sections
 
     def check(self) -> None:
-        """Raise a `ValueError` where the loader would leave the file or its memory."""
+        """Raise a `ValueError` if the loader would leave the file or its memory."""
         self._check_loaded()
         self._check_other_segments()
         self._check_sections()
@@ -198,7 +198,7 @@ class _Checked(Image):
             if one.kind in (_LOAD, _STACK, 0) or not one.memory:
                 continue
             if one.kind == _PROTECTED:
-                # Whole pages, for which some linkers give no place in the file.
+                # Whole pages, which some linkers do not place in the file.
                 first, last = one.address // _PAGE, (one.address + one.memory - 1) // _PAGE
                 pages = (
                     (load.address // _PAGE, (load.address + load.memory - 1) // _PAGE) for load in self.loaded
@@ -206,7 +206,7 @@ class _Checked(Image):
                 require(any(at <= first and last <= end for at, end in pages), "a segment is not in memory")
             elif one.size:
                 self.check_within(one, one.size)
-            # What is protected after relocation may end with the last page.
+            # The range protected after relocation may end with the last page.
             most = {_TLS: 1 << 20, _PROTECTED: one.size + 65536}.get(one.kind, one.size)
             require(one.size <= one.memory <= most, "a segment has a wrong size")
             require(_is_alignment(one.alignment, 1 << 16), "a segment is not aligned")
@@ -244,14 +244,14 @@ class _Checked(Image):
             require(stated == named, f"its sections and its dynamic section differ (section type {kind:#x})")
 
     def _tags(self) -> dict[int, list[int]]:
-        """The dynamic section, up to its end."""
+        """Return the entries of the dynamic section, up to its end."""
         found = [one for one in self._segments if one.kind == _DYNAMIC]
         require(len(found) == 1, f"it has {len(found)} dynamic sections")
         at, size = found[0].address, found[0].size
         require(self.in_memory(at, size, WRITE) and at % 8 == 0, "its dynamic section can't be written")
         tags: dict[int, list[int]] = {}
         held = min(size, self.until_end(at))
-        # Zeros follow what the file holds.
+        # Zeros follow the file's bytes.
         entries = self.bytes(at, held // 16 * 16) + bytes(16 if held < size else 0)
         for tag, value in struct.iter_unpack("<QQ", entries):
             if tag == 0:
@@ -262,7 +262,7 @@ class _Checked(Image):
         raise ValueError("its dynamic section has no end")
 
     def _symbols(self, value: dict[int, int], names: int) -> np.ndarray:
-        """Return the symbols; the tables of hashes say how many there are."""
+        """Return the symbols; hash tables define their number."""
         require(_HASH in value or _OLD_HASH in value, "it has no table of hashes")
         counts = []
         if _OLD_HASH in value:
@@ -278,17 +278,17 @@ class _Checked(Image):
         return symbols
 
     def _old_hashed(self, at: int) -> int:
-        """Check a table of hashes of the System V ABI; return the number of symbols."""
+        """Check a hash table of the System V ABI; return the number of symbols."""
         n, count = struct.unpack("<II", self.bytes(at, 8, 4))
         next_ = self.array(at + 8, n + count, "<u4")
         used = next_[next_ > 0]
-        # A symbol that follows one symbol only is on no circle.
+        # If each symbol follows at most one symbol, there is no cycle.
         sound = n and (used < count).all() and len(np.unique(used)) == len(used)
         require(sound, "its table of hashes is damaged")
         return int(count)
 
     def _hashed(self, at: int) -> int:
-        """Check a table of hashes of GNU's linker; return the number of symbols."""
+        """Check a hash table of GNU's linker; return the number of symbols."""
         n, first, words, _ = struct.unpack("<IIII", self.bytes(at, 16, 8))
         require(n and words and words & (words - 1) == 0, "its table of hashes is damaged")
         buckets = self.array(at + 16 + 8 * words, n, "<u4")
@@ -329,7 +329,7 @@ class _Checked(Image):
             require((numbers <= highest).all(), "a symbol has an unknown version")
 
     def _chain(self, at: int, place: int) -> Iterator[int]:
-        """Addresses of entries, each of which says at `place` how far the next is; 0 ends them."""
+        """Yield addresses of entries, each with the distance to the next at `place`; 0 ends the chain."""
         while True:
             (after,) = struct.unpack("<I", self.bytes(at + place, 4))
             yield at
@@ -356,7 +356,7 @@ class _Checked(Image):
             self._check_written(self._packed(value.get(_RELR, 0), value[_RELR_SIZE]))
 
     def _packed(self, at: int, size: int) -> np.ndarray:
-        """Addresses of relative relocations: each even word is one, bits of odd words those behind."""
+        """Return addresses of packed relative relocations: even words are addresses, odd words bitmaps."""
         found, here = [], 0
         for word in self.array(at, size // 8, "<u8", 8).tolist():
             if word & 1:

@@ -1,4 +1,4 @@
-"""A shared object as the dynamic loader maps it: the file's bytes by their addresses in memory."""
+"""A shared object as the dynamic loader maps it: the file's bytes by memory address."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Section = namedtuple("Section", "name kind flags address offset size link info a
 
 
 def require(holds: object, text: str) -> None:
-    """Raise a `ValueError` with this text unless something holds."""
+    """Raise a `ValueError` with this text unless `holds` is true."""
     if not holds:
         raise ValueError(text)
 
 
 class Image:
-    """A file's bytes and memory by address.
+    """A file's bytes by memory address.
 
-    Methods raise a `ValueError` for addresses that the file does not hold.
+    Methods raise a `ValueError` for addresses outside the file.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Image:
         self._code, self.loaded = code, loaded
 
     def check_within(self, one: Segment | Section, size: int) -> None:
-        """Check that a part of the file is mapped where its header says."""
+        """Check that a part of the file is mapped at the address in its header."""
         require(
             any(
                 load.offset - load.address == one.offset - one.address
@@ -53,7 +53,7 @@ class Image:
         )
 
     def all_in_memory(self, places: np.ndarray, size: int, flags: int = 0) -> bool:
-        """Return whether as many bytes at each of the addresses are in memory with these flags."""
+        """Return whether `size` bytes at each address are in memory with these flags."""
         inside = np.zeros(len(places), bool)
         for one in self.loaded:
             if flags & one.flags == flags:
@@ -61,7 +61,7 @@ class Image:
         return bool(inside.all())
 
     def in_memory(self, address: int, size: int, flags: int = 0) -> bool:
-        """Return whether as many bytes at an address are in memory with these flags."""
+        """Return whether `size` bytes at an address are in memory with these flags."""
         for one in self.loaded:
             inside = one.address <= address and address + size <= one.address + one.memory
             if inside and flags & one.flags == flags:
@@ -69,24 +69,24 @@ class Image:
         return False
 
     def is_filled(self, section: Section) -> bool:
-        """Return whether the file fills the memory where a section begins."""
+        """Return whether the file provides the memory at a section's start."""
         return section.size > 0 and any(
             one.address <= section.address < one.address + one.size for one in self.loaded
         )
 
     def until_end(self, address: int) -> int:
-        """Return how many bytes the file holds from an address to the end of its segment."""
+        """Return the number of file bytes from an address to the end of its segment."""
         return self._place(address)[1]
 
     def _place(self, address: int) -> tuple[int, int]:
-        """Where in the file an address is, and how many bytes its segment has from there on."""
-        for one in reversed(self.loaded):  # two may meet at an address
+        """Return an address's file offset, and the remaining bytes of its segment."""
+        for one in reversed(self.loaded):  # two segments may meet at an address
             if one.address <= address <= one.address + one.size:
                 return one.offset + address - one.address, one.address + one.size - address
         raise ValueError("a table lies outside of the file")
 
     def bytes(self, address: int, size: int, alignment: int = 1) -> bytes:
-        """Return as many bytes of the file at an address."""
+        """Return `size` bytes of the file at an address."""
         require(address % alignment == 0, "a table is not aligned")
         at, left = self._place(address)
         require(size <= left, "a table ends beyond the file")

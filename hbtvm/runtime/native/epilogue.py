@@ -1,4 +1,4 @@
-"""`Epilogue`: what `struct epilogue` of `hbtvm/native/epilogue.h` holds, and the arrays that it makes."""
+"""`Epilogue`: the contents of `struct epilogue` of `hbtvm/native/epilogue.h`, and its result arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 MOST_COUPLED = 512
-"""Most classes whose probabilities follow from those of pairs."""
+"""Maximal number of classes whose probabilities follow from those of pairs."""
 
 
 class Type(IntEnum):
@@ -24,7 +24,7 @@ class Type(IntEnum):
 
 
 class Transform(IntEnum):
-    """What is done to values first."""
+    """The first function applied to values."""
 
     IDENTITY = 0
     SCALED = 1
@@ -40,7 +40,7 @@ class Transform(IntEnum):
 
 
 class Rule(IntEnum):
-    """What becomes of a row's values."""
+    """The reduction of a row's values."""
 
     VALUES = 0
     WITH_COMPLEMENT = 1
@@ -54,7 +54,7 @@ class Rule(IntEnum):
 
 
 ARITHMETIC = ("add", "subtract", "multiply", "divide")
-"""Steps that have constants, in the order of their numbers."""
+"""Steps with constants, in the order of their numbers."""
 
 FUNCTIONS = {
     **{
@@ -74,10 +74,10 @@ FUNCTIONS = {
     "deg2rad": 9,
     "rad2deg": 10,
 }
-"""Numbers of steps that are functions, by numpy's names."""
+"""Numbers of function steps, by numpy's names."""
 
 TYPES = {"float32": Type.F32, "float64": Type.F64, "int64": Type.I64, "int32": Type.I32}
-"""Types of results that are numbers, by numpy's names."""
+"""Numeric result types, by numpy's names."""
 
 
 def _none(dtype: type) -> np.ndarray:
@@ -86,32 +86,32 @@ def _none(dtype: type) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Epilogue:
-    """How results follow from a row's raw scores.
+    """The computation of results from a row's raw scores.
 
     Attributes
     ----------
     dtype
-        Of the results: that of the labels that a table holds.
+        Type of the results; for labels in a table, the labels' type.
     columns
-        Results of a row.
+        Results per row.
     flat
         Whether the results of n rows have shape (n,), rather than (n, columns).
     cuts
-        Of several targets' probabilities: the first column of each, and the one behind its last. Else empty.
+        For probabilities of several targets: the column range of each. Else empty.
     lookups
-        Labels that are Python objects, of each target, in which results are positions. Else empty.
+        For labels that are Python objects: each target's labels, which results index. Else empty.
     type, row_bytes, plain, first, last, transform, single, factor, rule, bound, targets, item
         The fields of these names of `struct epilogue`.
     step
         Numbers of steps, int64, shape (S,).
     constants
-        float64, shape (S, last - first); zeros of steps that have none.
+        float64, shape (S, last - first); zeros for steps without constants.
     ends
         int64, shape (targets,), or empty.
     labels
-        int64, shape (targets + 1,); empty where results are any numbers (null in C).
+        int64, shape (targets + 1,); empty if results are arbitrary numbers (null in C).
     table
-        The labels' bytes, uint8; empty where numbers are results (null in C).
+        The labels' bytes, uint8; empty if results are numbers (null in C).
     """
 
     dtype: np.dtype[Any]
@@ -137,7 +137,7 @@ class Epilogue:
 
     @property
     def item(self) -> int:
-        """Bytes of one result."""
+        """Bytes of a result."""
         return self.dtype.itemsize
 
     @property
@@ -150,7 +150,7 @@ class Epilogue:
         return np.empty(n if self.flat else (n, self.columns), self.dtype)
 
     def output(self, results: np.ndarray) -> Any:
-        """Return what the library's method returns, given the results: mostly these themselves.
+        """Return the output of the library's method; mostly the results themselves.
 
         Returns
         -------
@@ -169,7 +169,7 @@ class Epilogue:
 
 
 class EpilogueFields(ctypes.Structure):
-    """`struct epilogue`. It keeps the arrays that it points to."""
+    """`struct epilogue`, which keeps alive the arrays that it points to."""
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("type", "row_bytes", "plain", "first", "last", "columns")),
@@ -197,7 +197,7 @@ _NUMBERS = (
 
 
 def fields_of(epilogue: Epilogue) -> EpilogueFields:
-    """Return the C structure of an epilogue; it keeps the arrays alive that it points to."""
+    """Return an epilogue's C structure, which keeps alive the arrays that it points to."""
     made = EpilogueFields()
     for name in _NUMBERS:
         setattr(made, name, getattr(epilogue, name))
@@ -205,6 +205,6 @@ def fields_of(epilogue: Epilogue) -> EpilogueFields:
     for name, array in kept.items():
         setattr(made, name, array.ctypes.data if array.size else None)
     made.steps = len(epilogue.step)
-    # A table of no labels is one still: it is `labels` that tells.
+    # A table without labels is still a table: `labels` decides.
     made.kept = kept
     return made

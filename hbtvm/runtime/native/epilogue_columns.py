@@ -1,4 +1,4 @@
-"""Epilogues of kernels that compute outputs whole, as `hbtvm.graph.output_columns` cuts them."""
+"""Epilogues of kernels that compute whole outputs, as `hbtvm.graph.output_columns` splits them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hbtvm.runtime.native.epilogue_parts import looked_up, plain, undone
 
 
 def of_columns(spec: OutputSpec, output: str | None) -> Epilogue | None:
-    """Return the epilogue of an output that is some columns of scores; None where only Python makes it."""
+    """Return the epilogue of an output that is some columns of scores; None if only Python computes it."""
     slices = spec.slices
     name = output or ("label" if "index" in slices else "response" if "response" in slices else "score")
     if name == "label" and "index" in slices:

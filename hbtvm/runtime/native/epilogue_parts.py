@@ -1,4 +1,4 @@
-"""Parts that epilogues of raw scores and of whole outputs have in common."""
+"""Common parts of epilogues of raw scores and of whole outputs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hbtvm.runtime.native.epilogue import ARITHMETIC, FUNCTIONS, TYPES, Epilogue
 
 
 def plain(columns: tuple[int, int], dtype: str, flat: bool) -> Epilogue:
-    """Scores as they are."""
+    """Return an epilogue that copies scores."""
     first, last = columns
     return Epilogue(np.dtype(dtype), last - first, flat, TYPES[dtype], first, last, plain=True)
 
 
 def undone(made: Epilogue, inverse: Inverse) -> Epilogue | None:
-    """With the steps of `hbtvm.graph.inverse` behind it."""
+    """Return an epilogue with the steps of `hbtvm.graph.inverse` appended."""
     width, numbers, rows = made.last - made.first, [], []
     for name, constants in inverse:
         if name == "column":
@@ -38,7 +38,7 @@ def undone(made: Epilogue, inverse: Inverse) -> Epilogue | None:
 
 
 def largest(values: Epilogue, ends: Sequence[int]) -> Epilogue:
-    """The position of each target's largest value."""
+    """Return an epilogue for the position of each target's largest value."""
     return replace(
         values,
         flat=len(ends) == 1,
@@ -52,14 +52,14 @@ def largest(values: Epilogue, ends: Sequence[int]) -> Epilogue:
 
 
 def numbers(positions: Epilogue, dtype: str | None) -> Epilogue | None:
-    """Whole numbers as results; None of a type that C does not write."""
+    """Return an epilogue with integers as results; None for a type that C does not write."""
     if dtype not in TYPES:
         return None
     return replace(positions, dtype=np.dtype(dtype), type=TYPES[dtype])
 
 
 def looked_up(positions: Epilogue, classes: Sequence[np.ndarray]) -> Epilogue | None:
-    """Labels of positions: bytes of a table, or positions of Python objects."""
+    """Return an epilogue for labels by position: bytes of a table, or positions of Python objects."""
     kind = classes[0].dtype
     starts = np.array([0, *accumulate(map(len, classes))], np.int64)
     made = replace(positions, targets=len(classes), labels=starts)
@@ -68,7 +68,7 @@ def looked_up(positions: Epilogue, classes: Sequence[np.ndarray]) -> Epilogue | 
     if not kind.itemsize:
         return None
     try:
-        # Labels of all targets have the first one's type, as numpy's columns of one array do.
+        # Labels of all targets have the first target's type, like columns of a numpy array.
         table = np.concatenate([labels.astype(kind) for labels in classes])
     except (TypeError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""Which epilogue of the native executor computes an output, see `hbtvm/native/epilogue.h`."""
+"""Selection of the native executor's epilogue for an output, see `hbtvm/native/epilogue.h`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _TRANSFORMS = {
 }
 
 _IN_FLOAT64 = ("isolation", "one_vs_rest", "modified_huber")
-"""Transforms that no library computes in float32."""
+"""Transforms that every library computes in float64."""
 
 
 def epilogue_of(
     spec: OutputSpec, output: str | None, *, n_outputs: int, exported: bool = False
 ) -> Epilogue | None:
-    """Return what computes an output of a model; None where only the methods of `spec` do (or refuse to).
+    """Return the epilogue of a model's output; None if only the methods of `spec` compute or refuse it.
 
     Parameters
     ----------
     output
         As for `OutputSpec.maker`.
     n_outputs
-        Scores of a row.
+        Scores per row.
     exported
-        Whether labels and decisions of isolation forests are wanted: the last bit of C's ``pow`` may differ
-        from that of numpy's power, which decides for rows on the threshold.
+        Whether to include labels and decisions of isolation forests: the last bit of C's ``pow`` may differ
+        from numpy's power, which matters for rows on the threshold.
     """
     if spec.slices:
         found = of_columns(spec, output)
@@ -54,14 +54,14 @@ def epilogue_of(
 def epilogue_of_columns(
     label_dtype: str | None, rows_dtype: str, n_outputs: int, keeps_axis: bool = False
 ) -> Epilogue:
-    """Return what computes the columns of a transformer, as `hbtvm.graph.output_columns.columns` does.
+    """Return the epilogue of a transformer's columns, as in `hbtvm.graph.output_columns.columns`.
 
     Parameters
     ----------
     label_dtype, rows_dtype
-        The parameters of that function.
+        Parameters of that function.
     n_outputs
-        Scores of a row.
+        Scores per row.
     keeps_axis
         A parameter of that function.
     """
@@ -72,7 +72,7 @@ def epilogue_of_columns(
 
 
 def _of_scores(spec: OutputSpec, output: str | None, exported: bool) -> Epilogue | None:
-    """An epilogue of raw scores; None where there is none, and of what `OutputSpec` raises an error."""
+    """Return an epilogue of raw scores; None if there is none, and if `OutputSpec` raises an error."""
     name = output or ("response" if spec.label_rule is None else "label")
     if name != "response" and (name not in spec.outputs or spec.inverse):
         return None
@@ -92,7 +92,7 @@ def _of_scores(spec: OutputSpec, output: str | None, exported: bool) -> Epilogue
 
 
 def _transformed(spec: OutputSpec, transform: str | None = None) -> Epilogue:
-    """All responses of a row, shape (n, O)."""
+    """Return an epilogue for all responses of a row, shape (n, O)."""
     name = spec.transform if transform is None else transform
     made = replace(
         plain((0, spec.n_outputs), spec.dtype, flat=False),
@@ -117,7 +117,7 @@ def _response(spec: OutputSpec) -> Epilogue | None:
 
 
 def _own_raw(spec: OutputSpec) -> Epilogue:
-    """Raw scores as the library scales and shapes them."""
+    """Return an epilogue for raw scores in the library's scale and shape."""
     made = replace(_transformed(spec, "identity"), flat=spec.n_outputs == 1)
     if spec.raw_factor == 1.0:
         return made
@@ -154,8 +154,8 @@ def _label(spec: OutputSpec) -> Epilogue | None:
 
 
 def _chosen(spec: OutputSpec) -> Epilogue | None:
-    """Positions of labels in `spec.classes`, of each target; or -1 and 1."""
-    # Of these, raw scores in float64 decide.
+    """Return an epilogue for each target's positions of labels in `spec.classes`; or -1 and 1."""
+    # Raw scores in float64 decide labels.
     scores = replace(_transformed(spec, "identity"), plain=False, single=False)
     if spec.label_rule == "side":
         found = _response(spec)
@@ -165,7 +165,7 @@ def _chosen(spec: OutputSpec) -> Epilogue | None:
         return numbers(found, "int64")
     if len(spec.classes) > 1:
         ends = list(accumulate(map(len, spec.classes)))
-        # numpy has no largest value of none.
+        # numpy has no largest value of an empty array.
         return largest(_transformed(spec, "identity"), ends) if all(map(len, spec.classes)) else None
     match spec.label_rule:
         case "raw_positive" | "raw_not_negative":
@@ -182,7 +182,7 @@ def _chosen(spec: OutputSpec) -> Epilogue | None:
 
 
 def _likeliest(spec: OutputSpec) -> Epilogue | None:
-    """Positions of the largest probabilities."""
+    """Return an epilogue for the positions of the largest probabilities."""
     if spec.transform == "class_index":
         return largest(_transformed(spec, "identity"), [spec.n_outputs])
     if "proba" not in spec.outputs and not (spec.transform == "sigmoid" and spec.n_outputs == 1):

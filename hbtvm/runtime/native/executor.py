@@ -26,11 +26,11 @@ class Shape:
     Attributes
     ----------
     dtype
-        Of a result.
+        Type of a result.
     columns
-        Results of a row; 0 for arrays of shape (n,).
+        Results per row; 0 for arrays of shape (n,).
     epilogue
-        What makes them of raw scores; None for the raw scores themselves.
+        Computes results from raw scores; None for the raw scores themselves.
     """
 
     dtype: np.dtype
@@ -38,23 +38,23 @@ class Shape:
     epilogue: Any = None
 
     def empty(self, n: int) -> np.ndarray:
-        """Memory for the results of n rows."""
+        """Return uninitialised memory for the results of n rows."""
         return empty((n, self.columns) if self.columns else (n,), self.dtype)
 
 
 class Executor:
-    """An opened model. Safe to call from several threads at once, and in a forked child.
+    """An opened model. Several threads may call it at once, and so may a forked child.
 
     Parameters
     ----------
     library
         The executor's code.
     stages
-        At least one; the last one makes the scores.
+        At least one stage; the last computes the scores.
     described
-        The rest.
+        The other parameters.
     threads
-        Threads that work on a call at most; 0 for as many as kernels were tuned for.
+        Maximal number of threads per call; 0 for the number for which kernels were tuned.
 
     Raises
     ------
@@ -73,18 +73,18 @@ class Executor:
         self._handle = library.open(ctypes.addressof(model), threads)
         if not self._handle:
             raise MemoryError("there is no memory for the model.")
-        # What the description points to has to be there until it is closed.
+        # The description's objects must outlive the model.
         finalizer = weakref.finalize(self, _close, library, self._handle, kept)
-        # When the interpreter ends, daemon threads may be in the midst of calls.
+        # Daemon threads may be in calls when the interpreter exits.
         finalizer.atexit = False
 
     def check(self) -> None:
-        """Have kernels compare what they take with what they get here, in a call without rows.
+        """Let kernels check the types and shapes of their arguments, in a call without rows.
 
         Raises
         ------
         ValueError
-            If the two differ.
+            If an argument differs from the description.
         """
         failed = int(self._library.check(self._handle))
         if failed == -2:
@@ -97,23 +97,26 @@ class Executor:
             )
 
     def poison(self, on: bool) -> None:
-        """Set memory for scores to NaN before each call of a kernel, or stop that.
+        """Start or stop setting score memory to NaN before each call of a kernel.
 
-        What a kernel leaves out then shows, where it might find the right scores of an earlier kernel.
-        Libraries of older releases do nothing.
+        Scores that a kernel does not write then show, instead of an earlier kernel's scores. Libraries of
+        older releases ignore this.
         """
         if self._library.poisons:
             self._library.poison(self._handle, int(on))
 
     def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int, int]]:
-        """The plan of a call of n rows: kernels of those for the type, the rows that each takes (the first,
-        and the one behind the last), and how many threads may share them, if they take long enough."""
+        """Return the plan for n rows.
+
+        For each step: the kernel's index, its range of rows (start, stop), and the maximal number of threads,
+        which long steps use.
+        """
         steps = (c.Step * 2)()
         count = self._library.steps(self._handle, TYPES[np.dtype(dtype)], n, ctypes.addressof(steps))
         return [(one.kernel, one.start, one.stop, one.threads) for one in steps[:count]]
 
     def sums(self, rows: np.ndarray) -> np.ndarray:
-        """Plain sums, without base, divisor, or a look at the rows.
+        """Return plain sums, without base, divisor, or input checks.
 
         Parameters
         ----------
@@ -130,12 +133,12 @@ class Executor:
         return out
 
     def finish(self, shape: Shape, raw: np.ndarray) -> np.ndarray | None:
-        """Results of raw scores.
+        """Compute results from raw scores.
 
         Parameters
         ----------
         shape
-            With an epilogue.
+            A shape with an epilogue.
         raw
             float64, shape (n, outputs), C-contiguous; overwritten.
 
@@ -151,7 +154,7 @@ class Executor:
     def function(
         self, shapes: dict[np.dtype, Shape], ready: Sequence[np.dtype]
     ) -> Callable[[Any], np.ndarray | None]:
-        """A function from rows to results.
+        """Return a function from rows to results.
 
         Parameters
         ----------
@@ -162,8 +165,8 @@ class Executor:
 
         Returns
         -------
-        It takes anything, and returns None where that is no array of rows of such a type in C order, or they
-        hold values that are refused.
+        A function of any object, which returns None unless the object is an array of rows of such a type in C
+        order, without refused values.
         """
         bound = c.BoundOutput(
             executor=self._handle,
@@ -194,7 +197,7 @@ class Executor:
 
 
 class OneKernel:
-    """An executor of one kernel.
+    """An executor of a single kernel.
 
     Parameters
     ----------
@@ -203,7 +206,7 @@ class OneKernel:
     function, entry
         The kernel.
     threads
-        Threads that work on a call.
+        Number of threads per call.
     """
 
     def __init__(self, library: Library, function: Function, entry: KernelEntry, threads: int) -> None:
@@ -216,13 +219,13 @@ class OneKernel:
         self._sums = self.executor.function({dtype: Shape(self._scores, signature.outputs, plain)}, [dtype])
 
     def run(self, X: np.ndarray) -> np.ndarray:
-        """Plain sums of rows, as `Executor.sums` takes them; of the type of the kernel's scores."""
+        """Return plain sums of rows, as in `Executor.sums`, in the type of the kernel's scores."""
         found = self._sums(X)
         return self.executor.sums(X).astype(self._scores) if found is None else found
 
 
 class _Slow:
-    """What `Executor.function` returns where the library can't make numpy's arrays itself."""
+    """The callable that `Executor.function` returns if the library can't create numpy arrays itself."""
 
     def __init__(
         self,

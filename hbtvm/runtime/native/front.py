@@ -1,7 +1,7 @@
-"""The front of an exported pipeline: from Arrow's columns to the matrix that kernels read, as constant data.
+"""The front of an exported pipeline: conversion of Arrow's columns to the kernels' matrix, as constant data.
 
-`lowered` makes of a package what ``struct front`` of `hbtvm/native/arrow.h` holds, as numbers and arrays:
-to be written as constants of C, or filled into the structures (`hbtvm.runtime.native.front_structures`).
+`lowered` converts a package to the contents of ``struct front`` of `hbtvm/native/arrow.h`, as numbers and
+arrays. They are written as C constants, or filled into structures (`hbtvm.runtime.native.front_structures`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VERSION = 2
 """``HBTVM_FRONT_VERSION``."""
 
 _MOST_CODES = 1 << 24
-"""float32 holds every code up to this."""
+"""float32 holds all codes up to this."""
 
 
 class FeedKind(IntEnum):
@@ -92,7 +92,7 @@ class FrontTexts:
     Attributes
     ----------
     operation
-        What ``struct text`` is laid out of (`hbtvm.runtime.text_layout`).
+        The operation from which ``struct text`` is laid out (`hbtvm.runtime.text_layout`).
     column
         The input's column.
     cased, ignored
@@ -112,7 +112,7 @@ class Front:
     Attributes
     ----------
     feeds
-        The columns of the matrix; none of a bare model, whose matrix is its columns.
+        The columns of the matrix; empty for a bare model, whose matrix is its columns.
     f32, f64
         Whether there are kernels for rows of these types.
     single
@@ -122,9 +122,9 @@ class Front:
     only_codes
         Whether all feeds are codes that float32 holds.
     whole_text
-        Whether the matrix is the columns of one text.
+        Whether the matrix is the columns of a single text.
     numbers_are_categories, missing_value, lists
-        Of bare models, see `InputSpec`; lists are those of its ``category_order``.
+        For bare models, see `InputSpec`; lists are those of its ``category_order``.
     """
 
     naming: Naming
@@ -143,17 +143,17 @@ class Front:
 
     @property
     def width(self) -> int:
-        """Columns of the matrix."""
+        """Number of columns of the matrix."""
         return len(self.feeds) or len(self.columns)
 
 
 def lowered(package: Package) -> Front:
-    """Return what reads a package's rows from Arrow's record batches.
+    """Return the reader of a package's rows from Arrow record batches.
 
     Raises
     ------
     UnsupportedModel
-        If it transforms, or something in it can't be done as Python does it; in one sentence that names it.
+        If it only transforms, or C cannot compute a step as Python does; the message names the step.
     """
     if not package.kernels:
         raise UnsupportedModel(f"a {package.model} that only transforms can't be read from Arrow in C.")
@@ -171,9 +171,9 @@ def lowered_input(
     float32_apart: bool = False,
     exact: bool = True,
 ) -> Front:
-    """As `lowered`; parameters as of `hbtvm.runtime.feeds.FeedReader`, and without feeds of `Inputs`.
+    """Lower as `lowered`; parameters as for `hbtvm.runtime.feeds.FeedReader`, without feeds of `Inputs`.
 
-    `exact` tells whether last bits of functions matter; weighted sums take those that libm gives.
+    `exact` says whether last bits of functions matter; weighted sums accept those of libm.
     """
     names = spec.feature_names
     if names is not None and any("\0" in name for name in names):
@@ -217,7 +217,7 @@ def lowered_input(
 
 
 def _refused(spec: InputSpec, column: int) -> int:
-    """Types that a column may not have, as bits: 1 << its place in `INTEGERS`."""
+    """Return the types that a column may not have, as bits: 1 << its index in `INTEGERS`."""
     types = {name for rule in spec.types_refused if column in rule.columns for name in rule.types}
     return sum(1 << INTEGERS.index(name) for name in types)
 
@@ -256,7 +256,7 @@ def _bare(spec: InputSpec, single: bool, apart: bool, types: dict[str, Any]) -> 
     columns = []
     for i in range(spec.n_features):
         known = spec.categories.get(i)
-        # Those that are certain are among the lists, too.
+        # Certain categories are in the lists too.
         codes = None if not known or spec.category_order else of_categories(known, refuses)
         name = None if spec.feature_names is None else spec.feature_names[i]
         columns.append(InputColumn(name, known != (), False, codes, _refused(spec, i)))

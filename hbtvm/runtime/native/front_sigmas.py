@@ -1,4 +1,4 @@
-"""Characters that tell which small letter stands for a Greek capital sigma, as `str.lower` sees them."""
+"""Characters that determine the lower case of a Greek capital sigma, as in `str.lower`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _SIGMA, _FINAL = "\u03a3", "\u03c2"
 
 @functools.cache
 def cased() -> np.ndarray:
-    """Ranges of characters that have a case and are not passed over: uint32, shape (ranges, 2)."""
+    """Return ranges of cased characters that are not ignored: uint32, shape (ranges, 2)."""
     return _ranges(_has_case)
 
 
 @functools.cache
 def ignored() -> np.ndarray:
-    """Ranges of characters that are passed over where a case is looked for: uint32, shape (ranges, 2)."""
+    """Return ranges of characters that the search for a case ignores: uint32, shape (ranges, 2)."""
     return _ranges(lambda one: f"A{one}{_SIGMA}".lower().endswith(_FINAL) and not _has_case(one))
 
 

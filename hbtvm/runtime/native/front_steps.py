@@ -1,4 +1,4 @@
-"""Steps of `hbtvm.graph.steps` in the form in which `hbtvm/native/arrow.h` has them."""
+"""Steps of `hbtvm.graph.steps` in the format of `hbtvm/native/arrow.h`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ FUNCTIONS = {
     "deg2rad": 11,
     "rad2deg": 12,
 }
-"""``enum function`` by numpy's names: those whose results are the same to the last bit everywhere."""
+"""``enum function`` by numpy's names: functions with bit-identical results everywhere."""
 
 
 LIBM = {
@@ -88,7 +88,7 @@ LIBM = {
         )
     )
 }
-"""Those whose last bits are not numpy's everywhere."""
+"""Functions whose last bits may differ from numpy's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +98,9 @@ class FrontStep:
     Attributes
     ----------
     table
-        float64; None where the step has none.
+        float64; None if the step has none.
     count
-        What stands for its length.
+        The value of the C structure's length.
     """
 
     kind: StepKind
@@ -117,7 +117,7 @@ class FrontStep:
 
 
 def front_steps(steps: Sequence[Step], where: str, exact: bool = True) -> tuple[FrontStep, ...]:
-    """Return the steps.
+    """Convert steps.
 
     Parameters
     ----------
@@ -138,12 +138,12 @@ def front_steps(steps: Sequence[Step], where: str, exact: bool = True) -> tuple[
 
 
 class _Unknown(Exception):
-    """A step that can't be computed."""
+    """C cannot compute a step."""
 
 
 def _step(step: Step, exact: bool) -> FrontStep:
     if isinstance(step, Arithmetic):
-        # Rounded to float32 in front of the operation, or behind it.
+        # Rounded to float32 before or after the operation.
         own = _narrow(step.constant)
         return FrontStep(StepKind[step.operation.upper()], int(step.cast), _number(step.constant), narrow=own)
     if isinstance(step, Clip | Within):

@@ -1,4 +1,4 @@
-"""The structures of ``arrow.h``, field by field, and what fills them in."""
+"""The structures of ``arrow.h``, field by field, and functions that fill them in."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ class FrontFields(ctypes.Structure):
 
 
 def filled(front: Front, text_of: Callable[[Vectorize], int]) -> tuple[FrontFields, list[Any]]:
-    """A front as C takes it, and what has to be kept as long as that is used.
+    """Return a front's C structures, and the objects to keep alive while C uses them.
 
     Parameters
     ----------
     text_of
-        Gives the address of an operation's ``struct text``, which is kept by the caller.
+        Returns the address of an operation's ``struct text``, which the caller keeps alive.
     """
     filling = _Filling(text_of)
     made = FrontFields(

@@ -1,4 +1,4 @@
-"""Values and codes as `hbtvm/native/arrow.h` has them: constants, and hash tables of codes."""
+"""Values and codes in the format of `hbtvm/native/arrow.h`: constants, and hash tables of codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hbtvm.graph.steps import Encode, Fill, IsMissing, Step
 from hbtvm.runtime.coder import Coder
 
 REFUSED, NAN = -1, -2
-"""``enum no_code``: in place of a code."""
+"""``enum no_code``, in place of a code."""
 
 SLOT = np.dtype(
     [("kind", np.int64), ("bits", np.uint64), ("size", np.int64), ("codes", np.int64, (3,))], align=True
@@ -37,14 +37,14 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Constant:
-    """``struct constant``: a value among constants.
+    """``struct constant``: a constant value.
 
     Attributes
     ----------
     kind
-        What it is; None is of the kind `Kind.NONE`.
+        Its kind; `Kind.NONE` for None.
     bits
-        Of a number.
+        Bits of a number.
     text
         UTF-8.
     """
@@ -55,9 +55,9 @@ class Constant:
 
 
 def constant(value: Any) -> Constant | None:
-    """A value of Python as a constant; None if no value of Arrow is equal to it.
+    """Convert a Python value to a constant; None if no Arrow value equals it.
 
-    Numbers that are equal are equal constants; NaN stands for itself.
+    Equal numbers are equal constants; NaN equals itself.
     """
     if value is None:
         return Constant()
@@ -75,7 +75,7 @@ def constant(value: Any) -> Constant | None:
     if whole is not None and 0 <= whole <= _MASK:
         return Constant(Kind.UNSIGNED, whole)
     if whole is not None and not isinstance(value, float | np.floating):
-        # Beyond Arrow's integers; a float may be equal to it.
+        # Beyond Arrow's integers; a float may equal it.
         try:
             same = float(whole)
         except OverflowError:
@@ -88,7 +88,7 @@ def constant(value: Any) -> Constant | None:
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """``struct codes``: codes of values, `REFUSED` or `NAN` in place of some.
+    """``struct codes``: codes of values, with `REFUSED` or `NAN` in place of some.
 
     Attributes
     ----------
@@ -97,9 +97,9 @@ class Codes:
     pool
         The texts' bytes, uint8.
     none, other
-        The codes of None and of values that are not in the table.
+        The codes of None and of values outside the table.
     nan
-        That of NaN by itself, in a column of float32 and in one of float64 numbers.
+        The code of NaN in a column of float32, and of float64 numbers.
     """
 
     slots: np.ndarray
@@ -122,7 +122,7 @@ def hash_of(one: Constant) -> int:
 def laid_out(
     codes: Mapping[Constant, tuple[int, int, int]], none: int, other: int, nan: tuple[int, int, int]
 ) -> Codes:
-    """Lay out a table of at most half as many values as slots."""
+    """Lay out a hash table that is at most half full."""
     bits = max(1, (2 * len(codes)).bit_length())
     slots, pool, mask = np.zeros(1 << bits, SLOT), bytearray(), (1 << bits) - 1
     used: set[int] = set()
@@ -138,7 +138,7 @@ def laid_out(
 
 
 def of_steps(steps: tuple[Step, ...]) -> Codes:
-    """Codes as a feed's steps give them, for which `hbtvm.runtime.coder.folds` is true."""
+    """Return the codes of a feed's steps, for which `hbtvm.runtime.coder.folds` is true."""
     coder, encoder = Coder(steps), steps[-1]
     assert isinstance(encoder, Encode)
     missing = [step.missing for step in steps if isinstance(step, Fill | IsMissing)]
@@ -157,7 +157,7 @@ def of_steps(steps: tuple[Step, ...]) -> Codes:
         own = by_itself(value)
         narrow = wide = own
         if key.kind != Kind.TEXT:
-            # Looked up are only numbers that the column's type holds.
+            # Lookups only see numbers that the column's type holds.
             number = float(value)
             wide = typed(number, np.float64) if number == value else own
             narrow = typed(number, np.float32) if _holds(value) else own
@@ -167,7 +167,7 @@ def of_steps(steps: tuple[Step, ...]) -> Codes:
 
 
 def of_encoder(encoder: Encode) -> Codes:
-    """Codes as a step among others gives them."""
+    """Return the codes of an encoder among other steps."""
 
     def own(value: Any) -> tuple[int, int, int]:
         code = _code(lambda: encoder.code(value))
@@ -179,7 +179,7 @@ def of_encoder(encoder: Encode) -> Codes:
 
 
 def of_categories(values: tuple[Any, ...], refuses: bool) -> Codes:
-    """Codes of a bare model's categories, in which a missing value is no category."""
+    """Return the codes of a bare model's categories; a missing value is not a category."""
     keys = {constant(value): (code, code, code) for code, value in enumerate(values) if value == value}
     codes = {key: code for key, code in keys.items() if key is not None and key.kind != Kind.NONE}
     return laid_out(codes, NAN, REFUSED if refuses else NAN, (NAN, NAN, NAN))

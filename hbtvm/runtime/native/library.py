@@ -61,11 +61,11 @@ class Library:
     Attributes
     ----------
     calls_arrays
-        Whether its own function takes and makes numpy's arrays here; else `ctypes` passes addresses.
+        Whether its function reads and creates numpy arrays directly; else `ctypes` passes addresses.
     poisons
-        Whether it can set the memory for scores to NaN before each call of a kernel.
+        Whether it can set score memory to NaN before each call of a kernel.
     interleave
-        Its `hbtvm.runtime.matrix.Interleave`; None in packages of releases that had none.
+        Its `hbtvm.runtime.matrix.Interleave`; None in packages of releases without it.
     """
 
     def __init__(self, loaded: ctypes.CDLL) -> None:
@@ -95,18 +95,18 @@ class Library:
         self.calls_arrays = self._python is not None
         if self._python is not None:
             loaded.hbtvm_numpy_begin(ctypes.byref(self._python))
-        # Functions refer to their definition as long as they live.
+        # Functions refer to their definition for life.
         self._definition = MethodDefinition(
             b"call", ctypes.cast(self._call, ctypes.c_void_p), _ONE_ARGUMENT, None
         )
 
     def declare(self, functions: Mapping[str, tuple[Any, list[Any]]]) -> None:
-        """Say what functions return and take, by name.
+        """Declare result and argument types of functions by name.
 
         Raises
         ------
         PackageError
-            If there is one that the library lacks.
+            If the library lacks a function.
         """
         try:
             for name, (result, arguments) in functions.items():
@@ -119,14 +119,14 @@ class Library:
         return getattr(self._loaded, f"hbtvm_{name}")
 
     def function(self, address: int, owner: Any) -> Any:
-        """A function of Python, from an array of rows to one of results.
+        """Return a Python function from an array of rows to an array of results.
 
         Parameters
         ----------
         address
-            Of a `structures.BoundOutput`.
+            Address of a `structures.BoundOutput`.
         owner
-            What keeps that alive, and this library; the function keeps it alive.
+            Object that keeps it and this library alive; the function keeps the object alive.
         """
         api = ctypes.pythonapi
         capsule = api.PyCapsule_New
@@ -134,7 +134,7 @@ class Library:
         capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         new = api.PyCFunction_NewEx
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
-        # The last argument is meant for a module; the function holds whatever it is.
+        # The last argument is meant for a module; the function keeps any object alive.
         return new(ctypes.addressof(self._definition), capsule(address, None, None), owner)
 
 
@@ -144,7 +144,7 @@ class Function:
     Attributes
     ----------
     address, handle
-        Of the function, and of what is passed to it first.
+        Addresses of the function and of its first argument.
     """
 
     def __init__(self, address: int, handle: int = 0, owner: Any = None) -> None:
@@ -152,16 +152,16 @@ class Function:
 
     @classmethod
     def of_tvm(cls, function: Any) -> Function:
-        """A function of TVM's in this process."""
-        # Behind the object's header of 24 bytes is the function's address.
+        """Wrap a function of TVM in this process."""
+        # The function's address follows the object's header of 24 bytes.
         handle = int(function.__chandle__())
         return cls(ctypes.c_void_p.from_address(handle + 24).value or 0, handle, function)
 
 
 def load_kernels(libraries: Sequence[bytes]) -> list[Function]:
-    """Load shared libraries of kernels and return the function of each.
+    """Load shared libraries of kernels and return each library's function.
 
-    They are unloaded with their functions.
+    A library is unloaded with its function.
 
     Raises
     ------
@@ -176,17 +176,17 @@ def load_kernels(libraries: Sequence[bytes]) -> list[Function]:
 
 
 def load_kernel(path: str) -> Function:
-    """As `load_kernels`, of one library in a file."""
+    """Load a library file as `load_kernels` does."""
     return load_kernels([Path(path).read_bytes()])[0]
 
 
 def load_functions(library: bytes, names: Sequence[str]) -> list[Function]:
-    """Load a shared library of kernels and return its functions of these names; it is unloaded with them.
+    """Load a shared library of kernels and return its functions by name; it is unloaded with them.
 
     Raises
     ------
     PackageError
-        If it can't be loaded, or has no such functions.
+        If it can't be loaded, or lacks a function.
     """
     return _functions(library, names, "a library of kernels")
 
@@ -194,7 +194,7 @@ def load_functions(library: bytes, names: Sequence[str]) -> list[Function]:
 def _functions(library: bytes, names: Sequence[str], what: str) -> list[Function]:
     loaded = closing(open_library(library, what))
     try:
-        # (Casting functions would put them, and so the library, in circles.)
+        # Casting functions would create reference cycles, which keep the library loaded.
         places = [ctypes.addressof(ctypes.c_char.in_dll(loaded, f"__tvm_ffi_{name}")) for name in names]
     except ValueError as error:
         raise PackageError(f"{what} can't be loaded: {str(error).replace(loaded._name, 'it')}.") from None
@@ -203,11 +203,11 @@ def _functions(library: bytes, names: Sequence[str], what: str) -> list[Function
 
 @functools.lru_cache(maxsize=16)
 def load_library(code: bytes) -> Library:
-    """Load an executor; the same code once.
+    """Load an executor; equal code is loaded once.
 
     Raises
     ------
     PackageError
-        If it can't be loaded, or has another interface than this release calls.
+        If it can't be loaded, or has an interface of another version.
     """
     return Library(open_library(code, "the package's executor"))

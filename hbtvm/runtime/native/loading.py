@@ -1,4 +1,4 @@
-"""Load shared objects that are held as bytes: from memory, so that no file stays behind whatever happens."""
+"""Load shared objects from bytes in memory, so that no file stays behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _number = itertools.count()
 
 
 def open_library(code: bytes, what: str) -> ctypes.CDLL:
-    """Load a shared object, which stays loaded; see `closing`.
+    """Load a shared object permanently; see `closing`.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def open_library(code: bytes, what: str) -> ctypes.CDLL:
     Raises
     ------
     PackageError
-        If it is damaged, or the operating system does not load it.
+        If it is damaged, or the operating system refuses it.
     """
     wrong = problem(code) if sys.platform == "linux" else None
     reasons = [wrong] if wrong else []
@@ -45,37 +45,37 @@ def open_library(code: bytes, what: str) -> ctypes.CDLL:
         except OSError as error:
             said = error.strerror or str(error).strip().splitlines()[0]
             reasons.append(said.replace(path, "it") if path else said)
-    # A symbol that is missing is missing in both places.
+    # Report a reason once, such as a missing symbol.
     text = "; nor from a folder for temporary files (TMPDIR names another): ".join(dict.fromkeys(reasons))
     raise PackageError(f"{what} can't be loaded: {text}.")
 
 
 def closing(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    """Unload a library with the last reference to it, which each of its functions has."""
+    """Unload a library with the last reference to it; each of its functions holds one."""
     finalizer = weakref.finalize(loaded, _ctypes.dlclose, loaded._handle)
-    # When the interpreter ends, daemon threads may still be running its code.
+    # Daemon threads may still run its code when the interpreter exits.
     finalizer.atexit = False
     return loaded
 
 
 @contextlib.contextmanager
 def _in_memory(code: bytes) -> Iterator[str]:
-    """A path to a file that has no name in any folder."""
+    """Yield a path to an anonymous file."""
     if not hasattr(os, "memfd_create"):
         raise OSError("there are no files in memory")
     descriptor = os.memfd_create("hbtvm", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:
         file.write(code)
         file.flush()
-        # The loader takes a path that it knows for the library that it loaded from there, and descriptors are
-        # used again: redundant parts make each path another.
+        # The loader identifies libraries by path, and descriptor numbers are reused: redundant parts make
+        # each path unique.
         other = "".join("/." if digit == "0" else "//." for digit in f"{next(_number):b}")
         yield f"/proc/self/fd{other}/{descriptor}"
 
 
 @contextlib.contextmanager
 def _in_folder(code: bytes) -> Iterator[str]:
-    # Only this user can read or change what is in this folder.
+    # Only this user can read or change files in this folder.
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         path = Path(folder, "library.so")
         path.write_bytes(code)

@@ -104,4 +104,4 @@ class MethodDefinition(ctypes.Structure):
 
 
 SIZED = (Table, Kernel, Kernels, Stage, Model, EpilogueFields, Results, Python, BoundOutput)
-"""In the order in which ``hbtvm_size`` tells their sizes."""
+"""In the order of sizes in ``hbtvm_size``."""
