@@ -1,4 +1,4 @@
-/* Reads record batches of Arrow; see arrow.h. */
+/* Reader of Arrow record batches; see arrow.h. */
 #include "arrow.h"
 
 #include "arrow_internal.h"
@@ -17,7 +17,7 @@ int fail(struct reading *r, int status, int64_t column, int64_t row) {
   return status;
 }
 
-/* Whether the array and its schema are a batch. */
+/* Return whether the array and its schema are a record batch. */
 static int check_batch(const struct ArrowSchema *schema, const struct ArrowArray *batch) {
   if (!schema->release || !batch->release || !schema->format || strcmp(schema->format, "+s")) return 0;
   if (schema->n_children < 0 || schema->n_children != batch->n_children) return 0;

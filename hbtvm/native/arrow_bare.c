@@ -1,4 +1,4 @@
-/* The rows of a model without feeds, and which type they have; see `hbtvm.runtime.inputs.Inputs`. */
+/* The rows of a model without feeds, and their type; see `hbtvm.runtime.inputs.Inputs`. */
 #include <math.h>
 
 #include "arrow_internal.h"
@@ -6,7 +6,7 @@
 /* float32 holds every integer up to this. */
 #define EXACT (INT64_C(1) << 24)
 
-/* The types of all columns, whose common one the rows have at first. */
+/* The types of all columns; the rows start with their common type. */
 struct common {
   int real, wide_real; /* a column of floats; of float64, or integers of 32 bits and more */
   int single, half, short_integers; /* a column of float32; of float16; of integers of 16 bits */
@@ -18,7 +18,7 @@ static int has_missing_level(const struct column *c, int64_t row) {
   return v.kind == HBTVM_NO_VALUE || (v.kind == HBTVM_NUMBER && isnan(v.number));
 }
 
-/* Values of which all are missing: a column of numbers. */
+/* Values that are all missing: a column of numbers. */
 static int all_missing(const struct column *c) {
   for (int64_t i = 0; i < c->n; ++i)
     if (!has_missing_level(c, i)) return 0;
@@ -27,7 +27,7 @@ static int all_missing(const struct column *c) {
 
 static void add(struct common *x, const struct column *c, const struct codes *codes, int read) {
   int nulls = has_nulls(c);
-  /* Codes, and what stands for texts that nothing reads, are float32. */
+  /* Codes, and placeholders of unused texts, are float32. */
   int unread = !read && c->type >= TEXTS && (c->type == LEVELS || !all_missing(c));
   if (codes || unread) {
     x->real = x->single = 1;
@@ -47,7 +47,7 @@ static void add(struct common *x, const struct column *c, const struct codes *co
   }
 }
 
-/* Whether an integer is beyond what float32 holds all of. */
+/* Return whether float32 does not hold all integers up to this one. */
 static int is_large(struct value v) {
   return v.kind == HBTVM_UNSIGNED || (v.kind == HBTVM_INTEGER && (v.integer < -EXACT || v.integer > EXACT));
 }
@@ -86,7 +86,7 @@ static int column_of(struct reading *r, int64_t i, const struct codes *codes, in
   return HBTVM_OK;
 }
 
-/* Integers rounded to float32 at once, where all columns are integers. */
+/* Integers rounded directly to float32, if all columns are integers. */
 static void whole_column(const struct column *c, double *out) {
   for (int64_t row = 0; row < c->n; ++row) {
     struct value v = value_of(c, row);
@@ -100,7 +100,8 @@ static int contains(const struct category_list *list, int64_t column) {
   return 0;
 }
 
-/* Which categories the columns have. LightGBM pairs those of a data frame's columns with the training's, in order. */
+/* Match columns to lists of categories. LightGBM pairs a data frame's category columns with the training's, in
+ * order. */
 static int place_categories(struct reading *r, const struct codes **codes) {
   const struct front *f = r->front;
   int64_t next = 0;
@@ -117,11 +118,11 @@ static int place_categories(struct reading *r, const struct codes **codes) {
   return next == f->lists_count ? HBTVM_OK : fail(r, HBTVM_ARROW_NOT_A_CATEGORY, -1, -1);
 }
 
-/* The rows' type, HBTVM_F32 or HBTVM_F64, and how numbers get there. */
+/* The rows' type, HBTVM_F32 or HBTVM_F64, and the conversion to it. */
 struct rows_type {
   int64_t type;
   int narrow;  /* rounded to float32 */
-  int exact;   /* if that changes a number, it is an error */
+  int exact;   /* a number that changes is an error */
   int at_once; /* all columns are integers, which are rounded directly */
 };
 
@@ -135,7 +136,7 @@ static struct rows_type type_of(struct reading *r, const struct common *x) {
   int fits = f->apart ? common : castable || (whole && !large);
   int narrow = f->single || !f->f64 || (fits && f->f32);
   int exact = !f->single && narrow && !castable;
-  /* What is float32 is cast back where there are kernels for float64 alone. */
+  /* Cast float32 back if there are kernels for float64 only. */
   return (struct rows_type){narrow && f->f32 ? HBTVM_F32 : HBTVM_F64, narrow, exact, narrow && whole && !exact};
 }
 

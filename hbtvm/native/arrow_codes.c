@@ -1,4 +1,4 @@
-/* Codes of values, by tables that were laid out before. */
+/* Codes of values, from precomputed tables. */
 #include <math.h>
 
 #include "arrow_internal.h"
@@ -11,7 +11,7 @@ static inline uint64_t mixed(uint64_t hash, uint64_t word) {
   return hash ^ hash >> 32;
 }
 
-/* Up to 8 bytes, the first one lowest. */
+/* Load up to 8 bytes, little-endian. */
 static inline uint64_t word_of(const uint8_t *bytes, int64_t size) {
   uint64_t word = 0;
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -33,7 +33,7 @@ uint64_t hbtvm_hash_known(int64_t kind, const uint8_t *bytes, int64_t size) {
 
 static uint64_t hash_number(int64_t kind, uint64_t bits) { return mixed(START ^ (uint64_t)kind ^ 8 << 8, bits); }
 
-/* A number that is equal to another is of the same kind and bits; NaN is none. */
+/* Equal numbers have the same kind and bits; NaN equals none. */
 static inline int64_t canonical(const struct value *v, uint64_t *bits) {
   if (v->kind != HBTVM_NUMBER) {
     *bits = (uint64_t)v->integer;
@@ -73,7 +73,7 @@ int64_t code_of(const struct codes *codes, const struct value *v, enum form form
   }
 }
 
-/* What no value means: NaN or None. */
+/* The meaning of a missing value: NaN or None. */
 static struct value missing(int none) {
   struct value v = {none ? HBTVM_NO_VALUE : HBTVM_NUMBER, 0, double_of(UINT64_C(0x7ff8000000000000)), NULL, 0};
   return v;
@@ -86,7 +86,7 @@ static int refused(struct reading *r, int64_t column, int64_t row) {
   return fail(r, lost ? HBTVM_ARROW_NULL : HBTVM_ARROW_UNKNOWN_CATEGORY, column, row);
 }
 
-/* Codes of a column's rows. none: whether a null is None. narrowed: whether numbers are looked up in the forms of their
+/* Compute the codes of a column's rows. none: whether a null is None. narrowed: whether numbers are looked up in their
  * column's type. */
 int find_codes(struct reading *r, int64_t column, const struct codes *codes, int none, int narrowed, int64_t *out) {
   const struct column *c = &r->column[column];
@@ -98,7 +98,7 @@ int find_codes(struct reading *r, int64_t column, const struct codes *codes, int
     level = new_array(c->levels->n, 1, sizeof *level);
     if (!level) return HBTVM_NO_MEMORY;
     for (int64_t i = 0; i < c->levels->n; ++i) {
-      /* A level that is null is None, whatever a null row is. */
+      /* A null level is None, whatever a null row is. */
       v = value_of(c->levels, i);
       level[i] = code_of(codes, &v, HBTVM_FORM_VALUE);
       if (r->one && is_null(c->levels, i)) level[i] = lost;
@@ -111,7 +111,7 @@ int find_codes(struct reading *r, int64_t column, const struct codes *codes, int
     } else if (level) {
       out[i] = level[level_of(c, i)];
     } else {
-      /* (To make a value and copy it would take longer than to look it up.) */
+      /* Creating a value and copying it takes longer than the lookup. */
       load_value(c, i, &v);
       out[i] = code_of(codes, &v, form);
     }

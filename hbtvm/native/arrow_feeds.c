@@ -1,9 +1,9 @@
-/* The matrix of a pipeline's feeds, and which type it has; see `hbtvm.runtime.feeds.FeedReader`. */
+/* The matrix of a pipeline's feeds, and its type; see `hbtvm.runtime.feeds.FeedReader`. */
 #include <math.h>
 
 #include "arrow_internal.h"
 
-/* Types of the columns of numbers that a matrix is made of. */
+/* The types of the numeric columns of a matrix. */
 struct kinds {
   int count, half, single, other; /* other: what float32 does not hold all of */
   int short_integers;             /* of 16 bits */
@@ -29,7 +29,7 @@ static int64_t matrix_type(const struct front *f, const struct kinds *k) {
 
 static int none_of(const struct reading *r, int64_t column) { return r->front->columns[column].none != 0; }
 
-/* Whether the only row is read as values: not if one is a number of a narrow type. */
+/* Return whether a single row is read value by value: not if a number has a narrow type. */
 static int reads_one(const struct reading *r) {
   if (r->n != 1 || r->front->naming == HBTVM_ONLY_COLUMN) return 0;
   for (int64_t i = 0; i < r->front->count; ++i) {
@@ -42,7 +42,7 @@ static int reads_one(const struct reading *r) {
   return 1;
 }
 
-/* Columns of numbers as they come. narrow: integers are rounded to float32 at once. */
+/* Copy columns of numbers. narrow: integers are rounded directly to float32. */
 static int numbers(struct reading *r, int64_t column, int narrow, double *out) {
   const struct column *c = &r->column[column];
   if (c->n && c->type == DOUBLE && !c->valid && !c->batch_valid) {
@@ -62,7 +62,7 @@ static int numbers(struct reading *r, int64_t column, int narrow, double *out) {
   return HBTVM_OK;
 }
 
-/* A matrix that is being filled: of float32 or float64 numbers, which are rounded to float32 before if `rounds`. */
+/* A matrix under construction: float32 or float64 numbers, rounded to float32 first if `rounds`. */
 struct matrix {
   struct reading *r;
   void *values;
@@ -123,7 +123,7 @@ static int fill(struct matrix *m, const enum series_type *series, enum series_ty
   return status;
 }
 
-/* What the type of the matrix is found by. */
+/* Inputs of the choice of the matrix's type. */
 static struct kinds kinds_of(const struct reading *r, const enum series_type *series) {
   const struct front *f = r->front;
   struct kinds k = {0, 0, 0, 0, 0};
@@ -156,7 +156,7 @@ int read_feeds(struct reading *r, int64_t *type, void **out) {
     int64_t target = matrix_type(f, &k);
     struct matrix m = {r, NULL, target == HBTVM_F32 && f->f32 ? HBTVM_F32 : HBTVM_F64, f->width, 0, 0};
     m.rounds = target == HBTVM_F32;
-    /* Rows whose numbers are all float64, which are only then cast. */
+    /* All numbers are float64 and are cast only at the end. */
     m.exact = target == HBTVM_F32 && !f->single && !f->only_codes && (r->one || f->whole_text);
     *type = m.type;
     *out = m.values = new_array(r->n, f->width, m.type == HBTVM_F32 ? sizeof(float) : sizeof(double));

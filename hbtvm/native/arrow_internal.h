@@ -1,4 +1,4 @@
-/* What the files of the front share. */
+/* Declarations shared by the front's files. */
 #ifndef HBTVM_ARROW_INTERNAL_H
 #define HBTVM_ARROW_INTERNAL_H
 
@@ -7,7 +7,7 @@
 
 #include "arrow_values.h"
 
-/* Names that other code of whoever links this does not have. */
+/* Prefixed names, which do not clash with other code in the same program. */
 #define open_column hbtvm_arrow_open_column
 #define close_column hbtvm_arrow_close_column
 #define find_columns hbtvm_arrow_find_columns
@@ -23,14 +23,14 @@
 #define read_bare hbtvm_arrow_read_bare
 #define new_array hbtvm_arrow_new_array
 
-/* A batch that is being read. */
+/* A batch in progress. */
 struct reading {
   const struct front *front;
   struct arrow_place *place;
   int64_t n;
-  struct column *column; /* by the model's column; those that are not read are of type NULLS */
-  int64_t *given;        /* by the model's column, which of the batch it is */
-  int64_t one;           /* whether the only row is read value by value */
+  struct column *column; /* by the model's column; unread columns have type NULLS */
+  int64_t *given;        /* by the model's column: its index in the batch */
+  int64_t one;           /* whether a single row is read value by value */
 };
 
 int open_column(const struct ArrowSchema *schema, const struct ArrowArray *array, const struct ArrowArray *batch,
@@ -42,13 +42,13 @@ int fail(struct reading *r, int status, int64_t column, int64_t row);
 int64_t code_of(const struct codes *codes, const struct value *v, enum form form);
 int find_codes(struct reading *r, int64_t column, const struct codes *codes, int none, int narrowed, int64_t *out);
 
-/* Numbers of a column that steps are computed of. */
+/* Numbers of a column for steps. */
 enum series_type { NARROW = 0, WIDE = 1, MIXED = 2 };
 enum series_type series_of(const struct column *c, int none, int one);
 int run_feed(struct reading *r, const struct feed *feed, enum series_type type, enum series_type numbers, int none,
              double *out);
 void run_number_steps(const struct feed_step *steps, int64_t count, double *x, int64_t n);
-/* Returns whether the column is float32 afterwards. */
+/* Return whether the column is float32 afterwards. */
 int apply_step(const struct feed_step *s, double *x, int64_t n, int narrow);
 
 int read_texts(struct reading *r, const struct texts *t, double *out);

@@ -1,4 +1,4 @@
-/* Where a batch has the columns of a model. */
+/* Positions of a model's columns in a batch. */
 #include "arrow_internal.h"
 
 static const char *name_of(const struct ArrowSchema *schema, int64_t at) {
@@ -6,7 +6,7 @@ static const char *name_of(const struct ArrowSchema *schema, int64_t at) {
   return child && child->name ? child->name : "";
 }
 
-/* Whether names are the same. LightGBM keeps names with underscores for spaces. */
+/* Compare names. LightGBM replaces spaces in names by underscores. */
 static int same(const char *a, const char *b, int spaces) {
   for (; *a && *b; ++a, ++b) {
     char x = spaces && *a == ' ' ? '_' : *a, y = spaces && *b == ' ' ? '_' : *b;
@@ -15,7 +15,7 @@ static int same(const char *a, const char *b, int spaces) {
   return *a == *b;
 }
 
-/* The names in a table of 2^bits slots, so that each is found at once: -1 where a slot is free. */
+/* Hash table of the names with 2^bits slots; -1 marks a free slot. */
 struct index {
   int64_t *slot;
   uint64_t mask;
@@ -30,7 +30,7 @@ static uint64_t hash_of(const char *name, int spaces) {
   return hash ^ hash >> 32;
 }
 
-/* The first that has a name, or -1; `get` gives names by their number. */
+/* Return the first index of a name, or -1; `get` returns the name of an index. */
 typedef const char *getter(const void *of, int64_t at);
 
 static const char *given_name(const void *schema, int64_t at) { return name_of(schema, at); }
@@ -71,7 +71,7 @@ static int by_name(struct reading *r, const struct ArrowSchema *schema) {
     r->given[i] = find(&found, given_name, schema, own_name(f, i), 0, NULL);
     if (r->given[i] < 0) status = fail(r, HBTVM_ARROW_MISSING_COLUMN, i, -1);
   }
-  /* A second column of a name is an error, but only if all others are there. */
+  /* A duplicate column is an error, but only if all others exist. */
   for (int64_t j = 0; j < schema->n_children && !status; ++j) {
     int64_t first = find(&found, given_name, schema, name_of(schema, j), 0, NULL);
     for (int64_t i = 0; first != j && i < f->count && !status; ++i)
@@ -103,7 +103,7 @@ static int compare(struct reading *r, const struct ArrowSchema *schema) {
       status = fail(r, HBTVM_ARROW_EXTRA_COLUMN, -1, -1);
       r->place->given = j;
     }
-  /* Behind the last one there can only be one of them once more. */
+  /* Only a duplicate can follow the last column. */
   if (!status && at == f->count) {
     int64_t again = find(&found, own_name, f, name_of(schema, at), 1, NULL);
     status = fail(r, HBTVM_ARROW_COLUMN_TWICE, again, -1);

@@ -1,4 +1,4 @@
-/* Columns of Arrow's C data interface: their types, and whether their buffers can be what they say. */
+/* Columns of Arrow's C data interface: their types, and consistency checks of their buffers. */
 #include "arrow_internal.h"
 
 #define BAD HBTVM_ARROW_MALFORMED
@@ -24,12 +24,12 @@ static int64_t buffers_of(enum column_type type) {
   return type == TEXTS || type == LARGE_TEXTS ? 3 : 2;
 }
 
-/* The length and offset of an array, and its first buffers. */
+/* The length, offset and first buffers of an array. */
 static int check_array(const struct ArrowArray *a, enum column_type type) {
   if (!a || !a->release) return BAD;
   if (a->length < 0 || a->offset < 0 || a->offset > INT64_MAX / 32 - a->length || a->null_count < -1) return BAD;
   if (a->null_count > a->length) return BAD;
-  /* Before 1.0 of its format, Arrow had a bitmap for nulls, too. */
+  /* Before format 1.0, null arrays had a bitmap too. */
   if (type == NULLS) return HBTVM_OK;
   if (type == TEXT_VIEWS ? a->n_buffers < 3 : a->n_buffers != buffers_of(type)) return BAD;
   if (!a->buffers) return BAD;
@@ -60,7 +60,7 @@ static int check_texts(const struct column *c) {
   return last > offset_at(c, c->offset) && !c->bytes ? BAD : HBTVM_OK;
 }
 
-/* A view: a size and 12 bytes, or 4 bytes, a buffer and where the text begins in it. */
+/* A view: a size and 12 inline bytes; or a size, 4 bytes, a buffer, and the text's offset there. */
 static int check_views(const struct column *c, const struct ArrowArray *a) {
   int64_t count = a->n_buffers - 3;
   const uint8_t *sizes = a->buffers[a->n_buffers - 1];
@@ -88,7 +88,7 @@ static int check_levels(const struct column *c) {
   return HBTVM_OK;
 }
 
-/* Fill in a column of an array whose rows begin `offset` behind the array's own. */
+/* Fill in a column whose rows start `offset` after the array's own offset. */
 static int fill_in(const struct ArrowSchema *schema, const struct ArrowArray *a, int64_t offset, int64_t n,
                    struct column *out) {
   enum column_type type;
@@ -119,7 +119,7 @@ int open_column(const struct ArrowSchema *schema, const struct ArrowArray *array
   if (!schema || !array) return BAD;
   int status = fill_in(schema, array, batch->offset, batch->length, out);
   if (status) return status;
-  /* The rows of a batch may be null by themselves. */
+  /* Rows of a batch may be null. */
   if (batch->n_buffers == 1 && batch->buffers) out->batch_valid = batch->buffers[0];
   out->batch_offset = batch->offset;
   if (!schema->dictionary != !array->dictionary) return BAD;

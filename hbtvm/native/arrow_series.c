@@ -1,12 +1,12 @@
-/* Feeds that steps compute of a column of values, which become numbers at the first step that needs them. */
+/* Feeds computed by steps from a column of values, which become numbers at the first step that needs numbers. */
 #include <math.h>
 
 #include "arrow_internal.h"
 
-/* Rows that are computed at a time, so that what is computed in between stays in the cache. */
+/* Rows computed at a time, so that intermediate results stay in the cache. */
 #define ROWS 256
 
-/* Up to here float64 holds every integer. */
+/* float64 holds every integer up to this. */
 #define EXACT (INT64_C(1) << 53)
 
 static int fits(struct value v, int none) {
@@ -18,11 +18,11 @@ static int fits(struct value v, int none) {
   }
 }
 
-/* In which type steps begin: that of float columns; float64 where it holds all values; values by themselves. */
+/* The initial type of steps: that of float columns; float64 if it holds all values; else single values. */
 enum series_type series_of(const struct column *c, int none, int one) {
   if (is_float(c) && !one) return c->type == DOUBLE ? WIDE : NARROW;
   for (int64_t i = 0; i < c->n; ++i) {
-    /* A level that is null is None. */
+    /* A null level is None. */
     int level = !one && c->type == LEVELS && !is_null(c, i);
     if (!fits(value_of(c, i), none || level)) return MIXED;
   }
@@ -87,7 +87,7 @@ static int same_value(struct value a, struct value b) {
   if (a.kind == b.kind && a.kind != HBTVM_NUMBER) return a.integer == b.integer;
   if (a.kind == HBTVM_NUMBER && b.kind == HBTVM_NUMBER) return a.number == b.number;
   if (a.kind != HBTVM_NUMBER && b.kind != HBTVM_NUMBER) return 0;
-  /* An integer and a number, of which the constant is canonical: they are equal only in the integer's kind. */
+  /* An integer and a float with a canonical constant are equal only in the integer's kind. */
   struct value number = a.kind == HBTVM_NUMBER ? a : b, whole = a.kind == HBTVM_NUMBER ? b : a;
   if (whole.kind == HBTVM_INTEGER)
     return number.number >= -0x1p63 && number.number < 0x1p63 && number.number == floor(number.number) &&
@@ -139,7 +139,7 @@ static int on_values(struct block *b, const struct feed_step *s) {
 
 static int run_step(struct block *b, const struct feed_step *s) {
   if (s->kind == HBTVM_STEP_ENCODE) return encode(b, s);
-  /* A column of texts is one of numbers where all of its texts are missing. */
+  /* A column of texts that are all missing is numeric. */
   if (!b->mixed && s->kind == HBTVM_STEP_FILL && s->value.kind == HBTVM_TEXT) {
     for (int64_t i = 0; i < b->n; ++i) b->value[i] = number_value(b->x[i]);
     b->mixed = 1;
@@ -149,7 +149,7 @@ static int run_step(struct block *b, const struct feed_step *s) {
   return HBTVM_OK;
 }
 
-/* Compute a feed. numbers: the type of numbers that come from values. */
+/* Compute a feed. numbers: the type of numbers from values. */
 int run_feed(struct reading *r, const struct feed *feed, enum series_type type, enum series_type numbers, int none,
              double *out) {
   struct block b = {.r = r, .feed = feed, .numbers = numbers};

@@ -1,6 +1,5 @@
-/* Steps on columns of numbers, as `hbtvm.graph.steps` and `hbtvm.graph.curves` do them in numpy: the same operations,
- * in the same order, each rounded to the column's type. Numbers of float32 columns are kept as doubles that float32
- * holds. */
+/* Steps on numeric columns, as in `hbtvm.graph.steps` and `hbtvm.graph.curves`: the same operations in the same order,
+ * each rounded to the column's type. Numbers of float32 columns are stored as doubles that float32 holds. */
 #include <math.h>
 
 #include "arrow_internal.h"
@@ -51,7 +50,7 @@ static double function(int64_t which, double x, int narrow) {
   }
 }
 
-/* One of the four operations; `by` is float64, or for float32 if `own` float32, too. */
+/* One of the four operations; `by` is float64, or float32 for float32 columns if `own`. */
 static double arithmetic(int64_t kind, double x, double by, int own) {
   if (own) {
     float a = (float)x, b = (float)by;
@@ -76,7 +75,7 @@ static int lost(const struct feed_step *s, double x, int narrow) {
   return x == (narrow ? s->narrow_b : s->b);
 }
 
-/* How many of ascending edges are at most x. */
+/* Return the number of ascending edges that are at most x. */
 static double bin_of(const double *edges, int64_t n, double x) {
   if (isnan(x)) return x;
   int64_t low = 0, high = n;
@@ -90,8 +89,8 @@ static double bin_of(const double *edges, int64_t n, double x) {
   return (double)low;
 }
 
-/* Linear interpolation: y at x between n ascending points, and beyond them the nearest one's. As numpy's `interp`.
- * `back`: the points are in reverse, and both coordinates negative. */
+/* Interpolate linearly at x between n ascending points, and beyond them return the nearest value, like numpy's
+ * `interp`. `back`: the points are reversed, and both coordinates negated. */
 static double interpolated(const double *x, const double *y, int64_t n, double at, int back) {
   double sign = back ? -1.0 : 1.0;
 #define X(i) (sign * x[back ? n - 1 - (i) : (i)])
@@ -144,7 +143,7 @@ static double equals(const struct feed_step *s, double x) {
 }
 
 static double looked_up(const struct feed_step *s, double x) {
-  /* What is no code is none of the lowering's either. */
+  /* Values without a code have none in the lowering either. */
   return x >= 0.0 && x < (double)s->count ? s->table[(int64_t)x] : double_of(UINT64_C(0x7ff8000000000000));
 }
 

@@ -1,7 +1,7 @@
-/* Feeds of texts: columns that text.c makes of each row's text. */
+/* Text feeds: columns that text.c computes from each row's text. */
 #include "arrow_internal.h"
 
-/* Of text.c. */
+/* From text.c. */
 int64_t hbtvm_text_one(const struct text *t, const uint8_t *bytes, int64_t size, double *out);
 
 #define NEEDS_CONTEXT 1
@@ -18,7 +18,7 @@ static int within(const uint32_t *ranges, int64_t count, uint32_t point) {
   return low < count && ranges[2 * low] <= point;
 }
 
-/* The code point at `s`, and how many bytes it takes (1 for what is no UTF-8). */
+/* Return the code point at `s`, and its length in bytes (1 for invalid UTF-8). */
 static uint32_t decoded(const uint8_t *s, int64_t size, int64_t *bytes) {
   static const uint8_t first[] = {0x7f, 0x1f, 0x0f, 0x07};
   int more = *s < 0x80 ? 0 : *s < 0xc2 ? -1 : *s < 0xe0 ? 1 : *s < 0xf0 ? 2 : *s < 0xf5 ? 3 : -1;
@@ -33,11 +33,10 @@ static uint32_t decoded(const uint8_t *s, int64_t size, int64_t *bytes) {
   return point;
 }
 
-/* Write small letters for Greek capital sigmas, final ones at the ends of words, as Unicode defines it: a sigma is
- * final where the character before it has a case and the one behind it has none, apart from characters that are
- * ignored. */
+/* Write lower-case letters for Greek capital sigmas, with final forms at the ends of words, as Unicode defines:
+ * ignoring some characters, a sigma is final if the previous character is cased and the next is not. */
 static void lower_sigmas(const struct texts *t, uint8_t *s, int64_t size) {
-  int before = 0; /* whether the last character that is not ignored has a case */
+  int before = 0; /* whether the last character that is not ignored is cased */
   for (int64_t i = 0, bytes; i < size; i += bytes) {
     uint32_t point = decoded(s + i, size - i, &bytes);
     int sigma = point == 0x3a3, after = 0;

@@ -1,4 +1,4 @@
-/* What is asked of whole columns, and of numbers that C has no type for. */
+/* Properties of whole columns, and numbers for which C has no type. */
 #include "arrow_values.h"
 
 int has_nulls(const struct column *c) {

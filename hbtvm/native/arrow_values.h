@@ -6,16 +6,16 @@
 
 #include "arrow.h"
 
-/* Types of columns that are read. */
+/* Supported types of columns. */
 enum column_type {
   NULLS, BOOLS, I8, I16, I32, I64, U8, U16, U32, U64, HALF, SINGLE, DOUBLE, TEXTS, LARGE_TEXTS, TEXT_VIEWS, LEVELS
 };
 
-/* A column of a batch, checked. Its row i is entry `offset + i` of its buffers. */
+/* A checked column of a batch. Its row i is entry `offset + i` of its buffers. */
 struct column {
   enum column_type type;
   int64_t n, offset;
-  const uint8_t *valid; /* null where there are no nulls */
+  const uint8_t *valid; /* null without nulls */
   const uint8_t *batch_valid;
   int64_t batch_offset;
   const uint8_t *data;
@@ -99,7 +99,7 @@ static inline int64_t integer_at(enum column_type type, const uint8_t *data, int
 
 /* The level of a row that is not null. */
 static inline int64_t level_of(const struct column *c, int64_t row) {
-  /* What of uint64 is negative here is beyond all levels anyway. */
+  /* uint64 values that are negative here are out of range anyway. */
   return integer_at(c->type == LEVELS ? c->index : c->type, c->data, c->offset + row);
 }
 
@@ -142,7 +142,7 @@ static inline void load_text(const struct column *c, int64_t at, struct value *o
   out->text = c->bytes ? c->bytes + begin : NULL;
 }
 
-/* A row's value; only the fields of its kind are set. */
+/* Return a row's value; only the fields of its kind are set. */
 static inline void load_value(const struct column *c, int64_t row, struct value *out) {
   int64_t at = c->offset + row;
   int null = is_null(c, row);
@@ -171,7 +171,7 @@ static inline struct value value_of(const struct column *c, int64_t row) {
   return v;
 }
 
-/* NaN for a null; a text is none. */
+/* Return NaN for a null; fail for a text. */
 static inline double as_number(struct value v) {
   if (v.kind == HBTVM_INTEGER) return (double)v.integer;
   if (v.kind == HBTVM_UNSIGNED) return (double)(uint64_t)v.integer;

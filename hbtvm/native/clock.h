@@ -1,11 +1,11 @@
-/* The time, as all parts of the executor measure it. */
+/* The executor's clock. */
 #ifndef HBTVM_CLOCK_H
 #define HBTVM_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds since some moment; they only grow. The file that includes this asks for POSIX first (`_GNU_SOURCE`). */
+/* Return nanoseconds of a monotonic clock. Files that include this define `_GNU_SOURCE` first. */
 static inline int64_t nanoseconds_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

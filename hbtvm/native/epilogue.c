@@ -1,6 +1,6 @@
 /* Epilogues; see epilogue.h. */
 
-/* Only with this does gcc make vector instructions of comparisons; results are the same. */
+/* Without this, gcc does not vectorise comparisons; results do not change. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
 #endif
@@ -13,7 +13,7 @@
 #include "epilogue_functions.h"
 #include "epilogue_transforms.h"
 
-/* A whole number of a double, as processors of x86 cast it. */
+/* Convert a double to an integer as x86 processors do. */
 static inline int64_t whole(double x) {
   return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN;
 }
@@ -22,7 +22,7 @@ static inline int32_t whole_short(double x) {
   return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN;
 }
 
-/* Writes values, cast to a type. */
+/* Write values, cast to a type. */
 static void written(struct values v, int64_t type, void *out) {
   if (v.stride == v.width) {
     v.width *= v.n;
@@ -70,7 +70,7 @@ DEFINE_CHANGE(likelier, y > 1.0 - y ? 1.0 : 0.0)
 DEFINE_SINGLE_CHANGE(likelier_single, y > 1.0f - y ? 1.0 : 0.0)
 DEFINE_CHANGE(sides, y < a ? -1.0 : 1.0)
 
-/* Makes whole numbers of values: for each row as many as it has results, where its values were. */
+/* Reduce each row's values to its integer results, in place. */
 static void numbered(const struct epilogue *e, struct values v) {
   switch (e->rule) {
     case HBTVM_ABOVE: each(v, above, e->bound); break;
@@ -80,7 +80,7 @@ static void numbered(const struct epilogue *e, struct values v) {
     case HBTVM_LARGEST:
       for (int64_t i = 0; i < v.n; ++i) {
         double *x = v.x + i * v.stride;
-        /* No target's columns begin before its result's place. */
+        /* No target's columns start before its result's place. */
         for (int64_t t = 0, from = 0; t < e->targets; from = e->ends[t++])
           x[t] = (double)largest_at(x + from, e->ends[t] - from);
       }
@@ -89,7 +89,7 @@ static void numbered(const struct epilogue *e, struct values v) {
   }
 }
 
-/* Writes labels of `item` bytes; its callers have it as a constant where it is a number's. */
+/* Write labels of `item` bytes; callers pass a constant for numeric labels. */
 static inline int64_t looked_up(const struct epilogue *e, struct values v, uint8_t *out, int64_t item) {
   const uint8_t *table = e->table;
   const int64_t *labels = e->labels, columns = e->columns;
@@ -106,7 +106,7 @@ static inline int64_t looked_up(const struct epilogue *e, struct values v, uint8
   return -1;
 }
 
-/* Writes labels, or their positions within their target's. Returns as `hbtvm_finish` does. */
+/* Write labels, or their positions within their target's labels. Returns as `hbtvm_finish` does. */
 static int64_t labelled(const struct epilogue *e, struct values v, uint8_t *out) {
   switch (e->item) {
     case 8: return looked_up(e, v, out, 8);

@@ -1,10 +1,11 @@
-/* Epilogues: from the raw scores of rows to what a library's method returns.
+/* Epilogues: conversion of raw scores to the results of a library's method.
  *
- * Three steps. Some columns of the scores are transformed (`transform`, then `steps`), in float32 where the library
- * computes in float32; values are then numbers of that type, stored as doubles. A rule makes a row's results of them:
- * the values themselves, or whole numbers. Whole numbers may stand for labels that a table holds.
+ * There are three steps. Some columns of the scores are transformed (`transform`, then `steps`), in float32 if the
+ * library computes in float32; values are then numbers of that type, stored as doubles. A rule reduces a row's values
+ * to results: the values themselves, or integers. Integers may stand for labels in a table.
  *
- * Results are those of `OutputSpec` (hbtvm/graph/output.py), but for the last bits of functions such as e to a power.
+ * Results equal those of `OutputSpec` (hbtvm/graph/output.py), except for the last bits of functions such as the
+ * exponential.
  */
 #ifndef HBTVM_EPILOGUE_H
 #define HBTVM_EPILOGUE_H
@@ -14,7 +15,7 @@
 /* Types of rows, scores and results. */
 enum type { HBTVM_F32 = 0, HBTVM_F64 = 1, HBTVM_I64 = 2, HBTVM_BYTES = 3, HBTVM_I32 = 4 };
 
-/* What is done to values first; see hbtvm/graph/transforms.py. */
+/* The first function applied to values; see hbtvm/graph/transforms.py. */
 enum transform {
   HBTVM_IDENTITY = 0,
   HBTVM_SCALED = 1,  /* times `factor`, in float64 */
@@ -29,7 +30,7 @@ enum transform {
   HBTVM_MODIFIED_HUBER = 10
 };
 
-/* Steps behind it; see hbtvm/graph/inverse.py. The first four have a constant for each column. */
+/* Further steps; see hbtvm/graph/inverse.py. The first four have a constant for each column. */
 enum step {
   HBTVM_ADD = 0,
   HBTVM_SUBTRACT = 1,
@@ -45,51 +46,51 @@ enum step {
   HBTVM_STEP_LIBRARY = 11 /* from here on: functions of libm, in the order of `library` in epilogue_transforms.h */
 };
 
-/* What becomes of a row's values. All but the first two and the last give whole numbers. */
+/* The reduction of a row's values. All except the first two and the last give integers. */
 enum rule {
   HBTVM_VALUES = 0,
   HBTVM_WITH_COMPLEMENT = 1, /* 1 - value, value */
-  HBTVM_LARGEST = 2,         /* the position of each target's largest value: the first of equals, or of NaN */
-  HBTVM_ABOVE = 3,           /* for each value whether it is above `bound` */
+  HBTVM_LARGEST = 2,         /* the position of each target's largest value: the first of equal values, or of NaN */
+  HBTVM_ABOVE = 3,           /* for each value, whether it is above `bound` */
   HBTVM_NOT_BELOW = 4,       /* whether it is at least `bound` */
   HBTVM_LIKELIER = 5,        /* whether it is above 1 - value */
   HBTVM_SIDE = 6,            /* -1 below `bound`, else 1 */
-  HBTVM_POSITION = 7,        /* values are positions of labels, of each target one; from the end below 0 */
+  HBTVM_POSITION = 7,        /* values are positions of labels, one per target; negative values count from the end */
   HBTVM_COUPLED = 8          /* probabilities of `columns` classes from those of pairs, float64 */
 };
 
-/* Most classes of HBTVM_COUPLED. */
+/* Maximal number of classes of HBTVM_COUPLED. */
 #define HBTVM_MOST_COUPLED 512
 
 struct epilogue {
-  int64_t type;        /* of the results; HBTVM_BYTES: labels that a table holds */
+  int64_t type;        /* of the results; HBTVM_BYTES: labels in a table */
   int64_t row_bytes;   /* of a row's results */
   int64_t plain;       /* the results are the raw scores `first` to `last`, cast to the type */
-  int64_t first, last; /* columns of the scores that are read: the first, and the one behind the last */
-  int64_t columns;     /* results of a row */
+  int64_t first, last; /* columns of the scores to read: start and stop */
+  int64_t columns;     /* results per row */
   int64_t transform;   /* enum transform */
   int64_t single;      /* whether values are float32 */
   double factor;       /* of the transform */
-  int64_t steps;       /* how many */
+  int64_t steps;       /* number of steps */
   const int64_t *step; /* enum step */
-  const double *constants; /* of each step, for each column of values; any number for steps that have none */
+  const double *constants; /* of each step, for each column of values; arbitrary for steps without constants */
   int64_t rule;            /* enum rule */
   double bound;
   int64_t targets;
-  const int64_t *ends;   /* of HBTVM_LARGEST: where the columns of each target end, counted from `first` */
-  const int64_t *labels; /* number of the first label of each target, and the number of all; null for any number */
+  const int64_t *ends;   /* for HBTVM_LARGEST: the stop of each target's columns, relative to `first` */
+  const int64_t *labels; /* index of each target's first label, and the number of labels; null for arbitrary numbers */
   int64_t item;          /* bytes of a label */
-  const uint8_t *table;  /* labels, one after the other; null if numbers are results */
+  const uint8_t *table;  /* labels, consecutively; null if numbers are results */
 };
 
 /* Write the results of n rows.
  *
- * `raw`: raw scores (base and divisor applied), float64; `stride` doubles from one row to the next. They may be
- * overwritten. `out`: n times `row_bytes`, aligned to its elements.
+ * `raw`: raw scores (base and divisor applied), float64, `stride` doubles from one row to the next; may be overwritten.
+ * `out`: n times `row_bytes`, aligned to its elements.
  *
- * Numbers that an integer type does not hold, and NaN, become its least.
+ * Numbers that an integer type does not hold, and NaN, become the type's minimum.
  *
- * Returns the number of the first row that has none of the labels, or -1.
+ * Returns the index of the first row without a valid label, or -1.
  */
 int64_t hbtvm_finish(const struct epilogue *epilogue, double *raw, int64_t stride, int64_t n, void *out);
 

@@ -1,4 +1,4 @@
-/* Probabilities of several classes from those of pairs; see hbtvm/operators/coupling.py. */
+/* Probabilities of classes from those of pairs; see hbtvm/operators/coupling.py. */
 #ifndef HBTVM_EPILOGUE_COUPLING_H
 #define HBTVM_EPILOGUE_COUPLING_H
 
@@ -6,17 +6,17 @@
 
 #include "epilogue.h"
 
-/* What errors of all classes together may be. */
+/* Tolerance of the classes' total error. */
 #define TOLERANCE 0.005
 #define LEAST_ROUNDS 100
 
-/* The place of (i, j) among the pairs (0, 1), (0, 2), ..., (1, 2), ...; i and j differ, in any order. */
+/* Return the index of (i, j) among the pairs (0, 1), (0, 2), ..., (1, 2), ...; i and j differ, in any order. */
 static inline int64_t pair_at(int64_t i, int64_t j, int64_t classes) {
   int64_t low = i < j ? i : j, high = i < j ? j : i;
   return low * (2 * classes - low - 1) / 2 + high - low - 1;
 }
 
-/* Writes a row's probabilities to p. `pairs` become what Q has beside its diagonal. */
+/* Write a row's probabilities to p. `pairs` becomes the off-diagonal part of Q. */
 static void coupled(double *pairs, int64_t classes, double *p) {
   double diagonal[HBTVM_MOST_COUPLED], product[HBTVM_MOST_COUPLED], count = (double)classes;
   int64_t rounds = classes > LEAST_ROUNDS ? classes : LEAST_ROUNDS;
@@ -44,7 +44,7 @@ static void coupled(double *pairs, int64_t classes, double *p) {
       double off = fabs(product[i] - sum);
       error = off > error || off != off ? off : error;
     }
-    /* Written so that rows of NaN end as well. */
+    /* Also terminates for rows of NaN. */
     if (!(error >= TOLERANCE / count)) return;
     for (int64_t t = 0; t < classes; ++t) {
       double own = diagonal[t], step = (sum - product[t]) / own;

@@ -1,21 +1,21 @@
-/* Functions of numbers without branches, so that compilers make vector instructions of loops over them. */
+/* Branch-free functions, so that compilers vectorise loops over them. */
 #ifndef HBTVM_EPILOGUE_FUNCTIONS_H
 #define HBTVM_EPILOGUE_FUNCTIONS_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* Added to a number below 2^51, it rounds to a whole one, which the sum's lowest bits hold. */
+/* Adding this to a number below 2^51 rounds it to an integer, which the sum's lowest bits hold. */
 #define ROUNDER 0x1.8p52
 #define LOG2_E 0x1.71547652b82fep+0
-/* The logarithm of 2 in two parts; the first one's products with numbers of 11 bits are exact. */
+/* The logarithm of 2 in two parts; products of the first with integers of 11 bits are exact. */
 #define LN2_HIGH 0x1.62e42fee00000p-1
 #define LN2_LOW 0x1.a39ef35793c76p-33
 
 static inline double at_most(double x, double bound) { return x > bound ? bound : x; } /* NaN stays */
 static inline double at_least(double x, double bound) { return x < bound ? bound : x; }
 
-/* 2 to the power of a whole number from -1022 to 1023, given as the sum of it and ROUNDER. */
+/* Return 2 to the power of an integer from -1022 to 1023, given as its sum with ROUNDER. */
 static inline double power_of_two(double rounded) {
   uint64_t bits;
   memcpy(&bits, &rounded, sizeof bits);
@@ -25,7 +25,7 @@ static inline double power_of_two(double rounded) {
   return power;
 }
 
-/* e to the power of x: within 0.7 units in the last place, and one where it is below 2e-308. */
+/* Return e to the power of x, within 0.7 units in the last place, or 1 unit below 2e-308. */
 static inline double exponential(double x) {
   x = at_least(at_most(x, 710.0), -746.0);
   double rounded = x * LOG2_E + ROUNDER, whole = rounded - ROUNDER;
@@ -36,15 +36,15 @@ static inline double exponential(double x) {
   double b = (1.0 / 720 + r * (1.0 / 5040)) + r2 * (1.0 / 40320 + r * (1.0 / 362880));
   double c = (1.0 / 3628800 + r * (1.0 / 39916800)) + r2 * (1.0 / 479001600 + r * (1.0 / 6227020800));
   double q = r2 * (a + r4 * (b + r4 * c));
-  /* What 1 + r loses in rounding is added to what is small. */
+  /* Add the rounding error of 1 + r to the small terms. */
   double sum = 1.0 + r, lost = r - (sum - 1.0);
   double e = sum + (q + (lost + rest));
-  /* A power below the least number's is applied in two steps. */
+  /* Apply a power below the smallest number's in two steps. */
   double half = whole * 0.5 + ROUNDER, other = (whole - (half - ROUNDER)) + ROUNDER;
   return e * power_of_two(half) * power_of_two(other);
 }
 
-/* The same of a float32, rounded to float32. */
+/* As above for float32, rounded to float32. */
 static inline float exponential_single(float power) {
   double x = at_least(at_most((double)power, 89.0), -104.0);
   double rounded = x * LOG2_E + ROUNDER, whole = rounded - ROUNDER;
@@ -58,7 +58,7 @@ static inline float exponential_single(float power) {
 #define FEW 8
 #define BLOCK 128
 
-/* The sum of some numbers, added up in numpy's order. */
+/* Return the sum of numbers, added in numpy's order. */
 #define DEFINE_TOTAL(name, type)                                                                \
   static type name(const double *x, int64_t n) {                                                \
     type sum = 0;                                                                               \
@@ -83,14 +83,14 @@ static inline float exponential_single(float power) {
 DEFINE_TOTAL(total, double)
 DEFINE_TOTAL(total_single, float)
 
-/* The largest of some numbers; of NaN among them, some number or NaN. */
+/* Return the largest of some numbers; with NaN among them, any of them or NaN. */
 static inline double largest(const double *x, int64_t n) {
   double most = x[0];
   for (int64_t i = 1; i < n; ++i) most = x[i] > most ? x[i] : most;
   return most;
 }
 
-/* The position of the largest of some numbers: the first of equals; the first NaN, if there is one. */
+/* Return the position of the largest number: the first of equal numbers; the first NaN, if there is one. */
 static inline int64_t largest_at(const double *x, int64_t n) {
   double most = x[0];
   int64_t at = 0;

@@ -1,5 +1,5 @@
-/* What is done to values: transforms and steps. Values of float32 are held as doubles, each operation on them is
- * float32's. */
+/* Transforms and steps of values. float32 values are stored as doubles, and each operation on them is rounded to
+ * float32. */
 #ifndef HBTVM_EPILOGUE_TRANSFORMS_H
 #define HBTVM_EPILOGUE_TRANSFORMS_H
 
@@ -8,16 +8,16 @@
 #include "epilogue.h"
 #include "epilogue_functions.h"
 
-/* The largest power of e that XGBoost's sigmoid takes, see MOST_POWER in hbtvm/graph/transforms.py. */
+/* The largest exponent in XGBoost's sigmoid, see MOST_POWER in hbtvm/graph/transforms.py. */
 #define MOST_POWER 88.7f
 
-/* Rows of values: `width` side by side, `stride` from one row to the next. */
+/* Rows of `width` consecutive values, `stride` from one row to the next. */
 struct values {
   double *x;
   int64_t width, stride, n;
 };
 
-/* Changes n values side by side; `a` is the transform's number. */
+/* Changes n consecutive values; `a` is the transform's number. */
 typedef void change(double *x, int64_t n, double a);
 
 static inline void each(struct values v, change *f, double a) {
@@ -28,7 +28,7 @@ static inline void each(struct values v, change *f, double a) {
   for (int64_t i = 0; i < v.n; ++i) f(v.x + i * v.stride, v.width, a);
 }
 
-/* A `change` of float64, and one of float32. */
+/* A `change` for float64, and one for float32. */
 #define DEFINE_CHANGE(name, expression)              \
   static void name(double *x, int64_t n, double a) { \
     (void)a;                                         \
@@ -74,7 +74,7 @@ DEFINE_SINGLE_CHANGE(squares_single, (y * y))
 DEFINE_SINGLE_CHANGE(reciprocals_single, 1.0f / y)
 DEFINE_SINGLE_CHANGE(products_single, (y * a))
 
-/* The product is float64's, of scores that are not rounded before. */
+/* A float64 product of scores that are not rounded before. */
 static void scaled(double *x, int64_t n, double a) {
   for (int64_t i = 0; i < n; ++i) x[i] *= a;
 }
@@ -100,7 +100,7 @@ static void softmax(struct values v, int64_t single) {
   }
 }
 
-/* Each row divided by its sum, in float64; rows of zeros become equal shares. */
+/* Divide each row by its sum, in float64; rows of zeros become equal shares. */
 static void shares(struct values v) {
   for (int64_t i = 0; i < v.n; ++i) {
     double *x = v.x + i * v.stride, sum = total(x, v.width), none = sum == 0 ? 1.0 : 0.0;
@@ -109,7 +109,7 @@ static void shares(struct values v) {
   }
 }
 
-/* The values of scores. */
+/* Compute the values from scores. */
 static void transformed(const struct epilogue *e, struct values v) {
   int64_t single = e->single;
   double a = e->factor;
@@ -135,12 +135,12 @@ static void transformed(const struct epilogue *e, struct values v) {
   }
 }
 
-/* Functions of steps from HBTVM_STEP_LIBRARY on. Of float32 they are rounded from float64. */
+/* Functions of steps from HBTVM_STEP_LIBRARY on, computed in float64 and rounded for float32. */
 static double (*const library[])(double) = {log,   log1p, log2, log10, exp2, expm1, sqrt, cbrt, asinh, atan,
                                             tanh,  sinh,  cosh, sin,   cos,  tan,   floor, ceil, rint, trunc,
                                             fabs};
 
-/* The constants are float64, and so are sums and products with values of float32 before they are rounded. */
+/* The constants are float64; sums and products with float32 values are float64 until they are rounded. */
 static void with_constants(struct values v, int64_t step, const double *constants) {
   for (int64_t i = 0; i < v.n; ++i) {
     double *x = v.x + i * v.stride;

@@ -1,7 +1,7 @@
-/* What a kernel calls when its arguments are others than it was compiled for, before it returns a status.
+/* The function that a kernel calls before it returns an error status, if its arguments differ from those for which it
+ * was compiled.
  *
- * TVM's loader brings this function along. Where it is not loaded (a package that predicts needs nothing of TVM),
- * the status is all that the executor asks for.
+ * TVM's loader provides this function. Without TVM (predicting needs no TVM), the executor uses only the status.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 
 typedef void raised(const char *kind, const char **parts, int32_t count);
 
-/* Hidden: a lookup by name finds TVM's, if it is there. */
+/* Hidden: a lookup by name finds TVM's function, if loaded. */
 __attribute__((visibility("hidden"))) void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts,
                                                                              int32_t count) {
   void *found = dlsym(RTLD_DEFAULT, "TVMFFIErrorSetRaisedFromCStrParts");

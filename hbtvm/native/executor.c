@@ -1,4 +1,4 @@
-/* Opening and closing models, and the memory that their calls work in. */
+/* Opening and closing of models, and the memory of their calls. */
 #define _GNU_SOURCE
 #include "executor.h"
 
@@ -9,7 +9,7 @@
 
 #include "internal.h"
 
-/* Size of a staged model's matrix of one block, and fewest rows of one: calls have costs of their own. */
+/* Size of a staged model's matrix for one block, and the minimal rows of a block: calls have fixed costs. */
 #define MATRIX_BYTES (1 << 17)
 #define LEAST_ROWS 256
 
@@ -50,7 +50,7 @@ static int bind_kernel(struct executor *executor, struct bound *bound, const str
   bound->row_type = type;
   bound->outputs = kernel->groups * kernel->width;
   bound->threads = asked ? asked : smaller(kernel->threads, executor->threads);
-  /* Stages share rows alone; parts of sums are float64. */
+  /* Stages share rows only; partial sums are float64. */
   int over_trees = kernel->over == HBTVM_OVER_TREES && executor->model->count == 1 && kernel->type == HBTVM_F64;
   bound->parts = over_trees ? larger(1, smaller(bound->threads, tree_tiles(kernel))) : 1;
   bound->direct = kernel->by_row || bound->outputs == 1 || kernel->row_tile == 1;
@@ -59,7 +59,7 @@ static int bind_kernel(struct executor *executor, struct bound *bound, const str
   return hbtvm_bind(bound);
 }
 
-/* Count what has to be bound, and find room for it. */
+/* Count the bindings, and allocate them. */
 static int make_room(struct executor *executor, const struct model *model) {
   int64_t kernels = 0, sets = 0;
   for (int64_t s = 0; s < model->count; ++s) {
@@ -150,7 +150,7 @@ void hbtvm_close(struct executor *executor) {
 }
 
 struct worker *hbtvm_take(struct executor *executor) {
-  /* Exchanged, and not kept in a list under a lock: a lock that some thread held during a fork stays locked. */
+  /* Exchanged atomically instead of a list under a lock: a lock that a thread held during a fork would stay locked. */
   for (int i = 0; i < HBTVM_IDLE; ++i) {
     if (!atomic_load_explicit(&executor->idle[i], memory_order_relaxed)) continue;
     struct worker *found = atomic_exchange(&executor->idle[i], NULL);
@@ -192,7 +192,7 @@ int64_t hbtvm_check(struct executor *executor) {
   struct worker *worker = hbtvm_take(executor);
   if (!worker) return -2;
   int64_t failed = -1;
-  /* Kernels check the addresses of no rows, too. */
+  /* Kernels check addresses even for no rows. */
   void *memory = hbtvm_memory(worker, TILE_MEMORY, HBTVM_ALIGNMENT);
   for (int64_t i = 0; memory && failed == -1 && i < executor->kernels; ++i) {
     const struct bound *bound = &executor->bounds[i];

@@ -46,13 +46,13 @@ int exported_fail_as(struct exported_error *error, int status, const struct plac
 
 static int64_t item_bytes(int64_t type) { return type == HBTVM_F32 ? 4 : 8; }
 
-/* Rows whose conversion needs no more memory than this are converted on the stack. */
+/* Rows that need no more memory than this are converted on the stack. */
 union few {
   _Alignas(HBTVM_ALIGNMENT) float narrow[1024];
   double wide[512];
 };
 
-/* Write the model's columns of a row; returns the first that its type does not hold, or -1. */
+/* Convert a row to the model's columns; return the first value that the type does not hold, or -1. */
 static int64_t convert_row(const struct row_input *input, const struct conversion *how, int64_t type, int64_t columns,
                            const char *row, char *to) {
   int single = how->through == HBTVM_F32;
@@ -74,11 +74,12 @@ static int64_t convert_row(const struct row_input *input, const struct conversio
   return refused;
 }
 
-/* Write the model's columns of rows; returns whether its type holds all of them, else `place` tells of the first. */
+/* Convert rows to the model's columns; return whether the type holds all values, else set `place` to the first that it
+ * does not hold. */
 static int convert(const struct row_input *input, const struct conversion *how, int64_t type, int64_t columns,
                    const char *rows, int64_t n, char *to, struct place *place) {
   int plain = !input->read && !input->missing && !how->exact;
-  /* As most libraries' trees read doubles. */
+  /* As trees of most libraries read doubles. */
   if (plain && type == HBTVM_F64 && how->to == HBTVM_F32) {
     const double *x = (const double *)(const void *)rows;
     float *y = (float *)(void *)to;
@@ -156,7 +157,7 @@ const char *exported_message(int code) {
   return code >= 0 && code < EXPORTED_CODES ? messages[code] : "no such error code";
 }
 
-/* Kernels call this before they return that their arguments are wrong; there is nobody to tell the details. */
+/* Kernels call this before they return a status for wrong arguments; the details are dropped. */
 void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count);
 void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int32_t count) {
   (void)kind, (void)parts, (void)count;

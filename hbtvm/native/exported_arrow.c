@@ -1,4 +1,4 @@
-/* Batches of Arrow in, results and errors out. */
+/* Arrow batches as inputs, with results and errors. */
 #include "arrow.h"
 #include "exported.h"
 

@@ -15,7 +15,7 @@ void exported_recursive_close(struct opened_recursive *opened) {
   exported_close(&opened->behind);
 }
 
-/* Whether the arrays are there that the executor looks at. */
+/* Return whether the arrays that the executor reads are not null. */
 static int is_complete(const struct recursive_model *model, const struct recursive_batch *batch) {
   if (!batch || batch->structures < 0 || batch->nodes < 0 || batch->edges < 0) return 0;
   if (!batch->starts || !batch->first || (batch->edges && !batch->child)) return 0;
@@ -29,7 +29,7 @@ static int code_of(int status) {
   return status >= HBTVM_BAD_ARRAYS ? status : exported_fail_as(NULL, status, NULL, NULL);
 }
 
-/* The readout, and of that what the layers behind compute. */
+/* Compute the readout, and the layers behind it. */
 static int run_behind(const struct opened_recursive *opened, const struct method *method,
                       const struct recursive_batch *batch, void *out, int64_t *results, int threads,
                       struct recursive_place *place) {

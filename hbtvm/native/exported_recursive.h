@@ -1,7 +1,7 @@
-/* What libraries for C add to the executor of recursive models: arguments that are checked, the layers behind, errors
- * with their place.
+/* The part of exported recursive models beyond the executor: checks of arguments, further layers, errors with their
+ * place.
  *
- * `hbtvm export` generates the functions that users call, each of which calls one of these with constant data.
+ * `hbtvm export` generates the public functions, each of which calls one of these with constant data.
  */
 #ifndef HBTVM_EXPORTED_RECURSIVE_H
 #define HBTVM_EXPORTED_RECURSIVE_H
@@ -9,18 +9,18 @@
 #include "exported.h"
 #include "recursive.h"
 
-/* What users' functions return: as `enum exported_code` below 20, as `enum recursive_status` from there on. */
+/* Results of public functions: as `enum exported_code` below 20, then as `enum recursive_status`. */
 enum { EXPORTED_RECURSIVE_CODES = 27 };
 
-/* The generated header has the same structure by a name of its own. */
+/* The generated header has the same structure under another name. */
 struct exported_place {
   int code;
-  int64_t structure, node, input; /* -1 where there is none */
+  int64_t structure, node, input; /* -1 if none */
 };
 
 struct exported_recursive {
   const struct recursive_model *model;
-  struct exported behind; /* the layers behind the readout; none of them: count is 0 */
+  struct exported behind; /* the layers after the readout; count is 0 without any */
 };
 
 struct opened_recursive {
@@ -29,18 +29,18 @@ struct opened_recursive {
   struct opened behind;
 };
 
-/* Returns 0 where there is no memory; nothing is to be closed then. */
+/* Return 0 if memory is short; nothing needs closing then. */
 int exported_recursive_open(struct opened_recursive *opened, const struct exported_recursive *exported, int threads);
 void exported_recursive_close(struct opened_recursive *opened);
 
-/* Compute the readout of structures (`method` is null), or an output of the layers behind it. `results`: for how many
- * `out` has room; becomes their number, also where there are more. Returns a code; pointers may be null, which is told
- * as an error. */
+/* Compute the readout of structures (`method` is null), or an output of the layers after it. `results`: the number of
+ * results for which `out` has room; set to the actual number, even if it is larger. Returns a code; null pointers are
+ * reported as errors. */
 int exported_recursive_run(const struct opened_recursive *opened, const struct method *method,
                            const struct recursive_batch *batch, void *out, int64_t *results, int threads,
                            struct exported_place *place);
 
-/* The sentence of a code. */
+/* Return the message of a code. */
 const char *exported_recursive_message(int code);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* TVM's type index of a tensor that the caller keeps, and DLPack's of floats and of the CPU. */
+/* TVM's type index of a borrowed tensor, and DLPack's codes of floats and the CPU. */
 enum { TENSOR_POINTER = 7, FLOATS = 2, CPU = 1 };
 
 void *hbtvm_memory(struct worker *worker, enum memory which, size_t bytes) {
@@ -27,14 +27,14 @@ static void describe(struct tensor *tensor, int64_t axes, uint8_t code, uint8_t 
   tensor->shape = shape;
 }
 
-/* Bytes of one element along the leading axis. */
+/* Bytes per element of the leading axis. */
 static int64_t slice_bytes(const struct table *table) {
   int64_t bytes = table->bits == 1 ? 1 : table->bits / 8;
   for (int32_t i = 1; i < table->axes; ++i) bytes *= table->shape[i];
   return bytes;
 }
 
-/* A part's share of a table: `shape` has room for the table's axes. */
+/* A part's share of a table; `shape` has room for the table's axes. */
 static void share(struct tensor *tensor, const struct table *table, int64_t part, int64_t parts, int64_t *shape) {
   describe(tensor, table->axes, table->code, table->bits, shape);
   memcpy(shape, table->shape, (size_t)table->axes * sizeof *shape);
@@ -110,7 +110,7 @@ int hbtvm_call(struct call *call, const struct bound *bound, const void *rows, i
   return HBTVM_OK;
 }
 
-/* From tiles of scores [G * V, R] to rows. */
+/* Copy tiles of scores [G * V, R] to rows. */
 static void transpose(const struct bound *bound, const double *tiles, int64_t n, double *sums, int64_t stride) {
   int64_t outputs = bound->outputs, tile = bound->kernel->row_tile;
   for (int64_t start = 0; start < n; start += tile, tiles += outputs * tile) {
@@ -122,7 +122,7 @@ static void transpose(const struct bound *bound, const double *tiles, int64_t n,
   }
 }
 
-/* Sums of `tiles` whole tiles of which the first n rows count. */
+/* Compute `tiles` whole tiles, of which the first n rows count. */
 static int whole_tiles(struct worker *worker, struct call *call, const struct bound *bound, const void *rows,
                        int64_t tiles, int64_t n, void *sums, int64_t stride) {
   int64_t outputs = bound->outputs, tile = bound->kernel->row_tile, item = item_bytes(bound->kernel->type);
@@ -165,7 +165,7 @@ int hbtvm_kernel_rows(struct worker *worker, struct call *call, const struct bou
   }
   const char *from = (const char *)rows + whole * row_bytes;
   char *to = (char *)sums + whole * stride * item;
-  /* What follows the rows in their tile is computed, too, so it has to be something harmless. */
+  /* The kernel also computes the rest of the last tile, so fill it with harmless values. */
   char *padded = hbtvm_memory(worker, TILE_MEMORY, (size_t)(tile * row_bytes));
   if (!padded) return HBTVM_NO_MEMORY;
   memcpy(padded, from, (size_t)(rest * row_bytes));

@@ -1,4 +1,4 @@
-/* Kernels with their arguments, and how they are called on rows. */
+/* Kernels with their arguments, and calls of kernels on rows. */
 #ifndef HBTVM_KERNEL_H
 #define HBTVM_KERNEL_H
 
@@ -7,10 +7,10 @@
 
 #include "executor.h"
 
-/* Scores of a block of rows, which stay in the cache until the epilogue reads them. */
+/* Bytes of a block's scores, which stay in the cache until the epilogue reads them. */
 #define HBTVM_BLOCK_BYTES (1 << 18)
 
-/* DLPack's tensor, and the value by which TVM's calling convention passes one. */
+/* DLPack's tensor, and the value that passes it in TVM's calling convention. */
 struct tensor {
   void *data;
   struct {
@@ -41,26 +41,26 @@ struct part {
   int64_t *shapes;
 };
 
-/* A kernel as an executor has it. Nothing but `nanoseconds` changes after it was opened. */
+/* A kernel in an executor. Only `nanoseconds` changes after opening. */
 struct bound {
   const struct kernel *kernel;
   int64_t columns; /* of rows */
   int64_t row_type;
   int64_t outputs;
-  int64_t threads; /* that a call may use */
-  int64_t alone;   /* most rows that one thread computes, however long it takes */
-  int64_t parts;   /* trees are shared by so many threads */
-  int64_t number;  /* among all kernels of the model */
-  int64_t aligned_rows; /* after so many rows, scores that lie one behind the other are aligned again */
-  int64_t direct;  /* whether its scores are rows of scores as they are */
-  int64_t instead; /* number within its set of the kernel for rows with missing values; -1: this one takes them */
-  int64_t poison;  /* whether scores are NaN before each call, so that what a kernel leaves out shows */
-  double tuned;    /* seconds of a row tile on one thread; negative if nobody measured */
+  int64_t threads; /* threads that a call may use */
+  int64_t alone;   /* maximal rows that a single thread computes, however long it takes */
+  int64_t parts;   /* number of threads that share the trees */
+  int64_t number;  /* index among all kernels of the model */
+  int64_t aligned_rows; /* number of rows after which consecutive scores are aligned again */
+  int64_t direct;  /* whether its scores are plain rows of scores */
+  int64_t instead; /* index in its set of the kernel for rows with missing values; -1: this kernel */
+  int64_t poison;  /* whether scores are set to NaN before each call, so that unwritten scores show */
+  double tuned;    /* seconds of a row tile on one thread; negative if not measured */
   struct part *part;
   _Atomic int64_t nanoseconds; /* of a row tile on one thread, as measured here; 0: not yet */
 };
 
-/* What one thread needs to call one part of one kernel: its arguments, laid out once. */
+/* The arguments of a part of a kernel in one thread, laid out once. */
 struct call {
   struct value *values;
   struct tensor rows, scores;
@@ -69,28 +69,28 @@ struct call {
 
 enum memory { TILE_MEMORY, TILE_SCORES_MEMORY, SCORES_MEMORY, MATRIX_MEMORY, GATHER_MEMORY, HBTVM_MEMORIES };
 
-/* The work memory of one thread, kept for the next call. */
+/* The work memory of a thread, kept for later calls. */
 struct worker {
   struct call *calls; /* by kernel number and part, see `hbtvm_bound_call` */
   size_t sizes[HBTVM_MEMORIES]; /* of the memory below */
   void *memory[HBTVM_MEMORIES]; /* enum memory */
 };
 
-/* At least so many bytes, aligned; null where there are none. What was in it is lost. */
+/* Return at least this many bytes, aligned; null if memory is short. Earlier contents are lost. */
 void *hbtvm_memory(struct worker *worker, enum memory which, size_t bytes);
 
-/* Fill in what `bound` says of the kernel's parts; 0 if there is no memory. */
+/* Fill in the parts of `bound`; 0 if memory is short. */
 int hbtvm_bind(struct bound *bound);
 void hbtvm_unbind(struct bound *bound);
 
-/* Lay out the arguments of a call; 0 if there is no memory. */
+/* Lay out the arguments of a call; 0 if memory is short. */
 int hbtvm_lay_out(struct call *call, const struct bound *bound, int64_t part);
 
-/* Call a kernel on `tiles` whole row tiles. Returns an enum status. */
+/* Call a kernel on `tiles` whole row tiles. Return an enum status. */
 int hbtvm_call(struct call *call, const struct bound *bound, const void *rows, int64_t tiles, void *scores);
 
-/* Sums of n rows, row by row, of the kernel's type of scores; `stride` elements from one row's to the next.
- * Returns an enum status. */
+/* Compute sums of n rows, row-major, in the kernel's type of scores; `stride` elements from one row to the next. Return
+ * an enum status. */
 int hbtvm_kernel_rows(struct worker *worker, struct call *call, const struct bound *bound, const void *rows,
                       int64_t n, void *sums, int64_t stride);
 

@@ -1,9 +1,9 @@
-/* From structures to levels. */
+/* Conversion of structures to levels. */
 #include <string.h>
 
 #include "recursive_internal.h"
 
-/* Marks of a search: nobody came here yet; the way to here is being searched. */
+/* DFS marks: unvisited, on the path. */
 enum { UNSEEN = -1, OPEN = -2 };
 
 static int misplaced(struct recursive_place *place, int status, int64_t structure, int64_t node) {
@@ -12,7 +12,7 @@ static int misplaced(struct recursive_place *place, int status, int64_t structur
   return status;
 }
 
-/* Find room for the arrays of a batch; 0 if there is no memory. */
+/* Allocate the arrays of a batch; 0 if memory is short. */
 static int make_room(const struct recursive_batch *batch, struct room *room, struct linear *linear) {
   size_t nodes = (size_t)batch->nodes + HBTVM_LANES, structures = (size_t)batch->structures + 1;
   size_t bytes = structures * (sizeof *linear->result + 3 * sizeof(int32_t) + sizeof *linear->start) +
@@ -31,7 +31,7 @@ static int make_room(const struct recursive_batch *batch, struct room *room, str
   return 1;
 }
 
-/* Levels of nodes that come before all of their children. */
+/* Compute levels of nodes that precede all of their children. */
 static int32_t levels_from_behind(const struct recursive_batch *batch, int32_t *level, int32_t lo, int32_t hi) {
   int32_t top = 0;
   for (int32_t v = hi - 1; v >= lo; --v) {
@@ -46,8 +46,8 @@ static int32_t levels_from_behind(const struct recursive_batch *batch, int32_t *
   return top;
 }
 
-/* Levels of nodes in any order, depth first. `way` and `edge` have room for as many nodes. Returns the highest level,
- * or -1 where there is a cycle, through *odd. */
+/* Compute levels of nodes in any order, depth first. `way` and `edge` have room for as many nodes. Returns the highest
+ * level, or -1 for a cycle, with its node in *odd. */
 static int32_t levels_by_search(const struct recursive_batch *batch, int32_t *level, int32_t lo, int32_t hi,
                                 int32_t *way, int32_t *edge, int32_t *odd) {
   int32_t top = 0;
@@ -86,7 +86,7 @@ static int32_t levels_by_search(const struct recursive_batch *batch, int32_t *le
   return top;
 }
 
-/* Levels of one structure, whose nodes and children are looked at; an enum recursive_status. */
+/* Check the nodes and children of a structure, and compute its levels; returns an enum recursive_status. */
 static inline int structure_levels(const struct recursive_model *model, const struct recursive_batch *batch,
                                    struct linear *linear, int64_t b, struct recursive_place *place, int roots) {
   int32_t lo = (int32_t)batch->starts[b], hi = (int32_t)batch->starts[b + 1];
@@ -128,7 +128,7 @@ static inline int structure_levels(const struct recursive_model *model, const st
   return HBTVM_OK;
 }
 
-/* Compare the numbers of an input with the rows that there are. */
+/* Check the indices of an input against the number of its rows. */
 static int check_numbers(const struct recursive_model *model, const struct recursive_batch *batch, int64_t input,
                          struct recursive_place *place) {
   const struct recursive_input *known = &model->inputs[input];

@@ -1,8 +1,8 @@
-/* Calls from Python on arrays of numpy: one C function from the array of rows to the array of results.
+/* Calls from Python on numpy arrays: one C function from an array of rows to an array of results.
  *
- * Nothing of Python or numpy is needed to compile this. The functions that it calls come from the interpreter that
- * loads it, and so do the places of an array's fields, which numpy's own headers compile into every extension; the
- * loader has compared them with arrays that it knows (`hbtvm.runtime.native.arrays`).
+ * Compiling this needs neither Python nor numpy. The functions that it calls come from the interpreter that loads it,
+ * and so do the offsets of an array's fields, which numpy's headers compile into every extension. The loader has
+ * checked them against known arrays (`hbtvm.runtime.native.arrays`).
  */
 #define _GNU_SOURCE
 #include <stdatomic.h>
@@ -12,19 +12,19 @@
 #include "clock.h"
 #include "executor.h"
 
-/* Calls that take longer let other threads of Python run meanwhile. One that releases the interpreter's lock may wait
- * 5 ms until a busy thread hands it back, too long for a call of microseconds. */
+/* Longer calls release the interpreter's lock. Getting it back may take 5 ms if another thread is busy, too long for a
+ * call of microseconds. */
 #define BRIEF_NANOSECONDS 30000
 
-/* Results from this size on are aligned, so that kernels write them in place. */
+/* Results of this size or larger are aligned, so that kernels write them in place. */
 #define LARGE_BYTES (1 << 16)
 
-/* numpy's flags of arrays, and its number of bytes without a sign. */
+/* numpy's array flags, and its type number of unsigned bytes. */
 enum { C_CONTIGUOUS = 1, ALIGNED = 0x100, WRITEABLE = 0x400, UNSIGNED_BYTES = 2 };
 
 struct python {
-  void *(*capsule)(void *, const char *); /* the pointer in it */
-  void (*take)(void *); /* a reference */
+  void *(*capsule)(void *, const char *); /* returns the capsule's pointer */
+  void (*take)(void *); /* increments a reference count */
   void (*drop)(void *);
   void *(*release)(void); /* the interpreter's lock */
   void (*resume)(void *);
@@ -33,31 +33,31 @@ struct python {
   int (*set_base)(void *array, void *base);
   void *none;
   const void *array_type;
-  /* Where fields are, in bytes from the start of their object. */
+  /* Offsets of fields, in bytes from the start of their object. */
   int64_t type_at, data_at, axes_at, shape_at, dtype_at, flags_at, number_at, order_at;
 };
 
 /* Results for rows of one type; `epilogue` null: raw scores. */
 struct results {
   const struct epilogue *epilogue;
-  int64_t ready;  /* whether rows of this type are taken as they are */
-  int64_t number; /* numpy's of the results' type */
+  int64_t ready;  /* whether kernels read rows of this type directly */
+  int64_t number; /* numpy's number of the results' type */
   int64_t item;   /* bytes of a result */
   int64_t axes;   /* 1 or 2 */
   int64_t columns;
 };
 
-/* What one function of Python computes. */
+/* The description of a Python function's computation. */
 struct bound_output {
   struct executor *executor;
   int64_t columns; /* of rows */
   int64_t threads;
-  int64_t numbers[2]; /* numpy's, of float32 and float64 */
+  int64_t numbers[2]; /* numpy's type numbers of float32 and float64 */
   struct results results[2]; /* by type of rows */
-  _Atomic int64_t nanoseconds[64]; /* that calls took, by the size of their number of rows */
+  _Atomic int64_t nanoseconds[64]; /* duration of calls, by the logarithm of their number of rows */
 };
 
-/* The same for all models of a process, and set before any of them is called. */
+/* Shared by all models of a process, and set before any call. */
 static struct python python;
 
 void hbtvm_numpy_begin(const struct python *given) { python = *given; }
@@ -83,7 +83,7 @@ static void *array_of(const struct python *p, const struct results *results, int
     p->drop(base);
     return NULL;
   }
-  if (!p->set_base(array, base)) return array; /* which takes the reference, whatever happens */
+  if (!p->set_base(array, base)) return array; /* steals the reference in any case */
   p->drop(array);
   return NULL;
 }
@@ -93,8 +93,8 @@ static void *nothing(const struct python *p) {
   return p->none;
 }
 
-/* The results of an array of rows; None where it is no array that kernels read as it is, or the call fails: then
- * Python, which knows the words for what is wrong, goes the long way. */
+/* Compute the results of an array of rows. Returns None if it is not an array that kernels read directly, or the call
+ * fails: Python then takes the slow path, which reports errors. */
 void *hbtvm_numpy_call(void *self, void *rows) {
   const struct python *p = &python;
   struct bound_output *own = p->capsule(self, NULL);
@@ -131,7 +131,7 @@ void *hbtvm_numpy_call(void *self, void *rows) {
 
 int64_t hbtvm_version(void) { return HBTVM_EXECUTOR_VERSION; }
 
-/* Sizes of the structures, which the loader compares with its own. */
+/* Sizes of the structures, which the loader checks against its own. */
 int64_t hbtvm_size(int64_t which) {
   const size_t sizes[] = {sizeof(struct table),    sizeof(struct kernel), sizeof(struct kernels),
                           sizeof(struct stage),    sizeof(struct model),  sizeof(struct epilogue),

@@ -1,6 +1,6 @@
 #include "plan.h"
 
-/* What it costs to share a call with threads that are awake, and what a call costs beside the kernel; seconds. */
+/* Seconds to share a call with spinning threads, and seconds of a call besides the kernel. */
 #define HANDOFF 3e-6
 #define CALL 5e-7
 
@@ -18,7 +18,7 @@ int64_t hbtvm_busy(const struct bound *bound, int64_t n) {
   return least(bound->threads, tiles / grain);
 }
 
-/* Seconds of a row tile on one thread, from the call that was timed: it can't have been all overhead. */
+/* Seconds of a row tile on one thread, from the timed call, which cannot have been all overhead. */
 static double tile_seconds(const struct bound *bound) {
   const struct kernel *kernel = bound->kernel;
   if (kernel->seconds < 0) return -1;
@@ -34,14 +34,14 @@ static double estimate(const struct bound *bound, int64_t n) {
   int64_t tiles = tiles_of(bound, n), busy = hbtvm_busy(bound, n);
   double work = (double)tiles * bound->tuned;
   if (bound->parts > 1) return CALL + HANDOFF + work / (double)busy;
-  /* The last round may keep some threads without work. */
+  /* The last round may leave some threads idle. */
   double shared = HANDOFF + (double)((tiles + busy - 1) / busy) * bound->tuned;
   return CALL + (shared < work ? shared : work);
 }
 
 static int64_t difference(int64_t a, int64_t b) { return a > b ? a - b : b - a; }
 
-/* How far numbers of rows are apart: their ratio, at least 1. */
+/* Return the ratio of two numbers of rows, at least 1. */
 static double apart(int64_t n, int64_t rows) {
   double ratio = (double)(n > 0 ? n : 1) / (double)rows;
   return ratio < 1 ? 1 / ratio : ratio;
@@ -56,7 +56,7 @@ static int64_t nearest(const struct bound_set *set, int64_t n) {
   return found;
 }
 
-/* Of the kernels that were timed for just so many rows, as they would run here, the fastest; -1: there are none. */
+/* Return the fastest kernel that was timed for exactly this many rows under these conditions; -1 if there is none. */
 static int64_t timed(const struct bound_set *set, int64_t n) {
   int64_t found = -1;
   for (int64_t i = 0; i < set->choices; ++i) {
@@ -87,7 +87,7 @@ int64_t hbtvm_plan(const struct bound_set *set, int64_t n, struct plan_step step
   steps[0].kernel = best;
   double cost = estimate(&set->bound[best], n);
   int64_t count = 1;
-  /* One kernel for the whole tiles, and another one for the rest. */
+  /* One kernel for the whole tiles, and another for the rest. */
   for (int64_t i = 0; i < set->choices; ++i) {
     const struct bound *bulk = &set->bound[set->chosen[i]];
     int64_t whole = n - n % bulk->kernel->row_tile;
@@ -114,7 +114,7 @@ void hbtvm_plan_set(struct bound_set *set) {
     struct bound *bound = &set->bound[i];
     const struct kernel *kernel = bound->kernel;
     bound->tuned = tile_seconds(bound);
-    /* A kernel that was timed on one thread runs as it was timed. */
+    /* A kernel timed on one thread runs on one thread. */
     bound->alone = kernel->over == HBTVM_ALONE && kernel->seconds >= 0 ? kernel->rows : 0;
     bound->instead = -1;
     if (kernel->takes_missing && complete) continue;

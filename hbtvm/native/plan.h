@@ -1,27 +1,26 @@
-/* Which kernels run for a number of rows, from what was measured when they were tuned.
+/* Selection of kernels for a number of rows, from measurements of the tuning.
  *
- * A plan depends on the number of rows and on how many threads there are, never on how fast a kernel has just been:
- * the same rows always give the same sums, to the last bit.
+ * A plan depends on the number of rows and of threads, never on recent times: the same rows always give the same sums,
+ * to the last bit.
  */
 #ifndef HBTVM_PLAN_H
 #define HBTVM_PLAN_H
 
 #include "kernel.h"
 
-/* Rows `start` to `stop` go through kernel number `kernel` of the set. `threads` may share them; filled in by
- * `hbtvm_steps` alone. */
+/* Kernel `kernel` of the set computes rows `start` to `stop`. `threads` may share them; only `hbtvm_steps` sets it. */
 struct plan_step {
   int64_t kernel, start, stop, threads;
 };
 
 #define HBTVM_STEPS 2
 
-/* The kernels for one type of rows. Where some are for rows without missing values, those are chosen. */
+/* The kernels for one type of rows. Kernels for rows without missing values are preferred. */
 struct bound_set {
-  struct bound *bound; /* all of them */
+  struct bound *bound; /* all kernels */
   int64_t count;
   int64_t type;
-  int64_t *chosen; /* numbers of those that plans choose from */
+  int64_t *chosen; /* indices of the kernels that plans choose from */
   int64_t choices;
   int64_t measured; /* whether all of these were timed */
   struct plan_step one;  /* the plan of one row */
@@ -30,11 +29,10 @@ struct bound_set {
 /* Fill in `tuned`, `alone`, `instead`, `chosen`, `choices`, `measured` and `one`. */
 void hbtvm_plan_set(struct bound_set *set);
 
-/* The steps that compute n rows, in order; returns how many. */
+/* Compute the steps for n rows, in order; return their number. */
 int64_t hbtvm_plan(const struct bound_set *set, int64_t n, struct plan_step steps[HBTVM_STEPS]);
 
-/* Threads that were at work on the call that a kernel was timed with, or would be on one of n rows if the tuned
- * grain alone decided. */
+/* Return the number of threads in a kernel's timed call, or in a call of n rows if only the tuned grain decided. */
 int64_t hbtvm_busy(const struct bound *bound, int64_t n);
 
 #endif

@@ -11,17 +11,17 @@
 
 #include "clock.h"
 
-/* Calls that threads can share at the same time; a caller that finds no place works alone. */
+/* Maximal number of calls that share threads at the same time; further callers work alone. */
 #define PLACES 16
 
-/* How long a thread looks out for work before it sleeps. Being woken takes a thread tens of microseconds, which
- * is what short calls take in all; services call again and again. */
+/* How long an idle thread spins before it sleeps. Waking a thread takes tens of microseconds, as long as a whole short
+ * call, and services call again and again. */
 #define SPIN_NANOSECONDS 50000
 
-/* Pauses between two looks at the clock. */
+/* Pauses between two checks of the clock. */
 #define PAUSES 32
 
-/* A caller waits so many pauses for the last pieces of its work before it yields its CPU between looks. */
+/* A caller waits this many pauses for the last pieces of its work before it yields its CPU between checks. */
 #define PATIENCE 4096
 
 struct job {
@@ -32,7 +32,7 @@ struct job {
   _Atomic int64_t seats; /* threads that may still join */
 };
 
-/* `users` counts threads that may be looking at `job`: it lies on its caller's stack. */
+/* `users` counts threads that may access `job`, which lies on its caller's stack. */
 struct place_of_job {
   _Alignas(64) _Atomic(struct job *) job;
   _Atomic int64_t users;
@@ -41,10 +41,10 @@ struct place_of_job {
 
 struct pool {
   struct place_of_job places[PLACES];
-  _Alignas(64) _Atomic uint64_t published; /* jobs so far */
+  _Alignas(64) _Atomic uint64_t published; /* number of jobs so far */
   _Atomic int64_t sleepers;
   _Atomic int64_t ends;
-  /* The process whose threads these are; 0 before there are any, negative while they are being started. */
+  /* The process of the threads; 0 before they start, negative while they are being started. */
   _Atomic int64_t process;
   pthread_mutex_t mutex;
   pthread_cond_t wake;
@@ -73,8 +73,8 @@ static void help(struct pool *pool) {
   for (int i = 0; i < PLACES; ++i) {
     struct place_of_job *place = &pool->places[i];
     if (!atomic_load_explicit(&place->job, memory_order_relaxed)) continue;
-    /* The caller takes its job away, and then waits until there are no users: it sees this one, or this one sees
-     * that there is no job. */
+    /* The caller removes its job, and then waits until there are no users: either it sees this user, or this thread
+     * sees that the job is gone. */
     atomic_fetch_add(&place->users, 1);
     struct job *job = atomic_load(&place->job);
     if (job && atomic_fetch_sub(&job->seats, 1) > 0) take(job);
@@ -82,7 +82,7 @@ static void help(struct pool *pool) {
   }
 }
 
-/* Wait for another job than the first `seen`; for a while awake. */
+/* Wait for a job after the first `seen` jobs; spin first, then sleep. */
 static void await(struct pool *pool, uint64_t seen) {
   int64_t until = pool->spins ? nanoseconds_now() + pool->spins : 0;
   while (until && nanoseconds_now() < until) {
@@ -93,7 +93,7 @@ static void await(struct pool *pool, uint64_t seen) {
     if (atomic_load(&pool->ends)) return;
   }
   pthread_mutex_lock(&pool->mutex);
-  /* A caller counts its job, and then looks for sleepers: it sees this one, or this one sees the job. */
+  /* A caller publishes its job, and then checks for sleepers: either it sees this one, or this thread sees the job. */
   atomic_fetch_add(&pool->sleepers, 1);
   while (atomic_load(&pool->published) == seen && !atomic_load(&pool->ends)) {
     pthread_cond_wait(&pool->wake, &pool->mutex);
@@ -137,10 +137,10 @@ static void start_threads(struct pool *pool) {
   pthread_cond_init(&pool->wake, NULL);
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
-  /* With one CPU, who waits awake keeps others from working. */
+  /* On one CPU, spinning starves the workers. */
   int several = sched_getaffinity(0, sizeof cpus, &cpus) || CPU_COUNT(&cpus) > 1;
   pool->spins = several ? SPIN_NANOSECONDS : 0;
-  /* Signals are for the program's own threads. */
+  /* Signals are for the program's threads. */
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -152,12 +152,12 @@ static void start_threads(struct pool *pool) {
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Whether this process has threads; starts them if there are none yet. */
+/* Return whether this process has threads; start them if there are none yet. */
 static int is_ready(struct pool *pool) {
   int64_t own = getpid(), found = atomic_load(&pool->process);
   if (found == own) return 1;
-  /* Either there were no threads yet, or this is a child of the process that had them: then nobody but this thread,
-   * and those that it started since, knows of the pool. */
+  /* Either there were no threads, or this is a forked child: then only this thread, and threads that it started since,
+   * know the pool. */
   if (found == -own || !atomic_compare_exchange_strong(&pool->process, &found, -own)) return 0;
   start_threads(pool);
   atomic_store(&pool->process, own);

@@ -1,18 +1,18 @@
 /* Groups of structures that are computed together. */
 #include "recursive_internal.h"
 
-/* States of a group, if it has more than one structure: larger ones gain nothing from larger levels. */
+/* Bytes of a group's states, if it has several structures: larger groups do not gain from larger levels. */
 #define GROUP_BYTES (1 << 22)
 
-/* With more structures in a group, it does not matter which of them those are. */
+/* With more structures per group, their assignment does not matter. */
 #define FEW_STRUCTURES 32
 
 static int64_t nodes_of(const struct recursive_batch *batch, int64_t b) {
   return batch->starts[b + 1] - batch->starts[b];
 }
 
-/* How many groups there are depends on nothing but the call and what was tuned: a node of a last tile may be rounded
- * otherwise than one of a whole tile, and results have to be the same with any number of threads. */
+/* The number of groups depends only on the call and the tuning: a node of a last tile may be rounded differently from a
+ * node of a whole tile, and results must not depend on the number of threads. */
 static int64_t count_of(const struct recursive_call *call) {
   const struct recursive_model *model = call->recursive->model;
   const struct recursive_kernels *kernels = &model->kernels[call->kernels];
@@ -23,7 +23,7 @@ static int64_t count_of(const struct recursive_call *call) {
   return groups < call->batch->structures ? groups : call->batch->structures;
 }
 
-/* Find a structure at which to cut: the first g of so many groups have about as large a share of the nodes. */
+/* Return the structure at which the first g of these groups have a proportional share of the nodes. */
 static int64_t cut(const struct recursive_batch *batch, int64_t g, int64_t groups) {
   if (g == groups) return batch->structures;
   int64_t target = batch->nodes * g / groups, lo = 0, hi = batch->structures;
@@ -38,7 +38,7 @@ static int64_t cut(const struct recursive_batch *batch, int64_t g, int64_t group
   return lo && target - batch->starts[lo - 1] < batch->starts[lo] - target ? lo - 1 : lo;
 }
 
-/* Sort structures by their nodes, most first, and as they come where these are as many (Shell, 1959). */
+/* Sort structures by their number of nodes, largest first, stable for equal numbers (Shell, 1959). */
 static void sort(const struct recursive_batch *batch, int32_t *order, int64_t count) {
   static const int64_t gaps[] = {301, 132, 57, 23, 10, 4, 1};
   for (size_t i = 0; i < sizeof gaps / sizeof *gaps; ++i) {
@@ -56,7 +56,7 @@ static void sort(const struct recursive_batch *batch, int32_t *order, int64_t co
   }
 }
 
-/* Give each structure to the group that has the fewest nodes, the largest first (Graham, 1969). */
+/* Assign each structure, largest first, to the group with the fewest nodes (Graham, 1969). */
 static void balance(const struct recursive_batch *batch, struct linear *linear, int64_t groups) {
   struct cut *start = linear->start;
   for (int64_t g = 0; g <= groups; ++g) start[g] = (struct cut){0, 0};
@@ -77,7 +77,7 @@ static void balance(const struct recursive_batch *batch, struct linear *linear, 
     all.structures += own.structures;
     all.nodes += own.nodes;
   }
-  /* Where a group's structures begin moves on with each, and back at the end. */
+  /* A group's start advances with each structure, and is reset at the end. */
   for (int64_t b = 0; b < batch->structures; ++b) linear->order[start[linear->own[b]].structures++] = (int32_t)b;
   for (int64_t g = groups; g > 0; --g) start[g].structures = start[g - 1].structures;
   start[0].structures = 0;

@@ -1,9 +1,9 @@
-/* Results of structures, from the rows of their nodes. */
+/* Results of structures from the rows of their nodes. */
 #include <string.h>
 
 #include "recursive_internal.h"
 
-/* Copy the state that is read without its padding. */
+/* Copy the state without its padding. */
 static void copy_state(const struct recursive_model *model, const float *from, float *to) {
   int64_t columns = model->columns, padded = (columns + HBTVM_LANES - 1) / HBTVM_LANES * HBTVM_LANES;
   for (int64_t r = 0; r < model->rows; ++r, from += padded, to += columns) {
@@ -16,7 +16,8 @@ static const float *state_of(const struct recursive_call *call, const float *sta
   return state + call->linear.row[node + 1] * model->width + model->state;
 }
 
-/* Sum and mean of a structure's nodes, in the order of nodes. Sums are float64: there may be thousands of nodes. */
+/* Sum and mean over a structure's nodes, in the order of nodes. Sums are float64, since there may be thousands of
+ * nodes. */
 static int sum_nodes(const struct recursive_call *call, struct recursive_worker *worker, int64_t b, const float *state,
                      float *to) {
   const struct recursive_model *model = call->recursive->model;
@@ -36,7 +37,7 @@ static int sum_nodes(const struct recursive_call *call, struct recursive_worker 
   return HBTVM_OK;
 }
 
-/* The highest of a structure's nodes; NaN where one of them is. */
+/* Maximum over a structure's nodes; NaN if a node has NaN. */
 static void most_of_nodes(const struct recursive_call *call, int64_t b, const float *state, float *to) {
   const struct recursive_model *model = call->recursive->model;
   int64_t lo = call->batch->starts[b], hi = call->batch->starts[b + 1];

@@ -1,4 +1,4 @@
-/* Batches by row for kernels elsewhere, and results from the states that they made. */
+/* Batches by row for kernels on other devices, and results from their states. */
 #include "recursive_rows.h"
 
 #include <stdlib.h>
@@ -6,9 +6,9 @@
 
 #include "recursive_internal.h"
 
-/* What a call keeps from its beginning to its end. */
+/* State of a call. */
 struct begun {
-  struct recursive_worker *worker; /* with the arrays of the others */
+  struct recursive_worker *worker; /* includes the arrays of the others */
   struct linear linear;
   struct group group;
 };
@@ -22,7 +22,7 @@ static int64_t most_children(const struct recursive_batch *batch) {
   return most;
 }
 
-/* The lowest row that is read. */
+/* Return the lowest row that results read. */
 static int64_t first_read(const struct recursive_model *model, const struct recursive_batch *batch,
                           const struct linear *linear) {
   if (model->over != HBTVM_ROOTS) return 1;
@@ -88,7 +88,7 @@ void hbtvm_recursive_fill(const struct recursive *recursive, const struct recurs
   const struct begun *begun = rows->own;
   fill_children(batch, begun, rows->arity, child);
   for (int64_t n = 0; n < model->input_count; ++n) {
-    /* int32 and float32 are as long, and zeros of both are zero bytes. */
+    /* int32 and float32 have the same size, and zeros of both are zero bytes. */
     int64_t size = model->inputs[n].is_vector ? model->inputs[n].size : 1;
     const int32_t *from = batch->inputs[n];
     int32_t *to = inputs[n];

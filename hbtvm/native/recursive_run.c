@@ -1,4 +1,4 @@
-/* Groups of structures, level by level, by one thread or by several that go through each level together. */
+/* Computation of groups of structures level by level, by one thread or by a team that shares each level. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -6,27 +6,27 @@
 
 #include "recursive_internal.h"
 
-/* A thread waits so many pauses for the others before it yields its CPU between looks. */
+/* A thread waits this many pauses for the others before it yields its CPU between checks. */
 #define PATIENCE 2000
 
-/* What is done between two barriers: a step of a level, or a stage of several levels. */
+/* The work between two barriers: a step of a level, or a stage of several levels. */
 struct work {
-  struct level level;        /* of a stage: where its group lies */
-  const struct parts *parts; /* null: of a level */
-  int64_t number;            /* of the step or stage */
+  struct level level;        /* for a stage: the location of its group */
+  const struct parts *parts; /* null for a level */
+  int64_t number;            /* number of the step or stage */
 };
 
-/* Threads that go through levels together. One leads: it opens a phase after the other and goes on when that is done.
- * Each takes its own part of a phase, and then those that nobody has taken yet. So who comes late or is kept from its
- * CPU takes part in later phases, and holds up the others only with a part that it has begun. */
+/* A team of threads that share levels. The leader opens one phase after another, and continues when a phase is done.
+ * Each member takes its own part of a phase, and then parts that nobody has taken. A late or preempted thread therefore
+ * joins later phases, and delays the others only by a part that it has started. */
 struct team {
   struct recursive_call *call;
   pthread_t leader;
   struct work work;   /* written between phases */
-  int64_t members;    /* parts of the phase */
+  int64_t members;    /* number of parts of the phase */
   _Alignas(64) _Atomic int64_t joined;
-  _Alignas(64) _Atomic uint64_t phase; /* its number, and below a bit for each part that nobody has taken */
-  _Alignas(64) _Atomic int64_t done;   /* parts that members are done with, the leader's left out */
+  _Alignas(64) _Atomic uint64_t phase; /* the phase's number, and in the low bits one bit for each untaken part */
+  _Alignas(64) _Atomic int64_t done;   /* parts that members have completed, without the leader's */
 };
 
 #define PART_BITS 32
@@ -50,7 +50,7 @@ static void fail(struct recursive_call *call, int status) {
   atomic_compare_exchange_strong(&call->status, &none, status);
 }
 
-/* Part k of m of a phase: of a stage, or of a main step and the tail's of the same number. */
+/* Run part k of m of a phase: of a stage, or of a main step and the tail step of the same number. */
 static void run_part(struct recursive_call *call, struct recursive_worker *worker, const struct work *work, int64_t k,
                      int64_t m) {
   int status;
@@ -63,14 +63,14 @@ static void run_part(struct recursive_call *call, struct recursive_worker *worke
   if (status) fail(call, status);
 }
 
-/* Whether only one thread has something to do in a phase. */
+/* Return whether only one thread has work in a phase. */
 static int is_for_one(const struct recursive_call *call, const struct work *work) {
   if (work->parts) return work->parts->part[work->number + 1] - work->parts->part[work->number] < 2;
   int64_t share = call->recursive->model->kernels[call->kernels].share;
   return share == HBTVM_NODES && work->level.main + work->level.tail < 2;
 }
 
-/* Take a part of the phase, the own one if nobody has; -1 if there is none. */
+/* Take a part of the phase, the thread's own part if it is free; -1 if none is left. */
 static int64_t take(struct team *team, int64_t own) {
   uint64_t phase = atomic_load_explicit(&team->phase, memory_order_acquire);
   while ((uint32_t)phase) {
@@ -101,7 +101,7 @@ static void run_together(struct team *team, struct recursive_worker *worker) {
   while (atomic_load_explicit(&team->done, memory_order_acquire) < members - own) pause_briefly(&pauses);
 }
 
-/* Take part in the phases of a call until it ends. */
+/* Join the phases of a call until it ends. */
 static void follow(struct team *team) {
   struct recursive_call *call = team->call;
   struct recursive_worker *worker = hbtvm_recursive_take(call->recursive);
@@ -121,7 +121,7 @@ static void follow(struct team *team) {
   hbtvm_recursive_give(call->recursive, worker);
 }
 
-/* States and scratch memory of a group; the zero row is cleared. 0 if there is no memory. */
+/* Allocate states and scratch memory of a group, and clear the zero row. 0 if memory is short. */
 static int make_room(const struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
                      struct work *work) {
   struct recursive *recursive = call->recursive;
@@ -129,7 +129,7 @@ static int make_room(const struct recursive_call *call, struct recursive_worker 
   size_t row_bytes = (size_t)recursive->model->width * sizeof(float), scratch = 0;
   level->rows = work->parts ? work->parts->rows : group->nodes + 1 + recursive->spare;
   level->state = hbtvm_reserve(&worker->state, (size_t)level->rows * row_bytes);
-  /* Parts have scratch memory of each thread. */
+  /* Parts use each thread's scratch memory. */
   for (int64_t l = 0; !work->parts && l < group->levels; ++l) {
     int64_t nodes = group->start[l + 1] - group->start[l];
     int64_t class = class_of(&recursive->model->kernels[call->kernels], l);
@@ -153,7 +153,7 @@ static void set_level(struct level *level, const struct group *group, int64_t l)
   split_level(&model->kernels[call->kernels].program[level->program], level->nodes, &level->main, &level->tail);
 }
 
-/* Do a piece of work, with a team's help if there is one; whether that and all before succeeded. */
+/* Do a piece of work, with a team if there is one; return whether it and all earlier work succeeded. */
 static int run_work(struct recursive_call *call, struct recursive_worker *worker, struct team *team,
                     struct work *work, int64_t number) {
   work->number = number;
@@ -186,12 +186,12 @@ static int run_stages(struct recursive_call *call, struct recursive_worker *work
   for (int64_t s = 0; s < parts->stages; ++s) {
     if (!run_work(call, worker, team, work, s)) return 0;
   }
-  /* Each piece had a number of its own. */
+  /* Each piece had its own number. */
   work->level.serial += parts->part[parts->stages] * parts->depth;
   return 1;
 }
 
-/* Compute one group, with a team's help if there is one. `work` is the team's, or the caller's own. */
+/* Compute one group, with a team if there is one. `work` is the team's, or the caller's. */
 static void run_group(struct recursive_call *call, struct recursive_worker *worker, int64_t g, struct team *team,
                       struct work *work) {
   const struct cut *start = &call->linear.start[g];

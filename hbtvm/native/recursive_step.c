@@ -4,12 +4,12 @@
 
 #include "recursive_internal.h"
 
-/* TVM's type index of a tensor that the caller keeps; DLPack's codes of types, and its CPU. */
+/* TVM's type index of a borrowed tensor; DLPack's type codes, and its CPU. */
 enum { TENSOR_POINTER = 7, INTEGERS = 0, FLOATS = 2, CPU = 1 };
 
 #define MOST_AXES 3
 
-/* Numbers of a table of children: where one node has thousands, those with fewer are called apart. */
+/* Maximal entries of a table of children: if a node has thousands, nodes with fewer are called separately. */
 #define CHILD_NUMBERS (1 << 20)
 
 static const struct recursive_steps *steps_of(const struct recursive_program *program, int64_t tail) {
@@ -39,7 +39,7 @@ static void describe_table(struct tensor *tensor, const struct table *table) {
   tensor->data = (void *)(uintptr_t)table->data;
 }
 
-/* Lay out the arguments of a step, but for what differs from call to call; 0 if there is no memory. */
+/* Lay out the arguments of a step, except those that change between calls; 0 if memory is short. */
 static int lay_out(struct step_call *call, const struct recursive_model *model, const struct recursive_kernels *kernels,
                    const struct recursive_program *program, const struct recursive_steps *steps, int64_t step) {
   const struct recursive_step *own = &steps->step[step];
@@ -77,12 +77,12 @@ static struct step_call *step_call(struct recursive *recursive, struct recursive
   return lay_out(call, recursive->model, own, of, steps_of(of, tail), step) ? call : NULL;
 }
 
-/* Nodes of a level from `at` on, in so many tiles, and places for children of each. */
+/* Nodes of a level from `at` on, in this many tiles, with places for each node's children. */
 struct run {
   int64_t at, tiles, tile, arity;
 };
 
-/* Whether a table has to be filled for a run, which it is then taken for. */
+/* Return whether a table must be filled for a run, and mark it as filled. */
 static int is_new(struct filled *filled, const struct level *level, const struct run *run) {
   const struct filled found = *filled;
   if (found.serial == level->serial && found.at == run->at && found.tiles == run->tiles && found.tile == run->tile) {
@@ -92,7 +92,7 @@ static int is_new(struct filled *filled, const struct level *level, const struct
   return 1;
 }
 
-/* Of a run: how many nodes there are, and places for them. */
+/* The nodes of a run, and its places for children. */
 static int64_t nodes_of(const struct level *level, const struct run *run, int64_t *places) {
   int64_t rest = level->nodes - run->at;
   *places = run->tiles * run->tile;
@@ -123,7 +123,7 @@ static void *fill_input(struct recursive_worker *worker, const struct level *lev
   int64_t places, nodes = nodes_of(level, run, &places), size = known->is_vector ? known->size : 1;
   if (!is_new(&worker->input_filled[input], level, run)) return room->at;
   const int32_t *node = level->node + run->at;
-  /* int32 and float32 are as long, and zeros of both are zero bytes. */
+  /* int32 and float32 have the same size, and zeros of both are zero bytes. */
   int32_t *table = hbtvm_reserve(room, (size_t)(places * size) * sizeof *table), *to = table;
   const int32_t *from = level->call->batch->inputs[input];
   if (!table) return NULL;
@@ -140,7 +140,7 @@ static void *fill_input(struct recursive_worker *worker, const struct level *lev
 
 static int64_t rounded(int64_t numbers) { return (numbers + HBTVM_LANES - 1) / HBTVM_LANES * HBTVM_LANES; }
 
-/* Where memory `which` of a level begins, of its main or tail steps: one behind the other. */
+/* Return the start of scratch memory `which` of a level, for its main or tail steps, which follow each other. */
 static int64_t scratch_at(const struct recursive_program *program, int64_t main, int64_t tail, int64_t which,
                           int64_t of_tail) {
   int64_t at = 0, places[2] = {main * program->main.tile, tail * program->tail.tile};
@@ -163,7 +163,7 @@ static int call_step(const struct recursive_step *step, struct step_call *call) 
   return HBTVM_OK;
 }
 
-/* Where tiles of an argument are; null if there is no memory. */
+/* Return the tiles of an argument; null if memory is short. */
 static void *place_of(struct recursive_worker *worker, const struct level *level, const struct run *run, int64_t tail,
                       int64_t first_tile, const struct recursive_argument *argument, int64_t *shape) {
   const struct recursive_call *call = level->call;
@@ -185,7 +185,7 @@ static void *place_of(struct recursive_worker *worker, const struct level *level
   }
 }
 
-/* Of `tiles` tiles of a run, the first that are called at a time, some units; tells their `arity`. */
+/* Return how many of a run's `tiles` tiles are called at once, in whole units, and set their `arity`. */
 static int64_t tiles_at_a_time(const struct level *level, struct run *run, int64_t tiles, int64_t unit) {
   const struct recursive_batch *batch = level->call->batch;
   int64_t children = level->call->recursive->model->children, step = unit * run->tile, count = 0;
@@ -233,7 +233,7 @@ int hbtvm_step_part(struct recursive_worker *worker, const struct level *level, 
     if (worker->span[0] == worker->span[1]) return HBTVM_OK;
   } else if (m > 1) {
     int64_t units = tiles_of(tiles, unit);
-    /* Of a few tiles the last threads get one; those of the tail go to others than those of the main steps. */
+    /* The last threads get one of a few tiles; those of the tail go to other threads than those of the main steps. */
     if (!tail) k = m - 1 - k;
     first = units * k / m * unit;
     stop = units * (k + 1) / m * unit;
@@ -272,7 +272,7 @@ int hbtvm_step_check(struct recursive *recursive, struct recursive_worker *worke
     if (role == HBTVM_TABLE) continue;
     tensor->shape[0] = role == HBTVM_SPAN ? 2 : 0;
     if (role == HBTVM_CHILD && recursive->model->children < 0) tensor->shape[2] = 1;
-    /* Kernels check the addresses of nothing, too. */
+    /* Kernels check addresses even for no tiles. */
     tensor->data = worker->span;
   }
   return call_step(own, laid);

@@ -1,25 +1,26 @@
 /* Several levels at a time: recursive unrolling (Cortex, MLSys'21, section 5.2).
  *
- * Levels are taken in stages of `depth` levels. Within a stage, a node belongs to the subtree of the highest node above
- * it in the same stage; whole subtrees are put into parts of about as many nodes each. One thread goes through a part
- * level by level, while others go through theirs: threads wait for each other once a stage, and states of children
- * are still in the cache of the core that computed them. This needs that no node has several parents. */
+ * Stages consist of `depth` levels. Within a stage, a node belongs to the subtree of its highest ancestor in the same
+ * stage. Whole subtrees are grouped into parts of about equal size. A thread computes a part level by level, while
+ * others compute theirs: threads synchronise once per stage, and children's states are still in the cache of the core
+ * that computed them. This requires that no node has several parents.
+ */
 #include <string.h>
 
 #include "recursive_internal.h"
 
-/* States of a part, of one thread's work: a part of the second-level cache. */
+/* Bytes of a part's states in a thread: a fraction of the second-level cache. */
 #define PART_BYTES (1 << 18)
 
-/* A part has at least as many whole tiles as this, so that its last, incomplete ones weigh little. */
+/* Minimal number of whole tiles per part, above which incomplete last tiles are negligible. */
 #define PART_TILES 16
 
-/* Work memory of `hbtvm_parts`; nodes are counted as their rows by level. */
+/* Work memory of `hbtvm_parts`; nodes are numbered by their rows by level. */
 struct sorting {
-  int32_t *root;  /* of each node: first its parent or -1, then the highest node above it in its stage */
-  int32_t *own;   /* of a root: how many nodes with children its subtree has, then its part */
-  int32_t *stage; /* of each level */
-  int32_t *placed; /* of each stage: nodes with children in subtrees that have been put into parts */
+  int32_t *root;  /* per node: first its parent or -1, then its highest ancestor in its stage */
+  int32_t *own;   /* per root: the number of nodes with children in its subtree, then its part */
+  int32_t *stage; /* per level */
+  int32_t *placed; /* per stage: nodes with children in subtrees that already have a part */
   int32_t *part;  /* see `struct parts` */
   struct piece *piece;
 };
@@ -28,17 +29,17 @@ static int64_t level_nodes(const struct group *group, int64_t lo, int64_t hi) {
   return group->start[hi] - group->start[lo];
 }
 
-/* The level behind a stage's last. */
+/* Return the level after a stage's last. */
 static int64_t stage_stop(const struct group *group, int64_t depth, int64_t s) {
   return (s + 1) * depth < group->levels ? (s + 1) * depth : group->levels;
 }
 
-/* Nodes of a stage that have children. */
+/* Return the number of nodes with children in a stage. */
 static int64_t stage_inner(const struct group *group, int64_t depth, int64_t s) {
   return level_nodes(group, s ? s * depth : 1, stage_stop(group, depth, s));
 }
 
-/* Into how many parts a stage is cut. */
+/* Return the number of parts of a stage. */
 static int64_t parts_of(const struct recursive_call *call, const struct group *group, int64_t depth, int64_t s) {
   const struct recursive_model *model = call->recursive->model;
   const struct recursive_kernels *kernels = &model->kernels[call->kernels];
@@ -48,14 +49,14 @@ static int64_t parts_of(const struct recursive_call *call, const struct group *g
   for (int64_t l = s ? s * depth : 1; l < stop; ++l) {
     if (level_nodes(group, l, l + 1) > widest) widest = level_nodes(group, l, l + 1);
   }
-  /* As the threads that were tuned for, whatever the call has: results are the same with any number of threads. */
+  /* Use the number of threads of the tuning, whatever the call's: results must not depend on the number of threads. */
   int64_t unit = kernels->share == HBTVM_NODES || kernels->share == HBTVM_PANELS ? kernels->threads : 1;
   int64_t count = tiles_of(tiles_of(nodes, size), unit) * unit;
-  /* More parts than a level has tiles are more tiles, of which each takes as long as a whole one. */
+  /* More parts than a level's tiles only add incomplete tiles, each of which takes as long as a whole tile. */
   return count < tiles_of(widest, tile) ? count : tiles_of(widest, tile);
 }
 
-/* Find room for so many parts; 0 if there is no memory. */
+/* Allocate this many parts; 0 if memory is short. */
 static int make_room(struct recursive_worker *worker, const struct group *group, const struct parts *parts,
                      int64_t count, struct sorting *sorting) {
   size_t nodes = (size_t)group->nodes, levels = (size_t)group->levels, stages = (size_t)parts->stages;
@@ -73,7 +74,7 @@ static int make_room(struct recursive_worker *worker, const struct group *group,
   return 1;
 }
 
-/* Write each node's parent; 0 if one has several. */
+/* Write each node's parent; 0 if a node has several. */
 static int find_parents(const struct recursive_call *call, const struct group *group, int32_t *parent) {
   const struct recursive_batch *batch = call->batch;
   const int32_t *row = call->linear.row + 1;
@@ -92,12 +93,13 @@ static int find_parents(const struct recursive_call *call, const struct group *g
   return 1;
 }
 
-/* From parents to the roots of subtrees, and what these weigh. Returns how many leaves are roots. */
+/* Replace parents by the roots of subtrees, and compute the subtrees' weights. Returns the number of leaves that are
+ * roots. */
 static int64_t find_roots(const struct group *group, const struct parts *parts, const struct sorting *sorting) {
   int32_t *root = sorting->root;
   int64_t single = 0, stop = group->nodes, leaves = level_nodes(group, 0, 1);
   memset(sorting->own, 0, (size_t)group->nodes * sizeof *sorting->own);
-  /* From above, parents come before their children. */
+  /* From the top, parents precede their children. */
   for (int64_t s = parts->stages - 1; s >= 0; --s) {
     int64_t first = group->start[s * parts->depth] - 1;
     for (int64_t i = stop - 1; i >= first; --i) {
@@ -111,18 +113,18 @@ static int64_t find_roots(const struct group *group, const struct parts *parts, 
   return single;
 }
 
-/* Put the subtree of a root into a part. `leaf` counts those that are leaves alone, of which there are `single`. */
+/* Assign a root's subtree to a part. `leaf` counts subtrees that are single leaves, `single` in number. */
 static void choose_part(const struct group *group, const struct parts *parts, const struct sorting *sorting, int64_t s,
                         int32_t root, int64_t single, int64_t *leaf) {
   int64_t count = sorting->part[s + 1] - sorting->part[s], weight = sorting->own[root];
   int64_t all = stage_inner(group, parts->depth, s);
-  /* By the middle of what it weighs. Leaves alone weigh nothing, and are shared by their number. */
+  /* By the middle of its weight. Single leaves have no weight and are distributed by number. */
   int64_t own = weight ? (2 * (int64_t)sorting->placed[s] + weight) * count / (2 * all) : (*leaf)++ * count / single;
   sorting->placed[s] += (int32_t)weight;
   sorting->own[root] = (int32_t)(sorting->part[s] + own);
 }
 
-/* Put each subtree into a part: those of structures that are neighbours into the same, as far as it goes. */
+/* Assign each subtree to a part, keeping neighbouring structures together where possible. */
 static void choose_parts(const struct recursive_call *call, const struct group *group, const struct parts *parts,
                          const struct sorting *sorting, int64_t single) {
   const struct linear *linear = &call->linear;
@@ -138,12 +140,12 @@ static void choose_parts(const struct recursive_call *call, const struct group *
   }
 }
 
-/* Where a node of a level belongs: its part is written where its subtree's root stands. */
+/* Return the part of a node, which is stored at its subtree's root. */
 static int64_t piece_of(const struct parts *parts, const struct sorting *sorting, int64_t node, int64_t level) {
   return sorting->own[sorting->root[node]] * parts->depth + level - sorting->stage[level] * parts->depth;
 }
 
-/* Give nodes the rows of their pieces, which have places but are empty so far. */
+/* Assign rows of pieces, which have places but are empty so far, to nodes. */
 static void place_nodes(const struct recursive_call *call, const struct group *group, const struct parts *parts,
                         const struct sorting *sorting) {
   const struct linear *linear = &call->linear;
@@ -159,7 +161,7 @@ static void place_nodes(const struct recursive_call *call, const struct group *g
   }
 }
 
-/* Rows that the tiles of a piece write. */
+/* Rows written by a piece's tiles. */
 static int64_t written(const struct recursive_kernels *kernels, int64_t level, int64_t nodes) {
   const struct recursive_program *program = &kernels->program[class_of(kernels, level)];
   int64_t main, tail;
@@ -167,8 +169,8 @@ static int64_t written(const struct recursive_kernels *kernels, int64_t level, i
   return main * program->main.tile + tail * program->tail.tile;
 }
 
-/* Give pieces their rows. Behind a part there are as many as its tiles may write beyond their nodes: other threads are
- * at work on the rows of the next. 0 if there are too many rows. */
+/* Assign rows to pieces. Each part is followed by spare rows for its incomplete tiles, since other threads work on the
+ * next part's rows. 0 if there are too many rows. */
 static int give_rows(const struct recursive_call *call, struct parts *parts, struct piece *piece) {
   const struct recursive_kernels *kernels = &call->recursive->model->kernels[call->kernels];
   int64_t row = 1, first = 0;
@@ -202,7 +204,7 @@ int hbtvm_parts(const struct recursive_call *call, struct recursive_worker *work
   *parts = (struct parts){.depth = depth, .stages = tiles_of(group->levels, depth)};
   int64_t count = 0;
   for (int64_t s = 0; s < parts->stages; ++s) count += parts_of(call, group, depth, s);
-  /* Parts that are whole stages are nothing but levels. */
+  /* Parts that are whole stages are plain levels. */
   if (count == parts->stages) return HBTVM_BY_LEVEL;
   if (!make_room(worker, group, parts, count, &sorting)) return HBTVM_NO_PARTS;
   if (!find_parents(call, group, sorting.root)) return HBTVM_BY_LEVEL;
@@ -256,7 +258,7 @@ int hbtvm_run_parts(struct recursive_worker *worker, const struct level *of, con
   own.scratch = hbtvm_reserve(&worker->scratch, (size_t)parts->scratch * sizeof(float));
   if (!own.scratch) return HBTVM_NO_MEMORY;
   int64_t first = parts->part[stage], count = parts->part[stage + 1] - first;
-  /* Of a few parts the leading thread gets one: nobody has to tell it that it may begin. */
+  /* The leading thread gets one of a few parts: it can start without a signal. */
   k = m - 1 - k;
   for (int64_t q = first + count * k / m; q < first + count * (k + 1) / m; ++q) {
     int status = run_part(worker, &own, parts, q);

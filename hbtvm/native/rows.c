@@ -2,12 +2,12 @@
 
 #include <string.h>
 
-/* Exponents of NaN and infinities have all bits set. Whole numbers are compared, which compilers vectorise without
- * being told that they may reorder floats. */
+/* NaN and infinities have all exponent bits set. Integers are compared, since compilers vectorise that without
+ * permission to reorder floats. */
 #define EXPONENT32 0x7f800000u
 #define EXPONENT64 0x7ff0000000000000u
 
-/* Values that are looked at between two decisions. */
+/* Values checked between two decisions. */
 #define SPAN 1024
 
 static uint32_t bits32(const float *x) {
@@ -40,7 +40,7 @@ int hbtvm_all_finite(int64_t type, const void *values, int64_t count) {
   return 1;
 }
 
-/* enum refused of a value, without branches. */
+/* Return enum refused of a value, without branches. */
 static inline uint32_t kind32(const float *x) {
   uint32_t bits = bits32(x) & 0x7fffffffu;
   return (bits > EXPONENT32 ? HBTVM_REFUSES_NAN : 0u) | (bits == EXPONENT32 ? HBTVM_REFUSES_INFINITY : 0u);
@@ -65,7 +65,7 @@ int hbtvm_kinds(int64_t type, const void *values, int64_t count) {
   return (int)found;
 }
 
-/* What a row holds of what is refused. */
+/* Return which refused values a row holds. */
 static uint64_t refused_in(const uint8_t *refuses, int64_t columns, int64_t type, const void *row) {
   if (type == HBTVM_F32) {
     const float *x = row;
@@ -123,10 +123,10 @@ void hbtvm_gather(const void *from, int64_t from_type, int64_t from_stride, cons
   }
 }
 
-/* Rows whose lines of the matrix stay in the cache until the next columns come. */
+/* Rows per block, so that their cache lines of the matrix stay in the cache until the next columns. */
 #define INTERLEAVED 1024
 
-/* Values of several columns are stored together, 16 bytes at a time: single stores, a row apart, take longer. */
+/* Values of several columns are stored together, 16 bytes at a time: single stores a row apart are slower. */
 #define INTERLEAVE(TYPE, TOGETHER)                                                  \
   do {                                                                              \
     TYPE *y = (TYPE *)out + start * count;                                          \

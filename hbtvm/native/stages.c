@@ -1,13 +1,12 @@
-/* Models of several stages: a block of rows goes through all of them before the next one does.
+/* Models of several stages: each block of rows goes through all stages before the next block starts.
  *
- * All kernels read columns of one matrix of float64: first the rows, then what each stage makes of them. A block is
- * so small that its matrix stays in the cache. Blocks are the same whatever the number of threads, and their numbers
- * of rows decide which kernels run.
+ * All kernels read columns of one float64 matrix: first the rows, then each stage's outputs. A block's matrix fits in
+ * the cache. Blocks do not depend on the number of threads, and their numbers of rows determine the kernels.
  */
 #include "internal.h"
 #include "rows.h"
 
-/* Rows of a block that are worth being shared: what is shared are pieces of it. */
+/* Minimal rows of a block to share; threads share pieces of the block. */
 #define PIECES 4
 #define LEAST_PIECE 16
 
@@ -16,11 +15,11 @@ struct matrix {
   const char *rows;
   double *values;
   int64_t n;
-  int64_t plan; /* rows of the block, by which kernels are chosen */
-  int64_t first; /* of the block, the first of these rows */
+  int64_t plan; /* rows of the block, which determine the kernels */
+  int64_t first; /* index in the block of the first of these rows */
 };
 
-/* Where a stage reads, and what: the rows as they are, or columns of the matrix in its kernels' type. */
+/* The input of a stage: the rows themselves, or columns of the matrix in its kernels' type. */
 static const void *read_columns(struct run *run, struct worker *worker, const struct matrix *m, int64_t s,
                                 const struct bound_set **set) {
   struct executor *executor = run->executor;
@@ -31,7 +30,7 @@ static const void *read_columns(struct run *run, struct worker *worker, const st
     rows_alone &= stage->columns[i] < model->columns;
     in_order &= stage->columns[i] == i;
   }
-  /* What stages make is float64. */
+  /* Outputs of stages are float64. */
   const struct bound_set *wide = hbtvm_set(executor, s, HBTVM_F64);
   if (!wide) wide = hbtvm_set(executor, s, HBTVM_F32);
   *set = rows_alone ? hbtvm_set(executor, s, run->type) : NULL;
@@ -49,7 +48,7 @@ static const void *read_columns(struct run *run, struct worker *worker, const st
   return to;
 }
 
-/* The sums of one stage, `stride` elements from one row's to the next. */
+/* Compute a stage's sums, `stride` elements from one row to the next. */
 static int run_stage(struct run *run, struct worker *worker, const struct matrix *m, int64_t s, double *sums,
                      int64_t stride) {
   const struct bound_set *set;

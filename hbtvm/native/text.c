@@ -1,12 +1,11 @@
-/* Texts to weighted terms, as scikit-learn's vectorizers make them: sparse rows, dense rows, or weighted sums.
+/* Conversion of texts to weighted terms, as scikit-learn's vectorizers do: sparse rows, dense rows, or weighted sums.
  *
- * A text is brought into one form (lower case, accents), cut into terms, and each term becomes a column: by a
- * table of the vocabulary, or by its hash. The terms of one text are counted in the order of their columns, changed
- * by stages (`enum stage_kind`), and then written or summed up with weights, so that a linear model needs no sparse
- * matrix.
+ * A text is normalised (lower case, accents) and cut into terms. Each term becomes a column, by a table of the
+ * vocabulary or by its hash. The terms of a text are counted in the order of their columns, changed by stages (`enum
+ * stage_kind`), and then written, or summed with weights, so that a linear model needs no sparse matrix.
  *
- * Inputs are only read, and may hold any bytes. Tables are checked before they come here
- * (`hbtvm.graph.text.Vectorize.validate`). There is no global state: several threads may use one `struct text`.
+ * Inputs are only read, and may contain any bytes. `hbtvm.graph.text.Vectorize.validate` checks the tables beforehand.
+ * There is no global state: several threads may use the same `struct text`.
  */
 #include <math.h>
 
@@ -17,7 +16,7 @@ static inline uint64_t offset(const struct input *in, int64_t i) {
   return in->wide ? ((const uint64_t *)in->offsets)[i] : ((const uint32_t *)in->offsets)[i];
 }
 
-/* The terms of a row, each as it is. */
+/* Add the terms of a row unchanged. */
 static int terms(const struct text *t, struct work *w, const struct input *in, int64_t row) {
   int64_t start = in->rows[row], end = in->rows[row + 1];
   if ((end - start) >> 31) return FAILED;
@@ -72,7 +71,7 @@ static void run(const struct stage *stage, struct work *w) {
   }
 }
 
-/* The terms that were found, after all stages, in `w->entry`. */
+/* Compute the entries of the terms, after all stages, in `w->entry`. */
 static int finish(const struct text *t, struct work *w) {
   if (look_up(t, w) || count(t, w)) return FAILED;
   for (int64_t i = 0; i < t->stages; ++i) run(&t->stage[i], w);
@@ -81,7 +80,7 @@ static int finish(const struct text *t, struct work *w) {
 
 static inline void begin(struct work *w) { w->count = w->entries = w->queued = 0; }
 
-/* The terms of one row, in `w->entry`. */
+/* Compute the entries of a row in `w->entry`. */
 static int row_of(const struct text *t, struct work *w, const struct input *in, int64_t row) {
   int done = DONE;
   begin(w);
@@ -100,7 +99,7 @@ static int row_of(const struct text *t, struct work *w, const struct input *in, 
   return done ? FAILED : finish(t, w);
 }
 
-/* As `row_of`, of one of Python's objects; also OTHER. */
+/* As `row_of`, for one of Python's objects; may return OTHER. */
 static int row_of_object(const struct text *t, struct work *w, const struct python *p, const struct features *f,
                          const struct objects *rows, int64_t row) {
   begin(w);
@@ -129,13 +128,13 @@ static void sum_up(const struct text *t, const struct work *w, double *out) {
   }
 }
 
-/* Changes with the structures, and with what the functions take. */
+/* Increment when structures or function arguments change. */
 int64_t hbtvm_text_version(void) { return 2; }
 
-/* Weighted sums, or all values, of rows `first` to `last`.
+/* Compute weighted sums, or all values, of rows `first` to `last`.
  *
- * out: shape (last - first, outputs or width). context: one byte for each row, which is 1 where the row has to be
- * brought into lower case first. Returns the number of such rows, or FAILED without memory.
+ * out: shape (last - first, outputs or width). context: one byte for each row, set to 1 if Python must convert the row
+ * to lower case first. Returns the number of such rows, or FAILED if memory is short.
  */
 int64_t hbtvm_text_sums(const struct text *t, const struct input *in, int64_t first, int64_t last, double *out,
                         uint8_t *context) {
@@ -169,11 +168,11 @@ static int by_column(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Writes a row's entries in the order of their columns. */
+/* Write a row's entries in the order of their columns. */
 static void write(struct work *w, int32_t *columns, void *values, int64_t type) {
   size_t n = w->entries;
   const struct entry *e = w->entry;
-  /* They are, unless columns were selected in another order. */
+  /* They are sorted, unless columns were selected in another order. */
   int ascending = 1;
   for (size_t i = 1; i < n; ++i) ascending &= e[i - 1].column < e[i].column;
   if (!ascending) qsort(w->entry, n, sizeof *w->entry, by_column);
@@ -186,11 +185,11 @@ static void write(struct work *w, int32_t *columns, void *values, int64_t type) 
     for (size_t i = 0; i < n; ++i) ((int64_t *)values)[i] = (int64_t)e[i].value;
 }
 
-/* Sparse rows (CSR) of the rows `first` to `last`, in the order of their columns.
+/* Compute sparse rows (CSR) `first` to `last`, in the order of their columns.
  *
- * type: of the values (`enum value_type`). columns, values: room for `space` entries. ends: for each row, how many
- * entries there are up to its end. context: as for `hbtvm_text_sums`. needed: how many entries the first row has that
- * found no room, 0 if all did. Returns the number of rows that are complete, or FAILED without memory.
+ * type: of the values (`enum value_type`). columns, values: room for `space` entries. ends: for each row, the number of
+ * entries up to its end. context: as for `hbtvm_text_sums`. needed: the number of entries of the first row that did not
+ * fit, 0 if all did. Returns the number of complete rows, or FAILED if memory is short.
  */
 int64_t hbtvm_text_rows(const struct text *t, const struct input *in, int64_t first, int64_t last, int64_t type,
                         int64_t space, int32_t *columns, void *values, int64_t *ends, uint8_t *context,
@@ -219,8 +218,8 @@ int64_t hbtvm_text_rows(const struct text *t, const struct input *in, int64_t fi
   return last - first;
 }
 
-/* As `hbtvm_text_rows`, for one text. Returns how many entries it has, which are written if there is room for them;
- * FAILED without memory, or -2 where it has to be brought into lower case first. */
+/* As `hbtvm_text_rows`, for one text. Returns its number of entries, which are written if they fit; FAILED if memory is
+ * short, or -2 if Python must convert it to lower case first. */
 int64_t hbtvm_text_row(const struct text *t, const uint8_t *bytes, int64_t size, int64_t type, int64_t space,
                        int32_t *columns, void *values) {
   int64_t offsets[2] = {0, size};
@@ -233,8 +232,8 @@ int64_t hbtvm_text_row(const struct text *t, const uint8_t *bytes, int64_t size,
   return entries;
 }
 
-/* As `hbtvm_text_rows`, of the features of Python's objects, from row `first` on; `ends` counts entries from there.
- * Also OTHER, where Python has to read them. */
+/* As `hbtvm_text_rows`, for features of Python's objects, from row `first` on; `ends` counts entries from there.
+ * Returns OTHER if Python must read them. */
 int64_t hbtvm_text_object_rows(const struct text *t, const struct python *p, const struct features *f,
                                const struct objects *rows, int64_t first, int64_t last, int64_t type, int64_t space,
                                int32_t *columns, void *values, int64_t *ends, int64_t *needed) {
@@ -257,7 +256,7 @@ int64_t hbtvm_text_object_rows(const struct text *t, const struct python *p, con
   return done ? done : i - first;
 }
 
-/* As `hbtvm_text_sums`, of the features of Python's objects; DONE, FAILED or OTHER. */
+/* As `hbtvm_text_sums`, for features of Python's objects; DONE, FAILED or OTHER. */
 int64_t hbtvm_text_object_sums(const struct text *t, const struct python *p, const struct features *f,
                                const struct objects *rows, int64_t first, int64_t last, double *out) {
   struct work w = {0};
@@ -271,10 +270,10 @@ int64_t hbtvm_text_object_sums(const struct text *t, const struct python *p, con
   return done;
 }
 
-/* Fills a table of 2^bits slots with terms: term i is pool[starts[i]:starts[i + 1]], and belongs to column i, or is a
- * stop word from `columns` on. Slots are free at first, more of them than terms. A term that is there already keeps its
- * column, but for stop words, which are never counted as terms by themselves. `pool` has PADDING bytes behind the last
- * term. */
+/* Fill a hash table of 2^bits slots with terms: term i is pool[starts[i]:starts[i + 1]], and belongs to column i, or
+ * is a stop word from `columns` on. The table is empty at first and larger than the number of terms. A duplicate
+ * term keeps its column, but stop words win: they never count as single terms. `pool` has PADDING bytes after the
+ * last term. */
 void hbtvm_text_fill(struct slot *slots, int64_t bits, const uint8_t *pool, const uint32_t *starts, int64_t terms,
                      int64_t columns) {
   uint64_t mask = (UINT64_C(1) << bits) - 1;

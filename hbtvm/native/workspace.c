@@ -1,10 +1,9 @@
-/* Scratch memory of a kernel, so that its library needs no TVM runtime beside it.
+/* Scratch memory of a kernel, so that its library needs no TVM runtime.
  *
- * TVM's generated code asks for scratch through these two function pointers, which it
- * declares weak and leaves null; the definitions here take their place when the library
- * is linked. Each thread keeps the blocks it was given and hands them out again, because
- * a kernel asks for the same few blocks on every row tile. They are freed when the thread ends, and those
- * of the thread that unloads the library with it: a tuner loads thousands, one after the other.
+ * TVM's generated code requests scratch memory through these two function pointers, which it declares weak and leaves
+ * null; linking replaces them with the definitions here. Each thread keeps its blocks and reuses them, since a kernel
+ * requests the same few blocks on every row tile. Blocks are freed when their thread ends; those of the thread that
+ * unloads the library are freed with it, since a tuner loads thousands of libraries.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -22,7 +21,7 @@ static __thread struct slot slots[SLOTS];
 
 static pthread_key_t key;
 
-/* Whether there is one: a process has a thousand. Without, blocks are not kept. */
+/* Whether the key exists: a process has a thousand. Without a key, blocks are not kept. */
 static int has_key;
 
 static void drop(void* own) {

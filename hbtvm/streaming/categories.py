@@ -44,8 +44,8 @@ def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, don
         if not missing and spec.unknown_category == "error":
             some = ", ".join(map(repr, list(known)[:5])) + (", ..." if len(known) > 5 else "")
             raise InputError(
-                f"{where}: row {row + 1}, {column_name(spec, index)}: category {value!r} is unknown to the "
-                f"model; known are {some}"
+                f"{where}: row {row + 1}, {column_name(spec, index)}: the category {value!r} was not there "
+                f"in training; known are {some}"
             )
         return math.nan
 
