@@ -1,4 +1,4 @@
-/* Arrow's C data interface, as its specification has it. */
+/* Arrow's C data interface, from its specification. */
 #ifndef HBTVM_ARROW_ABI_H
 #define HBTVM_ARROW_ABI_H
 

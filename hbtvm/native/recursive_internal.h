@@ -1,4 +1,4 @@
-/* An opened recursive model, and what the parts of its calls share. */
+/* An opened recursive model, and state that the parts of its calls share. */
 #ifndef HBTVM_RECURSIVE_INTERNAL_H
 #define HBTVM_RECURSIVE_INTERNAL_H
 
@@ -9,34 +9,34 @@
 #include "pool.h"
 #include "recursive.h"
 
-/* Workers that are kept for the next call; more are freed after theirs. */
+/* Maximal number of workers kept for later calls. */
 #define HBTVM_RECURSIVE_IDLE 32
 
-/* Numbers of float32 that widths of states are a multiple of, and so many int32 are as long. */
+/* Widths of states are multiples of this many float32; this many int32 have the same size. */
 #define HBTVM_LANES 16
 
-/* Memory that grows, aligned to HBTVM_ALIGNMENT. */
+/* Growing memory, aligned to HBTVM_ALIGNMENT. */
 struct room {
   void *at;
   size_t bytes;
 };
 
-/* How many structures and nodes there are before a group. */
+/* Numbers of structures and nodes before a group. */
 struct cut {
   int32_t structures, nodes;
 };
 
-/* A batch as its rows lie: row 0 is zeros, then nodes follow level by level, of each group of structures anew. */
+/* A batch by row: row 0 is zeros, then nodes follow level by level, separately for each group of structures. */
 struct linear {
   int32_t *level;  /* of each node */
-  int32_t *row;    /* row[v + 1] is that of node v, row[0] is 0: that of child -1 */
-  int32_t *node;   /* of a group: its nodes in the order of rows; at the place of its first node */
-  int32_t *top;    /* of each structure: its highest level; -1 without nodes */
+  int32_t *row;    /* row[v + 1] is node v's; row[0] is 0, the row of child -1 */
+  int32_t *node;   /* per group: its nodes in the order of rows, starting at the place of its first node */
+  int32_t *top;    /* per structure: its highest level; -1 without nodes */
   int32_t *order;  /* structures, group by group */
-  int32_t *own;    /* of each structure: its group */
+  int32_t *own;    /* per structure: its group */
   struct cut *start; /* of groups + 1 */
-  int64_t *result; /* of each structure: its first result, and the number of all */
-  uint8_t *is_child; /* of each node, where roots are read */
+  int64_t *result; /* per structure: its first result; then the number of all results */
+  uint8_t *is_child; /* per node, if roots are read */
 };
 
 /* Structures that are computed together: their nodes and levels. */
@@ -48,36 +48,36 @@ struct group {
   const int32_t *start; /* of levels + 1: rows, from 1 */
 };
 
-/* Nodes of one level in a part of a stage, see recursive_unroll.c. */
+/* Nodes of a level in a part of a stage, see recursive_unroll.c. */
 struct piece {
-  int32_t row, first, nodes; /* its first row, its first node in the order of rows, how many there are */
+  int32_t row, first, nodes; /* first row, first node in the order of rows, number of nodes */
   int32_t level;
 };
 
-/* Levels that are gone through several at a time. */
+/* Levels that are computed several at a time. */
 struct parts {
-  int64_t depth, stages;     /* levels of a stage; stages */
-  const int32_t *part;       /* of stages + 1: their first parts */
-  const struct piece *piece; /* `depth` of each part */
-  int64_t rows;              /* in all */
-  int64_t scratch;           /* numbers of scratch memory that a piece needs at most */
+  int64_t depth, stages;     /* levels per stage; number of stages */
+  const int32_t *part;       /* first part of each stage; stages + 1 */
+  const struct piece *piece; /* `depth` per part */
+  int64_t rows;              /* total */
+  int64_t scratch;           /* maximal scratch memory of a piece, in numbers */
 };
 
-/* How a group is gone through. */
+/* The way in which a group is computed. */
 enum { HBTVM_BY_LEVEL = 0, HBTVM_BY_PARTS = 1, HBTVM_NO_PARTS = -1 };
 
 /* The arguments of a step, laid out once for each worker. */
 struct step_call {
   struct value *values;
-  struct tensor *tensors; /* shapes are behind */
+  struct tensor *tensors; /* shapes follow */
 };
 
-/* Which nodes of a level a table has been filled for. */
+/* The nodes of a level for which a table is filled. */
 struct filled {
   int64_t serial, at, tiles, tile;
 };
 
-/* The work memory of one thread, kept for the next call. */
+/* The work memory of a thread, kept for later calls. */
 struct recursive_worker {
   _Alignas(HBTVM_ALIGNMENT) int32_t span[2];
   struct step_call *calls; /* of all steps, see `struct opened_steps` */
@@ -91,46 +91,46 @@ struct recursive_worker {
   struct filled *input_filled;
 };
 
-/* What an executor knows of a program's main or tail steps beside their description. */
+/* The executor's data about a program's main or tail steps, besides their description. */
 struct opened_steps {
   int64_t first_call;
-  int64_t *unit; /* of each step: tiles of which threads may take any number; memory behind them is aligned */
+  int64_t *unit; /* per step: tiles per unit; threads take whole units, after which memory is aligned */
 };
 
 struct opened_kernels {
   struct opened_steps steps[HBTVM_PROGRAMS][2]; /* by program; main, tail */
-  int64_t threads;                 /* that a call may use */
+  int64_t threads;                 /* threads that a call may use */
 };
 
 struct recursive {
   const struct recursive_model *model;
   struct opened_kernels *kernels;
-  int64_t threads; /* most that work on a call */
-  int64_t calls;   /* steps of all kernels */
-  int64_t spare;   /* rows behind the last level that a last tile may write */
+  int64_t threads; /* maximal threads per call */
+  int64_t calls;   /* number of steps of all kernels */
+  int64_t spare;   /* rows after the last level, which a last tile may write */
   struct pool *pool;
   _Atomic(struct recursive_worker *) idle[HBTVM_RECURSIVE_IDLE];
 };
 
-/* One call, as all threads that work on it see it. */
+/* The state of a call, shared by its threads. */
 struct recursive_call {
   struct recursive *recursive;
   const struct recursive_batch *batch;
   int64_t kernels; /* which */
   int64_t threads, groups;
   struct linear linear;
-  struct recursive_worker *worker; /* the caller's, with the arrays of `linear` */
+  struct recursive_worker *worker; /* the caller's worker, with the arrays of `linear` */
   float *out;
   _Atomic int status;
 };
 
-/* The level at hand, and where it lies. */
+/* The current level, and its location. */
 struct level {
   const struct recursive_call *call;
-  int64_t serial; /* another one for each level that a worker sees in a call; at least 1 */
+  int64_t serial; /* differs for each level of a worker's call; at least 1 */
   int64_t program;
   int64_t row;   /* of its first node */
-  int64_t nodes; /* in it */
+  int64_t nodes; /* in the level */
   const int32_t *node;
   int64_t main, tail; /* tiles */
   float *state;       /* of the group */
@@ -138,42 +138,42 @@ struct level {
   float *scratch;     /* of the level */
 };
 
-/* At least so many bytes; null where there are none. What was in it is lost. */
+/* Return at least this many bytes; null if memory is short. Earlier contents are lost. */
 void *hbtvm_reserve(struct room *room, size_t bytes);
 
 struct recursive_worker *hbtvm_recursive_take(struct recursive *recursive);
 void hbtvm_recursive_give(struct recursive *recursive, struct recursive_worker *worker);
 void hbtvm_free_worker(const struct recursive *recursive, struct recursive_worker *worker);
 
-/* Check a batch, find levels and results; an enum recursive_status. */
+/* Check a batch, and compute levels and results; returns an enum recursive_status. */
 int hbtvm_linearize(const struct recursive_model *model, const struct recursive_batch *batch,
                     struct recursive_worker *worker, struct linear *linear, struct recursive_place *place);
 
-/* Put structures into groups. */
+/* Assign structures to groups. */
 void hbtvm_choose_groups(struct recursive_call *call);
 
-/* Give the nodes of a group rows, of which it tells `first`, `stop` and `first_node`; 0 if there is no memory. */
+/* Assign rows to the nodes of a group, whose `first`, `stop` and `first_node` are set; 0 if memory is short. */
 int hbtvm_group(const struct recursive_batch *batch, struct recursive_worker *worker, const struct linear *linear,
                 struct group *group);
 
-/* Put the nodes of a group, which have rows, into parts and give them new rows, where its kernels ask for that and
- * no node has several parents. Returns HBTVM_BY_PARTS; HBTVM_BY_LEVEL, and rows are as they were; or HBTVM_NO_PARTS
- * if there is no memory. */
+/* Assign the nodes of a group, which have rows, to parts with new rows, if its kernels ask for parts and no node has
+ * several parents. Returns HBTVM_BY_PARTS; HBTVM_BY_LEVEL if rows are unchanged; or HBTVM_NO_PARTS if memory is
+ * short. */
 int hbtvm_parts(const struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
                 struct parts *parts);
 
-/* Run share k of m of a stage; `of` tells where the group lies. Returns an enum status. */
+/* Run share k of m of a stage; `of` has the group's location. Returns an enum status. */
 int hbtvm_run_parts(struct recursive_worker *worker, const struct level *of, const struct parts *parts, int64_t stage,
                     int64_t k, int64_t m);
 
-/* Numbers of scratch memory that a level needs. */
+/* Return a level's scratch memory in numbers. */
 int64_t hbtvm_scratch_numbers(const struct recursive *recursive, int64_t kernels, int64_t program, int64_t nodes);
 
 /* Run part k of m of a step of a level, of its main or tail steps. Returns an enum status. */
 int hbtvm_step_part(struct recursive_worker *worker, const struct level *level, int64_t tail, int64_t step, int64_t k,
                     int64_t m);
 
-/* Call a step on no tiles. */
+/* Call a step without tiles. */
 int hbtvm_step_check(struct recursive *recursive, struct recursive_worker *worker, int64_t kernels, int64_t program,
                      int64_t tail, int64_t step);
 
@@ -181,18 +181,18 @@ int hbtvm_step_check(struct recursive *recursive, struct recursive_worker *worke
 int hbtvm_read_out(const struct recursive_call *call, struct recursive_worker *worker, const struct group *group,
                    const float *state);
 
-/* Compute groups of structures that threads have taken, or each together. Fills in `status`. */
+/* Compute groups of structures, each by a thread or all by the team. Sets `status`. */
 void hbtvm_run_groups(struct recursive_call *call);
 
 static inline int64_t tiles_of(int64_t nodes, int64_t tile) { return (nodes + tile - 1) / tile; }
 
-/* The class of a level's nodes: children of those of level 1 are all of level 0. */
+/* Return the class of a level's nodes: children of level 1 are all of level 0. */
 static inline int64_t class_of(const struct recursive_kernels *kernels, int64_t level) {
   if (level == 1 && kernels->program[HBTVM_FIRST].main.count) return HBTVM_FIRST;
   return level > 0 ? HBTVM_INNER : HBTVM_LEAF;
 }
 
-/* Tiles of a level's main and tail steps. */
+/* Return the tiles of a level's main and tail steps. */
 static inline void split_level(const struct recursive_program *program, int64_t nodes, int64_t *main, int64_t *tail) {
   int64_t rest = nodes % program->main.tile;
   int by_tail = rest && rest <= program->tail_most;

@@ -1,4 +1,4 @@
-/* Texts to terms: words, characters, and sequences of these. */
+/* Conversion of texts to terms: words, characters, and n-grams of these. */
 #ifndef HBTVM_TEXT_ANALYZERS_H
 #define HBTVM_TEXT_ANALYZERS_H
 
@@ -9,8 +9,8 @@
 #include "text_characters.h"
 #include "text_terms.h"
 
-/* All sequences of `shortest` to `longest` of the `count` parts of a text. Part i begins at s[start[i]], or at s[i]
- * without `start`; the bytes between two parts, of which there are `gap`, belong to the one before. */
+/* Add all n-grams of `shortest` to `longest` of the `count` parts of a text. Part i starts at s[start[i]], or at s[i]
+ * without `start`; the `gap` bytes between two parts belong to the first. */
 static inline int sequences_of(const struct text *t, struct work *w, const uint8_t *s, const size_t *start,
                                size_t count, size_t gap, size_t longest) {
   size_t shortest = (size_t)t->shortest;
@@ -32,7 +32,7 @@ static int sequences(const struct text *t, struct work *w, const uint8_t *s, con
                : sequences_of(t, w, s, NULL, count, 0, longest);
 }
 
-/* Which of 64 bytes are in some ranges: bit i for byte i. */
+/* Return which of 64 bytes are in some ranges: bit i for byte i. */
 #ifdef __SSE2__
 static inline uint64_t in_ranges(const uint8_t *s, const uint8_t *ranges) {
   uint64_t bits = 0;
@@ -62,8 +62,8 @@ static inline uint64_t in_ranges(const uint8_t *s, const uint8_t *ranges) {
 }
 #endif
 
-/* Marks the bytes of an ASCII text that are of a class; returns how many words of 64 bits these are, or SIZE_MAX
- * without memory. */
+/* Mark the bytes of an ASCII text that are of a class; return the number of 64-bit words, or SIZE_MAX if memory is
+ * short. */
 static size_t mark(const struct text *t, struct work *w, size_t size, int class) {
   const uint8_t *s = w->text, *ascii = ascii_of(t), *ranges = class == SPACE ? t->space_ranges : t->token_ranges;
   size_t words = (size + 63) / 64;
@@ -80,7 +80,7 @@ static size_t mark(const struct text *t, struct work *w, size_t size, int class)
   return words;
 }
 
-/* Where the marked runs of a text begin and end, one after the other. */
+/* Iterates over the starts and ends of a text's marked runs. */
 struct runs {
   const uint64_t *bits;
   size_t words, word, size;
@@ -91,7 +91,7 @@ static inline struct runs runs_of(const struct work *w, size_t words, size_t siz
   return (struct runs){w->bits, words, (size_t)-1, size, 0, 0};
 }
 
-/* The next place where a run begins or ends; the text's size after the last one. */
+/* Return the next start or end of a run; the text's size after the last. */
 static inline size_t next_change(struct runs *r) {
   while (!r->changes) {
     if (++r->word >= r->words) {
@@ -107,14 +107,14 @@ static inline size_t next_change(struct runs *r) {
   return at;
 }
 
-/* Tokens that are to be joined to sequences. */
+/* Tokens to join to n-grams. */
 struct tokens {
   size_t count, joined;
 };
 
 static inline int token(const struct text *t, struct work *w, struct tokens *have, const uint8_t *s, size_t n) {
   struct beginning from = BEGINNING;
-  /* In a vocabulary that is asked for tokens alone, stop words are found with the terms. */
+  /* In a vocabulary of single tokens, stop words are found with the terms. */
   if (t->stop_words && (t->hashed || t->longest > 1) && find(t, key_of(&from.prefix, s, n), s, n) == STOP_WORD)
     return DONE;
   from = BEGINNING;
@@ -129,7 +129,7 @@ static inline int token(const struct text *t, struct work *w, struct tokens *hav
   return DONE;
 }
 
-/* The words of an ASCII text. */
+/* Add the words of an ASCII text. */
 static int ascii_words(const struct text *t, struct work *w, size_t size, struct tokens *have) {
   const uint8_t *ascii = ascii_of(t);
   size_t words = mark(t, w, size, t->whole ? WORD : TOKEN);
@@ -175,7 +175,7 @@ static int words(const struct text *t, struct work *w, size_t size) {
   return have.count ? sequences(t, w, w->joined, w->start, have.count, 1) : DONE;
 }
 
-/* Notes where the characters of a text begin. Returns how many there are, or SIZE_MAX without memory. */
+/* Record the starts of a text's characters. Return their number, or SIZE_MAX if memory is short. */
 static size_t characters_of(struct work *w, const uint8_t *s, size_t size) {
   size_t count = 0;
   if (!room((void **)&w->start, &w->start_room, size + 1, sizeof *w->start)) return SIZE_MAX;
@@ -189,7 +189,7 @@ static size_t characters_of(struct work *w, const uint8_t *s, size_t size) {
   return count;
 }
 
-/* Whether an ASCII text has two spaces side by side; also where there is no memory to tell. */
+/* Return whether an ASCII text has two consecutive spaces; also if memory is short. */
 static int has_runs_of_spaces(const struct text *t, struct work *w, size_t size) {
   size_t words = mark(t, w, size, SPACE);
   if (words == SIZE_MAX) return 1;
@@ -201,7 +201,7 @@ static int has_runs_of_spaces(const struct text *t, struct work *w, size_t size)
   return any != 0;
 }
 
-/* Replaces each run of several spaces by one space; returns the new size. */
+/* Replace each run of several spaces by one space; return the new size. */
 static size_t squeeze(const struct text *t, struct work *w, size_t size) {
   uint8_t *text = w->text;
   const uint8_t *ascii = ascii_of(t);
@@ -231,7 +231,7 @@ static int characters(const struct text *t, struct work *w, size_t size) {
   return count == SIZE_MAX ? FAILED : sequences(t, w, w->text, w->start, count, 0);
 }
 
-/* The sequences of the characters of one word, which stands between two spaces. */
+/* Add the character n-grams of a word between two spaces. */
 static int word_characters(const struct text *t, struct work *w, const uint8_t *word, size_t n) {
   size_t count = w->ascii ? n : characters_of(w, word, n);
   if (count == SIZE_MAX) return FAILED;
@@ -242,7 +242,7 @@ static int word_characters(const struct text *t, struct work *w, const uint8_t *
 }
 
 static int characters_in_words(const struct text *t, struct work *w, size_t size) {
-  /* All words, each between two spaces of its own. Their terms have to stay where they are till they are counted. */
+  /* All words, each between its own two spaces. Their terms must stay in place until they are counted. */
   if (!room((void **)&w->joined, &w->joined_room, 2 * size + 2 + PADDING, 1)) return FAILED;
   const uint8_t *s = w->text, *end = s + size, *ascii = ascii_of(t);
   uint8_t *out = w->joined;

@@ -1,10 +1,10 @@
-/* Characters of UTF-8: their classes, and a text's form for analysis. */
+/* UTF-8 characters: their classes, and the normalisation of texts. */
 #ifndef HBTVM_TEXT_CHARACTERS_H
 #define HBTVM_TEXT_CHARACTERS_H
 
 #include "text_types.h"
 
-/* The code point at `s`, and how many bytes it takes: one where they are none. Lone surrogates are code points. */
+/* Return the code point at `s`, and its length in bytes: 1 if invalid. Lone surrogates are code points. */
 static inline uint32_t decode(const uint8_t *s, const uint8_t *end, size_t *size) {
   uint32_t c = s[0];
   ptrdiff_t left = end - s;
@@ -49,7 +49,7 @@ static inline size_t encode(uint32_t c, uint8_t *s) {
   return 4;
 }
 
-/* The class of the character at `s`, and how many bytes it takes. `ascii` is the page of the first characters. */
+/* Return the class of the character at `s`, and its length in bytes. `ascii` is the page of the first characters. */
 static inline int class_at(const struct text *t, const uint8_t *ascii, const uint8_t *s, const uint8_t *end,
                            size_t *size) {
   if (*s < 0x80) {
@@ -64,7 +64,7 @@ static inline const uint8_t *ascii_of(const struct text *t) { return t->classes 
 
 static inline uint8_t lower(uint8_t c) { return (uint8_t)(c + ((uint8_t)(c - 'A') < 26 ? 32 : 0)); }
 
-/* Writes a text's form for analysis to `w->text`, with PADDING after it and room for a BLOCK. */
+/* Write the normalised text to `w->text`, with PADDING after it and room for a BLOCK. */
 static int normalize(const struct text *t, struct work *w, const uint8_t *s, size_t n, size_t *size) {
   if (!room((void **)&w->text, &w->text_room, n + BLOCK + 4, 1)) return FAILED;
   uint8_t any = 0;
@@ -84,7 +84,7 @@ static int normalize(const struct text *t, struct work *w, const uint8_t *s, siz
   size_t at = 0;
   while (s < end) {
     if (*s < 0x80) {
-      /* Room for the rest of the text was made before. */
+      /* Room for the rest of the text is already allocated. */
       w->text[at++] = t->lowercase ? lower(*s) : *s;
       ++s;
       continue;

@@ -1,8 +1,8 @@
-/* Python's objects: texts, which are copied one behind the other, and features, which become terms as they are read.
+/* Python's objects: texts, which are copied consecutively, and features, which become terms as they are read.
  *
- * Nothing of Python is needed to compile this: the functions that it calls, all of the stable interface, come from the
- * interpreter that calls it. It has to hold the interpreter's lock. Nothing is called that may run Python code, so
- * that no object changes while it is read.
+ * Compiling this does not need Python: the functions that it calls, all of the stable interface, come from the calling
+ * interpreter, which must hold its lock. It calls nothing that may run Python code, so that no object changes while it
+ * is read.
  */
 #ifndef HBTVM_TEXT_PYTHON_H
 #define HBTVM_TEXT_PYTHON_H
@@ -24,12 +24,12 @@ struct python {
   double (*number)(void *);
   void *(*error)(void);
   void (*forget_error)(void);
-  int64_t type_at; /* where an object has the address of its type */
+  int64_t type_at; /* offset of an object's type pointer */
   const void *str, *list, *tuple, *dict;
-  const void *numbers[NUMBERS]; /* none of which runs Python code to become a double */
+  const void *numbers[NUMBERS]; /* types whose conversion to double runs no Python code */
 };
 
-/* Texts that were read. All that it points to is released by `hbtvm_text_release`. */
+/* Copied texts. `hbtvm_text_release` releases all memory that it points to. */
 struct gathered {
   uint8_t *bytes;
   int64_t *offsets;
@@ -37,7 +37,7 @@ struct gathered {
   size_t size, room, offset_room;
 };
 
-/* Where objects lie: a list, a tuple, or pointers with so many bytes from one to the next. */
+/* The location of objects: a list, a tuple, or pointers with this stride in bytes. */
 struct objects {
   int64_t container;
   void *at;
@@ -59,7 +59,7 @@ static inline void *item(const struct python *p, const struct objects *from, int
   return object;
 }
 
-/* The items of a list or a tuple; 0 if an object is none. */
+/* Return the items of a list or a tuple; 0 for other objects. */
 static inline int items(const struct python *p, void *object, struct objects *out) {
   const void *type = object ? type_of(p, object) : NULL;
   if (!type || (type != p->list && type != p->tuple)) return 0;
@@ -68,9 +68,9 @@ static inline int items(const struct python *p, void *object, struct objects *ou
   return 1;
 }
 
-enum { READ = 0, OTHER = -2 }; /* OTHER: something that Python itself has to read */
+enum { READ = 0, OTHER = -2 }; /* OTHER: an object that Python must read */
 
-/* A text's bytes; NULL if it is none, or has no UTF-8. */
+/* Return a string's bytes; NULL if it is not a string, or has no UTF-8. */
 static inline const uint8_t *utf8_of(const struct python *p, void *object, size_t *size) {
   ptrdiff_t n = 0;
   const char *s = object ? p->utf8(object, &n) : NULL;
@@ -79,20 +79,20 @@ static inline const uint8_t *utf8_of(const struct python *p, void *object, size_
   return (const uint8_t *)s;
 }
 
-/* Whether a list is as long as it was when the caller looked. */
+/* Return whether a list still has the length that the caller saw. */
 static inline int is_as_long(const struct python *p, const struct objects *from) {
   return from->container != LIST || p->list_size(from->at) == from->count;
 }
 
-/* What rows of features are. */
+/* The format of rows of features. */
 struct features {
   int64_t kind;
-  int64_t width; /* of STRINGS: how many each row has, where these have no list of their own; else 0 */
-  const uint8_t *separator; /* between the name of a feature and its text */
+  int64_t width; /* of STRINGS: number per row if rows have no lists; else 0 */
+  const uint8_t *separator; /* between a feature's name and its text */
   int64_t separator_size;
 };
 
-/* A feature: a name with a number, or a name and a text that are one term. `place` counts a row's. */
+/* Add a feature: a name with a number, or a name and a text, which form a term. `place` counts a row's features. */
 static inline int feature(const struct text *t, struct work *w, const struct python *p, const struct features *f,
                           void *name, void *value, uint32_t *place) {
   if (!name || !value || type_of(p, name) != p->str) return OTHER;
@@ -123,7 +123,7 @@ static inline int feature(const struct text *t, struct work *w, const struct pyt
   memcpy(w->text + n + between, text, more);
   struct beginning from = BEGINNING;
   if (term(t, w, &from, w->text, n + between + more, (*place)++)) return FAILED;
-  /* The next one takes its place. */
+  /* The next feature reuses its place. */
   return look_up(t, w);
 }
 
@@ -133,7 +133,7 @@ static inline int string(const struct text *t, struct work *w, const struct pyth
   return s ? term_exactly(t, w, s, n, 0) : OTHER;
 }
 
-/* The terms of a row. */
+/* Add the terms of a row. */
 static int features_of(const struct text *t, struct work *w, const struct python *p, const struct features *f,
                        const struct objects *rows, int64_t row) {
   uint32_t place = 0;
@@ -168,8 +168,7 @@ static int features_of(const struct text *t, struct work *w, const struct python
 
 void hbtvm_text_release(struct gathered *g) { free(g->bytes), free(g->offsets); }
 
-/* Copies texts. Returns READ, OTHER where Python has to read them, or FAILED without memory; there is nothing to be
- * released then. */
+/* Copy texts. Return READ, OTHER if Python must read them, or FAILED if memory is short; only READ needs a release. */
 int64_t hbtvm_text_read(const struct python *p, const struct objects *from, struct gathered *g) {
   memset(g, 0, sizeof *g);
   if (!is_as_long(p, from)) return OTHER;

@@ -1,13 +1,13 @@
-/* From terms to columns, by a table of the vocabulary or by hashes; and from columns to counted entries.
+/* Conversion of terms to columns, by a hash table of the vocabulary or by hashing; and of columns to counted entries.
  *
- * Terms that begin at the same place are hashed one after the other, each from where the one before ended.
+ * Terms that start at the same place are hashed consecutively, each from the state after the previous.
  */
 #ifndef HBTVM_TEXT_TERMS_H
 #define HBTVM_TEXT_TERMS_H
 
 #include "text_types.h"
 
-/* The first `n` bytes of the eight at `s`, the others 0. */
+/* Return the first `n` bytes of the eight at `s`, zero-padded. */
 static inline uint64_t head(const uint8_t *s, size_t n) {
   uint64_t word;
   memcpy(&word, s, 8);
@@ -17,17 +17,17 @@ static inline uint64_t head(const uint8_t *s, size_t n) {
   return n < 8 ? word & ((UINT64_C(1) << 8 * n) - 1) : word;
 }
 
-/* The last `n` of the bytes before `end`, at least eight of which there are; `n` is less than eight. */
+/* Return the last `n` of the bytes before `end`, of which there are at least eight; `n` is less than eight. */
 static inline uint64_t tail(const uint8_t *end, size_t n) {
   /* (By 64 bits at once nothing is shifted.) */
   return head(end - 8, 8) >> 4 * (8 - n) >> 4 * (8 - n);
 }
 
-/* Terms of up to so many bytes are their own keys, beside their size. */
+/* Terms of up to this many bytes are their own keys, together with their size. */
 #define SHORT 15
 #define LONG (UINT64_C(0xff) << 56)
 
-/* Of a term's first and second eight bytes, by its size: those that are its own. */
+/* Masks of a term's first and second eight bytes, by its size. */
 static const uint64_t own_bytes[2][SHORT + 1] = {
 #define BYTES(n) ((UINT64_C(1) << 8 * (n)) - 1)
     {0, BYTES(1), BYTES(2), BYTES(3), BYTES(4), BYTES(5), BYTES(6), BYTES(7), ~UINT64_C(0), ~UINT64_C(0),
@@ -36,7 +36,7 @@ static const uint64_t own_bytes[2][SHORT + 1] = {
 #undef BYTES
 };
 
-/* The hash of the beginning of a term, of whole words of eight bytes. */
+/* The hash of a term's prefix, of whole words of eight bytes. */
 struct prefix {
   uint64_t hash;
   size_t done;
@@ -44,7 +44,7 @@ struct prefix {
 
 #define PREFIX ((struct prefix){UINT64_C(0x9e3779b97f4a7c15), 0})
 
-/* The key of a term of `n` bytes, none of whose beginnings hashed so far is longer. */
+/* Return the key of a term of `n` bytes, which is not shorter than the prefixes hashed so far. */
 static inline struct key key_of(struct prefix *from, const uint8_t *s, size_t n) {
   if (n <= SHORT)
     return (struct key){head(s, 8) & own_bytes[0][n], (head(s + 8, 8) & own_bytes[1][n]) | (uint64_t)n << 56};
@@ -60,7 +60,7 @@ static inline struct key key_of(struct prefix *from, const uint8_t *s, size_t n)
   return (struct key){h, (uint64_t)n | LONG};
 }
 
-/* As `key_of`, of a whole term behind which nothing may be read. */
+/* As `key_of`, for a whole term after which no bytes may be read. */
 static inline struct key key_of_exactly(const uint8_t *s, size_t n) {
   struct prefix from = PREFIX;
   if (n > SHORT) return key_of(&from, s, n);
@@ -76,13 +76,13 @@ static inline uint64_t slot_of(struct key key, int64_t bits) {
   return h * UINT64_C(0x9e3779b97f4a7c15) >> (64 - bits);
 }
 
-/* Whether a slot is that of a term. */
+/* Return whether a slot holds a term. */
 static inline int is_term(const struct slot *slot, struct key key, const uint8_t *pool, const uint8_t *s, size_t n) {
   if (slot->key.first != key.first || slot->key.second != key.second) return 0;
   return n <= SHORT || !memcmp(pool + slot->start, s, n);
 }
 
-/* A term's column in the vocabulary, by its key. PADDING bytes behind the term can be read. */
+/* Return a term's column in the vocabulary, by its key. PADDING bytes after the term are readable. */
 static inline int32_t find(const struct text *t, struct key key, const uint8_t *s, size_t n) {
   uint64_t mask = (UINT64_C(1) << t->bits) - 1;
   for (uint64_t i = slot_of(key, t->bits);; i = (i + 1) & mask) {
@@ -92,8 +92,8 @@ static inline int32_t find(const struct text *t, struct key key, const uint8_t *
   }
 }
 
-/* The terms that wait, which have to be where they were, become columns. A large vocabulary is not in the cache: its
- * slots, then the terms there, then what belongs to their columns are asked for ahead. */
+/* Convert the pending terms, whose bytes must not have moved, to columns. A large vocabulary is not in the cache: its
+ * slots, then their terms, then their columns' data are prefetched. */
 static int look_up(const struct text *t, struct work *w) {
   size_t n = w->queued;
   w->queued = 0;
@@ -119,7 +119,7 @@ static int look_up(const struct text *t, struct work *w) {
   return DONE;
 }
 
-/* MurmurHash3 of 32 bits by Austin Appleby (public domain), seed 0; of whole words of four bytes so far. */
+/* MurmurHash3 of 32 bits by Austin Appleby (public domain), seed 0; the state after whole words of four bytes. */
 struct murmur {
   uint32_t hash;
   size_t done;
@@ -142,7 +142,7 @@ static inline uint32_t murmur_step(uint32_t h, uint32_t word) {
 }
 
 static inline uint32_t murmur_end(uint32_t h, uint32_t last, size_t n) {
-  /* (Of no byte this is no change.) */
+  /* For no bytes, this changes nothing. */
   h ^= murmur_mixed(last);
   h ^= (uint32_t)n;
   h ^= h >> 16;
@@ -156,7 +156,7 @@ static inline uint32_t murmur(struct murmur *from, const uint8_t *s, size_t n) {
   uint32_t h = from->hash, last = 0;
   size_t done = from->done;
   if (n >= 4 && n < 12 && !done) {
-    /* Of one or two words, without a branch, as most names are. */
+    /* Names of one or two words, as most are, need no branch. */
     uint32_t one = murmur_step(h, murmur_word(s)), two = murmur_step(one, murmur_word(s + (n >= 8 ? 4 : 0)));
     last = (uint32_t)((uint64_t)murmur_word(s + n - 4) >> (32 - 8 * (n & 3)));
     return murmur_end(n >= 8 ? two : one, last, n);
@@ -170,7 +170,7 @@ static inline uint32_t murmur(struct murmur *from, const uint8_t *s, size_t n) {
   return murmur_end(h, last, n);
 }
 
-/* Where the hashing of terms with the same beginning stands. */
+/* The state of hashing terms with the same start. */
 struct beginning {
   struct prefix prefix;
   struct murmur murmur;
@@ -202,14 +202,14 @@ static inline int term(const struct text *t, struct work *w, struct beginning *f
   return add_key(t, w, key_of(&from->prefix, s, n), s, n, mark);
 }
 
-/* As `term`, of one behind which nothing may be read. */
+/* As `term`, for a term after which no bytes may be read. */
 static inline int term_exactly(const struct text *t, struct work *w, const uint8_t *s, size_t n, uint32_t mark) {
   struct murmur from = {0, 0};
   if (t->hashed) return add_hash(t, w, murmur(&from, s, n), mark);
   return add_key(t, w, key_of_exactly(s, n), s, n, mark);
 }
 
-/* How many bits columns have. */
+/* Return the number of bits of columns. */
 static inline int bits_of(const struct text *t) {
   return t->terms > 1 ? 64 - __builtin_clzll((unsigned long long)t->terms - 1) : 1;
 }
@@ -223,7 +223,7 @@ static void insertion_sort(uint64_t *a, size_t n) {
   }
 }
 
-/* Puts keys into the order of some of their bits, those that are equal as they were. */
+/* Sort keys by some of their bits, stably. */
 static void distribute(const uint64_t *from, uint64_t *to, size_t n, int shift, int bits) {
   uint32_t places[1 << 11], sum = 0;
   size_t buckets = (size_t)1 << bits;
@@ -237,7 +237,7 @@ static void distribute(const uint64_t *from, uint64_t *to, size_t n, int shift, 
   for (size_t i = 0; i < n; ++i) to[places[from[i] >> shift & (buckets - 1)]++] = from[i];
 }
 
-/* Sorts a row's terms by column, those of one column in the order of the text. */
+/* Sort a row's terms by column, stably. */
 static int sort(const struct text *t, struct work *w) {
   size_t n = w->count;
   if (n <= 8) {
@@ -248,7 +248,7 @@ static int sort(const struct text *t, struct work *w) {
   int bits = bits_of(t), most = n < 4096 ? 9 : 11, passes = (bits + most - 1) / most;
   int each = (bits + passes - 1) / passes, first = 0;
   if (n <= 64) {
-    /* By their upper bits alone: few are left in the wrong order then. */
+    /* By their upper bits only: few remain out of order. */
     each = n <= 24 ? 5 : 6;
     if (each > bits) each = bits;
     first = bits - each, passes = 1;
@@ -264,7 +264,7 @@ static int sort(const struct text *t, struct work *w) {
   return DONE;
 }
 
-/* Makes entries of a row's terms, in the order of their columns. */
+/* Convert a row's terms to entries, in the order of their columns. */
 static int count(const struct text *t, struct work *w) {
   if (w->count >> 31 || sort(t, w)) return FAILED;
   if (!room((void **)&w->entry, &w->entry_room, w->count, sizeof *w->entry)) return FAILED;
