@@ -151,13 +151,13 @@ def relative_speeds(times: Vector) -> Vector | None:
 
 def speeds_by_group(times: Vector, labels: NDArray[np.intp]) -> Vector:
     """`relative_speeds` of each group, (n,); NaN in a group without a success."""
-    found = np.full(len(times), np.nan)
+    result = np.full(len(times), np.nan)
     for group in np.unique(labels):
-        own = labels == group
-        speeds = relative_speeds(times[own])
+        members = labels == group
+        speeds = relative_speeds(times[members])
         if speeds is not None:
-            found[own] = speeds
-    return found
+            result[members] = speeds
+    return result
 
 
 def centred(values: Vector, labels: NDArray[np.intp]) -> Vector:

@@ -136,8 +136,8 @@ def contexts(nests: Sequence[Nest]) -> Contexts:
     depth = np.array([len(statement.loops) for statement in statements], np.intp)
     deepest = int(depth.max(initial=0))
     loops = [statement.loops for statement in statements]
-    extents = np.maximum(_padded([[loop.extent for loop in own] for own in loops], deepest, 1), 1.0)
-    kinds = _padded([[loop.kind for loop in own] for own in loops], deepest, 0)
+    extents = np.maximum(_padded([[loop.extent for loop in nest] for nest in loops], deepest, 1), 1.0)
+    kinds = _padded([[loop.kind for loop in nest] for nest in loops], deepest, 0)
     body = np.ones((1, len(statements)))
     inner = np.concatenate([np.cumprod(extents[::-1], axis=0)[::-1], body])
     accesses = _accesses(statements, extents, inner)
@@ -152,7 +152,7 @@ def contexts(nests: Sequence[Nest]) -> Contexts:
         program=np.array([i for i, _, _ in placed], np.intp),
         position=np.array([k for _, k, _ in placed], np.intp),
         depth=depth,
-        numbers=_padded([[loop.number for loop in own] for own in loops], deepest, -1).astype(np.intp),
+        numbers=_padded([[loop.number for loop in nest] for nest in loops], deepest, -1).astype(np.intp),
         extents=extents,
         vectorized=np.where(kinds == VECTORIZED, extents, 1.0),
         unrolled=np.where(kinds == UNROLLED, extents, 1.0),
@@ -167,7 +167,7 @@ def contexts(nests: Sequence[Nest]) -> Contexts:
 
 
 def _accesses(statements: Sequence[Statement], extents: Array, inner: Array) -> AccessContexts:
-    pairs = [(column, access) for column, one in enumerate(statements) for access in one.accesses]
+    pairs = [(column, access) for column, nest in enumerate(statements) for access in nest.accesses]
     for column, access in pairs:
         if len(access.strides) != len(statements[column].loops):
             raise ValueError(
@@ -176,8 +176,8 @@ def _accesses(statements: Sequence[Statement], extents: Array, inner: Array) -> 
             )
     statement = np.array([column for column, _ in pairs], np.intp)
     extents, inner = extents[:, statement], inner[:, statement]
-    given = _padded([access.strides for _, access in pairs], len(extents), 0)
-    strides = np.where(extents > 1, np.abs(given), 0.0)
+    signed = _padded([access.strides for _, access in pairs], len(extents), 0)
+    strides = np.where(extents > 1, np.abs(signed), 0.0)
     element = np.array([access.bytes for _, access in pairs], np.float64)
     window = np.array([[access.span for _, access in pairs]], np.float64)
     chosen = window > 1
@@ -186,12 +186,12 @@ def _accesses(statements: Sequence[Statement], extents: Array, inner: Array) -> 
     reach = np.concatenate([far + window, window])
     # Data-dependent addresses lie anywhere within reach; other addresses repeat only over still loops.
     moving = np.where(strides > 0, extents, 1.0)
-    one = np.ones((1, len(pairs)))
-    distinct = np.concatenate([np.cumprod(moving[::-1], axis=0)[::-1], one])
+    ones = np.ones((1, len(pairs)))
+    distinct = np.concatenate([np.cumprod(moving[::-1], axis=0)[::-1], ones])
     touched = np.minimum(np.where(chosen, inner, distinct), reach)
     # Neighbours share a cache line, as far as the smallest inner step allows.
     steps = np.where(strides > 0, strides, np.inf)
-    smallest = np.concatenate([np.minimum.accumulate(steps[::-1], axis=0)[::-1], np.inf * one])
+    smallest = np.concatenate([np.minimum.accumulate(steps[::-1], axis=0)[::-1], np.inf * ones])
     apart = np.where(chosen, CACHE_LINE, np.minimum(smallest * element, CACHE_LINE))
     return AccessContexts(
         statement=statement,

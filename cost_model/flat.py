@@ -89,8 +89,8 @@ def _shared(context: Contexts, statement: Integers, place: Integers) -> NDArray[
     numbers = context.numbers[:, statement]
     there = np.arange(len(numbers))[:, None] < context.depth[statement]
     same = numbers == np.roll(numbers, 1, axis=1)
-    found: NDArray[np.bool_] = np.logical_and.accumulate(same & there & (place > 0), axis=0)
-    return found
+    shared: NDArray[np.bool_] = np.logical_and.accumulate(same & there & (place > 0), axis=0)
+    return shared
 
 
 def _levels(context: Contexts) -> NDArray[np.float32]:
@@ -106,9 +106,9 @@ def _levels(context: Contexts) -> NDArray[np.float32]:
     loops = present[1:]
 
     def counted(which: NDArray[np.bool_]) -> NDArray[np.float64]:
-        found = np.zeros((deep - 1, m))
-        np.add.at(found.T, of, np.broadcast_to(which, accesses.strides.shape).T)
-        return found
+        sums = np.zeros((deep - 1, m))
+        np.add.at(sums.T, of, np.broadcast_to(which, accesses.strides.shape).T)
+        return sums
 
     rows = {
         "outer": context.outer,

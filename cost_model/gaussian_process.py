@@ -166,7 +166,7 @@ class GaussianProcess(CostModel):
         bases = bases or Bases.none(len(table))
         self._prior, self._spread = bases.mean, bases.variance
         slopes = (
-            np.stack([centred(one, labels) for one in bases.values.T], axis=1)
+            np.stack([centred(basis, labels) for basis in bases.values.T], axis=1)
             if bases.count
             else bases.values
         )
@@ -203,8 +203,8 @@ class GaussianProcess(CostModel):
         """The expected coefficient of each basis after the fit, (k,)."""
         if self._known is None:
             return self._prior
-        found: Table = self._prior + self._spread * (self._weights @ self._slopes[: len(self._weights)])
-        return found
+        mean: Table = self._prior + self._spread * (self._weights @ self._slopes[: len(self._weights)])
+        return mean
 
     def predict(self, features: ArrayLike, bases: Table | None = None) -> Prediction:
         """Predict speeds; without measurements, all candidates have the mean of the bases and maximal
@@ -219,9 +219,9 @@ class GaussianProcess(CostModel):
         """
         table = clean(features)
         slopes = np.zeros((len(table), len(self._prior))) if bases is None else bases
-        told = slopes @ self._prior
+        prior = slopes @ self._prior
         if self._known is None:
-            return Prediction(told, np.ones(len(table)))
+            return Prediction(prior, np.ones(len(table)))
         means, deviations = [np.empty(0)], [np.empty(0)]
         for start in range(0, len(table), _BLOCK):
             slope = slopes[start : start + _BLOCK] / self._scale
@@ -232,7 +232,7 @@ class GaussianProcess(CostModel):
             means.append(near[:, : len(self._weights)] @ self._weights)
             deviations.append(np.sqrt(self._variance * left))
         return Prediction(
-            told + self._scale * np.concatenate(means), self._scale * np.concatenate(deviations)
+            prior + self._scale * np.concatenate(means), self._scale * np.concatenate(deviations)
         )
 
     def mean(self, features: ArrayLike) -> Table:
@@ -253,8 +253,8 @@ class GaussianProcess(CostModel):
         slope = np.zeros((len(place), len(self._prior))) if bases is None else bases / self._scale
         side = _matern(_apart(self._known, place)) + self._slanted(self._slopes, slope)
         side = solve_triangular(self._root, side, lower=True)
-        own = _matern(_apart(place, place)) + self._slanted(slope, slope) - side.T @ side
-        corner = np.linalg.cholesky(own + (self._noise + _JITTER) * np.eye(len(place)))
+        covariance = _matern(_apart(place, place)) + self._slanted(slope, slope) - side.T @ side
+        corner = np.linalg.cholesky(covariance + (self._noise + _JITTER) * np.eye(len(place)))
         top = np.concatenate([self._root, np.zeros_like(side)], axis=1)
         more._root = np.concatenate([top, np.concatenate([side.T, corner], axis=1)])
         more._known = np.concatenate([self._known, place])
@@ -263,8 +263,8 @@ class GaussianProcess(CostModel):
 
     def _slanted(self, left: Table, right: Table) -> Table:
         """Return the covariance from the bases' unknown coefficients."""
-        found: Table = (left * self._spread) @ right.T
-        return found
+        covariance: Table = (left * self._spread) @ right.T
+        return covariance
 
     def _chosen(self, goal: Table, labels: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the rows to learn from; if there are too many, half are the fastest of their groups."""
@@ -273,8 +273,8 @@ class GaussianProcess(CostModel):
             return rows
         places = np.empty(len(rows), dtype=np.intp)
         for group in np.unique(labels[rows]):
-            own = np.flatnonzero(labels[rows] == group)
-            places[own[np.argsort(-goal[rows[own]], kind="stable")]] = np.arange(len(own))
+            members = np.flatnonzero(labels[rows] == group)
+            places[members[np.argsort(-goal[rows[members]], kind="stable")]] = np.arange(len(members))
         order = np.argsort(places, kind="stable")
         half = self.most // 2
         rest = np.random.default_rng(self.seed).permutation(order[half:])[: self.most - half]
@@ -327,5 +327,5 @@ def _relevances(blocks: Sequence[Table], goal: Table, offset: Table) -> tuple[Ta
         return value + 0.5 * float(away @ away), gradient + away / widths
 
     bounds = [(-9.0, 5.0)] * count + [(-10.0, 1.0)]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": _STEPS})
-    return np.exp(found.x[:count]), float(np.exp(found.x[count]))
+    optimum = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": _STEPS})
+    return np.exp(optimum.x[:count]), float(np.exp(optimum.x[count]))

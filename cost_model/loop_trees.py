@@ -91,13 +91,13 @@ def loop_trees(table: NDArray[np.float32]) -> LoopTrees:
     # Level by level: a loop's children, and the loops themselves, are in the order of nodes.
     present, shared = np.ascontiguousarray(flags.transpose(3, 0, 2, 1))
     _check(present, shared)
-    own = present & ~shared
-    program, place = np.divmod(np.flatnonzero(own), _PLACES)
+    unshared = present & ~shared
+    program, place = np.divmod(np.flatnonzero(unshared), _PLACES)
     # A shared loop is the last unshared loop before it.
-    node = (np.cumsum(own, dtype=np.int32) - 1).reshape(own.shape)
+    node = (np.cumsum(unshared, dtype=np.int32) - 1).reshape(unshared.shape)
     starts, first = np.zeros(len(table) + 1, np.int64), np.zeros(len(place) + 1, np.int32)
     starts[1:] = node[:, -1, -1] + 1
-    np.cumsum(np.bincount(node[:, :-1][own[:, 1:]], minlength=len(place)), out=first[1:])
+    np.cumsum(np.bincount(node[:, :-1][unshared[:, 1:]], minlength=len(place)), out=first[1:])
     contexts = table.reshape(-1, len(CONTEXT)).take(program * _PLACES + _ROW[place], axis=0)
     if not np.isfinite(contexts).all():
         contexts = np.where(np.isfinite(contexts), contexts, np.float32(0))

@@ -73,7 +73,7 @@ def relations(context: Contexts) -> NDArray[np.float32]:
         "parallel": np.log2(context.parallel),
     }
     size = np.log2(accesses.footprint[:-1])
-    own = {
+    of_access = {
         **{name: row[:, of] for name, row in whole.items()},
         "reuse": np.log2(context.inner[:-1, of] / accesses.touched[:-1]),
         "stride": np.log2(accesses.strides * accesses.bytes + 1),
@@ -84,7 +84,7 @@ def relations(context: Contexts) -> NDArray[np.float32]:
     table: NDArray[np.float32] = np.concatenate(
         [
             *_maxima(whole, LOOP_PAIRS, context.program, loops, context.n),
-            *_maxima(own, ACCESS_PAIRS, context.program[of], loops[:, of], context.n),
+            *_maxima(of_access, ACCESS_PAIRS, context.program[of], loops[:, of], context.n),
         ]
     ).T
     return table

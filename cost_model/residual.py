@@ -92,12 +92,12 @@ class ResidualModel(CostModel):
         all of them.
         """
         table, times, labels, base = check(features, costs, groups, margin)
-        told = self._told(table)
-        local = self._unseen(table, times, labels, base + told @ _shared(told.shape[1]))
-        several = told.shape[1]
+        predicted = self._global_means(table)
+        local = self._unseen(table, times, labels, base + predicted @ _shared(predicted.shape[1]))
+        several = predicted.shape[1]
         mean = np.append(_shared(several), [LOCAL[0]] * local.shape[1])
         variance = np.append(np.full(several, GLOBAL[1]), [LOCAL[1]] * local.shape[1])
-        bases = Bases(np.concatenate([told, local], axis=1), mean, variance)
+        bases = Bases(np.concatenate([predicted, local], axis=1), mean, variance)
         self._process.fit(table, times, labels, base, bases)
         self._fitted = True
 
@@ -113,11 +113,11 @@ class ResidualModel(CostModel):
             fold = _folds(labels)
             self._local = []
             for number in range(FOLDS):
-                own = fold == number
+                held_out = fold == number
                 model = self._make(number)
-                model.fit(table[~own], times[~own], labels[~own], margin[~own])
+                model.fit(table[~held_out], times[~held_out], labels[~held_out], margin[~held_out])
                 # Two models' predictions have no common zero.
-                rows.unseen[own] = centred(model.predict(table).mean, labels)[own]
+                rows.unseen[held_out] = centred(model.predict(table).mean, labels)[held_out]
                 self._local.append(model)
             self._rows = rows
         known = len(self._rows.unseen)
@@ -148,17 +148,17 @@ class ResidualModel(CostModel):
 
     def _bases(self, features: ArrayLike) -> Vector:
         """Return the global models' predictions and, if fitted, the local mean, (n, k)."""
-        told = self._told(features)
+        predicted = self._global_means(features)
         if not self._local:
-            return told
-        return np.concatenate([told, self._locally(features)[:, None]], axis=1)
+            return predicted
+        return np.concatenate([predicted, self._locally(features)[:, None]], axis=1)
 
     def _locally(self, features: ArrayLike) -> Vector:
         """Return the mean of the local models' predictions, (n,)."""
         mean: Vector = np.mean([model.predict(features).mean for model in self._local], axis=0)
         return mean
 
-    def _told(self, features: ArrayLike) -> Vector:
+    def _global_means(self, features: ArrayLike) -> Vector:
         """Return the global models' predictions, (n, models)."""
         if not self._sources:
             return np.zeros((len(np.asarray(features)), 0))
@@ -174,6 +174,6 @@ def _folds(labels: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return a fold for each row, (n,); each group's rows take turns."""
     place = np.empty(len(labels), dtype=np.intp)
     for group in np.unique(labels):
-        own = np.flatnonzero(labels == group)
-        place[own] = np.arange(len(own))
+        members = np.flatnonzero(labels == group)
+        place[members] = np.arange(len(members))
     return place % FOLDS

@@ -135,8 +135,8 @@ def _traffic(context: Contexts) -> dict[str, Array]:
     # A pass over a level whose working set fits loads it once; the outermost such level loads least. If not
     # even one execution fits, the innermost level remains.
     loaded = context.footprint * context.outer
-    found = {}
+    traffic = {}
     for size in CACHES:
         passes = np.where(context.footprint <= size, loaded, np.inf).min(axis=0)
-        found[f"traffic_{size}"] = np.where(np.isinf(passes), loaded[-1], passes)
-    return found
+        traffic[f"traffic_{size}"] = np.where(np.isinf(passes), loaded[-1], passes)
+    return traffic

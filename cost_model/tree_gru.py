@@ -53,22 +53,22 @@ class _Network(nn.Module):  # type: ignore[misc]
         n, statements, levels, _ = trees.shape
         state = trees.new_zeros(n, statements, self.hidden)
         total = trees.new_zeros(n, self.slots, self.hidden)
-        own = trees.new_ones(n, statements)  # 0 for a child that another statement has added
+        counted = trees.new_ones(n, statements)  # 0 for a child that another statement has added
         for level in reversed(range(levels)):
             rows = trees[:, :, level]
             present, shared = rows[..., _PRESENT], rows[..., _SHARED]
             # Statements of the same number share this loop, and their states are its children.
             number = (1 - shared).cumsum(dim=1)
             siblings = (number[:, :, None] == number[:, None, :]).to(trees.dtype)
-            children = siblings @ (state * own[..., None])
+            children = siblings @ (state * counted[..., None])
             step = self.cell(
                 torch.relu(self.read(rows)).reshape(n * statements, -1),
                 children.reshape(n * statements, -1),
             ).reshape(n, statements, -1)
             state = torch.where(present[..., None] > 0, step, state)
             # A shared loop counts once.
-            own = 1 - shared
-            weight = torch.softmax(self.scatter(step), dim=-1) * (present * own)[..., None]
+            counted = 1 - shared
+            weight = torch.softmax(self.scatter(step), dim=-1) * (present * counted)[..., None]
             total = total + weight.transpose(1, 2) @ step
         return self.score(total.reshape(n, -1))[:, 0]
 
@@ -208,21 +208,23 @@ def _trees(table: NDArray[np.float32]) -> Any:
 
 def _weights(network: _Network, mean: Any, deviation: Any) -> Weights:
     """Return the network's weights for unscaled contexts."""
-    own = {name: one.detach().numpy().astype(np.float64) for name, one in network.named_parameters()}
-    mean, deviation = (one.numpy().astype(np.float64) for one in (mean, deviation))
-    read, hidden = own["read.weight"] / deviation, network.hidden
+    parameters = {
+        name: value.detach().numpy().astype(np.float64) for name, value in network.named_parameters()
+    }
+    mean, deviation = (value.numpy().astype(np.float64) for value in (mean, deviation))
+    read, hidden = parameters["read.weight"] / deviation, network.hidden
     # GRUCell has a bias for each product; only the new state keeps them separate.
-    bias = own["cell.bias_ih"] + np.append(own["cell.bias_hh"][: 2 * hidden], np.zeros(hidden))
+    bias = parameters["cell.bias_ih"] + np.append(parameters["cell.bias_hh"][: 2 * hidden], np.zeros(hidden))
     return {
         "read": read,
-        "read_bias": own["read.bias"] - read @ mean,
-        "input": own["cell.weight_ih"],
+        "read_bias": parameters["read.bias"] - read @ mean,
+        "input": parameters["cell.weight_ih"],
         "input_bias": bias,
-        "state": own["cell.weight_hh"],
-        "state_bias": own["cell.bias_hh"][2 * hidden :],
-        "scatter": own["scatter.weight"],
-        "score": own["score.weight"].reshape(network.slots, hidden),
-        "bias": own["score.bias"],
+        "state": parameters["cell.weight_hh"],
+        "state_bias": parameters["cell.bias_hh"][2 * hidden :],
+        "scatter": parameters["scatter.weight"],
+        "score": parameters["score.weight"].reshape(network.slots, hidden),
+        "bias": parameters["score.bias"],
     }
 
 

@@ -82,25 +82,27 @@ def plain(name: str, value: object) -> None:
     left: list[tuple[Any, int]] = [((value,), -1)]
     while left:
         entries, depth = left.pop()
-        for one in entries:
-            kind = type(one)
+        for entry in entries:
+            kind = type(entry)
             if kind is int:
-                if not -_WHOLE <= one < _WHOLE:
+                if not -_WHOLE <= entry < _WHOLE:
                     raise RecordError(f"{name} holds a whole number of more than 64 bits")
             elif kind is str:
-                if not _is_text(one):
-                    raise RecordError(f"{name} holds a string that is too long or not Unicode: {brief(one)}")
+                if not _is_text(entry):
+                    raise RecordError(
+                        f"{name} holds a string that is too long or not Unicode: {brief(entry)}"
+                    )
             elif kind is float:
-                if one - one != 0.0:
-                    raise RecordError(f"{name} holds a number that is not JSON: {one}")
+                if entry - entry != 0.0:
+                    raise RecordError(f"{name} holds a number that is not JSON: {entry}")
             elif kind is list or kind is tuple:
-                left.append((one, depth + 1))
-            elif kind is dict or isinstance(one, Mapping):
-                if not all(map(is_name, one)):
-                    raise RecordError(f"{name} has a key that is not a name: {brief(list(one))}")
-                left.append((one.values(), depth + 1))
-            elif kind is not bool and one is not None:
-                raise RecordError(f"{name} holds something that is not JSON: {brief(one)}")
+                left.append((entry, depth + 1))
+            elif kind is dict or isinstance(entry, Mapping):
+                if not all(map(is_name, entry)):
+                    raise RecordError(f"{name} has a key that is not a name: {brief(list(entry))}")
+                left.append((entry.values(), depth + 1))
+            elif kind is not bool and entry is not None:
+                raise RecordError(f"{name} holds something that is not JSON: {brief(entry)}")
         if depth >= _DEPTH:
             raise RecordError(f"{name} is nested too deep")
 
@@ -126,26 +128,26 @@ def check_target(target: Mapping[str, Any]) -> None:
     """
     _check_entries("target", target, frozenset(), _TARGET_SIZES, _TARGET_NAMES)
     for key in ("cores", "num-cores"):
-        found = target.get(key)
-        count = type(found) is int and 1 <= found <= MOST_SIZE
-        if found is not None and not count and not is_name(found, 20):
-            raise RecordError(f"target[{key!r}] must be a number of cores, not {brief(found)}")
+        entry = target.get(key)
+        count = type(entry) is int and 1 <= entry <= MOST_SIZE
+        if entry is not None and not count and not is_name(entry, 20):
+            raise RecordError(f"target[{key!r}] must be a number of cores, not {brief(entry)}")
     for key in ("features", "mattr"):
-        found = target.get(key, ())
-        names = [found] if isinstance(found, str) else found
+        entry = target.get(key, ())
+        names = [entry] if isinstance(entry, str) else entry
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-            raise RecordError(f"target[{key!r}] must be a list of names, not {brief(found)}")
+            raise RecordError(f"target[{key!r}] must be a list of names, not {brief(entry)}")
 
 
 def _check_entries(
     name: str, value: Mapping[str, Any], counts: frozenset[str], sizes: frozenset[str], names: frozenset[str]
 ) -> None:
-    for key, found in value.items():
+    for key, entry in value.items():
         if key in sizes or key in counts:
-            if type(found) is not int or not (key in counts) <= found <= MOST_SIZE:
-                raise RecordError(f"{name}[{key!r}] must be a size, not {brief(found)}")
-        elif key in names and not is_name(found):
-            raise RecordError(f"{name}[{key!r}] must be a name, not {brief(found)}")
+            if type(entry) is not int or not (key in counts) <= entry <= MOST_SIZE:
+                raise RecordError(f"{name}[{key!r}] must be a size, not {brief(entry)}")
+        elif key in names and not is_name(entry):
+            raise RecordError(f"{name}[{key!r}] must be a name, not {brief(entry)}")
 
 
 def check_times(times: object) -> None:
@@ -221,10 +223,10 @@ def _is_number(value: object, low: float, high: float) -> bool:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         raise RecordError("an object repeats a key")
-    return found
+    return entries
 
 
 def _no_number(name: str) -> NoReturn:

@@ -117,7 +117,7 @@ def stats(records: Sequence[Record], skipped: int = 0) -> Stats:
         strategies=Counter(record.strategy for record in records),
         targets=Counter(record.target_key for record in records),
         failures=Counter(record.error["kind"] for record in records if record.error is not None),
-        best={task: found for task, group in _by_task(records).items() if (found := best(group))},
+        best={task: record for task, group in _by_task(records).items() if (record := best(group))},
         first=dates[0] if dates else None,
         last=dates[-1] if dates else None,
     )

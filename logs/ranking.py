@@ -151,7 +151,7 @@ class _Seen:
         for name, final in sorted(finals.items(), key=lambda pair: pair[1].place):
             compared = isinstance(name, str) or len(final.records) > 1
             if final.winner is not None and compared:
-                self.standing = [one for one in self.standing if one.winner not in final.records]
+                self.standing = [earlier for earlier in self.standing if earlier.winner not in final.records]
                 self.standing.append(final)
 
     def reading_of(self, record: Record) -> float:

@@ -60,8 +60,8 @@ def multiprocessors(arch: object) -> int | None:
     return None if match is None else MULTIPROCESSORS.get(int(match.group(1)))
 
 
-def _features(given: object) -> set[str]:
-    names = given.split(",") if isinstance(given, str) else given
+def _features(features: object) -> set[str]:
+    names = features.split(",") if isinstance(features, str) else features
     # Targets may come from untrusted logs: never raise.
     if not isinstance(names, Iterable):
         return set()

@@ -72,11 +72,11 @@ def table(
     """
 
     def line(cells: Sequence[str], tag: str) -> str:
-        made = []
+        parts = []
         for i, cell in enumerate(cells):
             named = f' data-head="{escape(heads[i])}"' if tag == "td" and not matrix else ""
-            made.append(f"<{tag}{' class=n' if i in numbers else ''}{named}>{cell}</{tag}>")
-        return f"<tr>{''.join(made)}</tr>"
+            parts.append(f"<{tag}{' class=n' if i in numbers else ''}{named}>{cell}</{tag}>")
+        return f"<tr>{''.join(parts)}</tr>"
 
     named = heads if matrix else [escape(head) for head in heads]
     body = "".join(line(row, "td") for row in rows)
@@ -92,8 +92,10 @@ def text(value: object, most: int = MOST) -> str:
 def shape(workload: Mapping[str, Any]) -> str:
     """Describe a model's shape; for an unknown kind of workload, list its fields."""
     if workload.get("family") == "linear":
-        told = [f"{count(int(workload[key]), key[:-1])}" for key in _LINEAR if type(workload.get(key)) is int]
-        return f"linear: {', '.join(told)}, {workload.get('dtype')}"
+        counts = [
+            f"{count(int(workload[key]), key[:-1])}" for key in _LINEAR if type(workload.get(key)) is int
+        ]
+        return f"linear: {', '.join(counts)}, {workload.get('dtype')}"
     if workload.get("family") == "recursive":
         return recursive_shape(workload)
     keys = ("features", "groups", "trees", "leaves", "depth")

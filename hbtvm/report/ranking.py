@@ -70,9 +70,9 @@ def validate(
     chapter_of: list[int] = []
     for index, chapter in enumerate(chapters):
         for strategy in chapter.strategies:
-            own = [record for record in chapter.trials if record.strategy == strategy]
-            keep = max(_FEWEST, _MOST * len(own) // max(total, 1))
-            part = _understood(own[-keep:], describe)
+            trials = [record for record in chapter.trials if record.strategy == strategy]
+            keep = max(_FEWEST, _MOST * len(trials) // max(total, 1))
+            part = _understood(trials[-keep:], describe)
             if part is not None and len(part.records) >= _FEWEST:
                 parts.append(part)
                 chapter_of.append(index)
@@ -93,19 +93,19 @@ def validate(
             model = make_model(tables.frame())
             model.fit(X[seen], y[seen], task[seen])
             predicted = model.predict(X).mean
-        for one in np.unique(task):
+        for current in np.unique(task):
             # Scores of different tasks or models have no common zero.
-            known_here = predicted[seen & (task == one)]
-            mine = (fold == number) & (task == one)
+            known_here = predicted[seen & (task == current)]
+            mine = (fold == number) & (task == current)
             scores[mine] = predicted[mine] - (known_here.mean() if len(known_here) else 0.0)
-    found = {}
+    rankings = {}
     for index in np.unique(owner):
         here = owner == index
         worked = here & np.isfinite(y)
         points = [(name[i], float(scores[i]), float(y[i])) for i in np.flatnonzero(worked)]
         label = task * FOLDS + fold
-        found[int(index)] = Ranking(points, pairwise_accuracy(scores[here], y[here], label[here]))
-    return found
+        rankings[int(index)] = Ranking(points, pairwise_accuracy(scores[here], y[here], label[here]))
+    return rankings
 
 
 def _understood(records: Sequence[Record], describe: DescribeRecord) -> Logged | None:

@@ -123,7 +123,7 @@ def largest_difference(predict: Call, model: Model, X: np.ndarray) -> tuple[floa
 def _relative(expected: Any, got: Any) -> float | None:
     """Return the largest relative difference of arrays, or of lists of arrays (several targets)."""
     if isinstance(expected, list):
-        pairs = [_relative(one, other) for one, other in zip(expected, got, strict=True)]
+        pairs = [_relative(first, other) for first, other in zip(expected, got, strict=True)]
         known = [off for off in pairs if off is not None]
         return max(known, default=None)
     expected, got = np.asarray(expected), np.asarray(got)

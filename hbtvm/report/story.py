@@ -42,8 +42,8 @@ class Chapter:
 
     def winner(self, strategy: str | None = None) -> Record | None:
         """Return the best candidate of a strategy, or of all, by the rule of `hbtvm.logs.ranking`."""
-        own = (record for record in self.records if strategy in (None, record.strategy))
-        return next(iter(ranking(own)), None)
+        records = (record for record in self.records if strategy in (None, record.strategy))
+        return next(iter(ranking(records)), None)
 
     def curve(self, strategy: str) -> list[tuple[int, float]]:
         """Return a strategy's best seconds so far as (trial number, seconds) at each improvement.
@@ -61,8 +61,8 @@ class Chapter:
 
     def counts(self, strategy: str) -> tuple[int, int]:
         """Return a strategy's number of trials, and of failures."""
-        own = [record for record in self.trials if record.strategy == strategy]
-        return len(own), sum(record.error is not None for record in own)
+        trials = [record for record in self.trials if record.strategy == strategy]
+        return len(trials), sum(record.error is not None for record in trials)
 
     @property
     def rows(self) -> int | None:

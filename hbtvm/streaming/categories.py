@@ -37,9 +37,9 @@ def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, don
     known: dict[object, float] = {value: code for code, value in enumerate(spec.categories[index])}
 
     def code(value: object, row: int) -> float:
-        found = known.get(value)
-        if found is not None:
-            return found
+        known_code = known.get(value)
+        if known_code is not None:
+            return known_code
         missing = value is None or value != value
         if not missing and spec.unknown_category == "error":
             some = ", ".join(map(repr, list(known)[:5])) + (", ..." if len(known) > 5 else "")

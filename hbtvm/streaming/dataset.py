@@ -70,7 +70,7 @@ class Job:
             "output": self.output,
             "keep": list(self.keep),
             "drop": list(self.drop),
-            "files": {name: [one.st_size, one.st_mtime_ns] for name, one in stats.items()},
+            "files": {name: [status.st_size, status.st_mtime_ns] for name, status in stats.items()},
         }
 
 
@@ -171,8 +171,8 @@ def _ahead(
         while begun:
             yield begun.popleft()
     finally:
-        for _, one in begun:
-            one.cancel()
+        for _, pending in begun:
+            pending.cancel()
 
 
 def _note(job: Job, notes: Mapping[str, Any], overwrite: bool) -> None:
@@ -250,7 +250,7 @@ def _difference(noted: Mapping[str, Any], notes: Mapping[str, Any]) -> str:
     for name in ("output", "keep", "drop"):
         if noted[name] != notes[name]:
             return f"the predictions in it were made with another --{name}"
-    changed = [name for name, one in notes["files"].items() if noted["files"].get(name, one) != one]
+    changed = [name for name, state in notes["files"].items() if noted["files"].get(name, state) != state]
     if changed:
         return f"{changed[0]} has changed since its predictions were made"
     return "the files of rows are others than when the predictions in it were made"

@@ -36,17 +36,17 @@ def positions(
     expected = spec.feature_names
     # LightGBM names unnamed columns, and replaces spaces by underscores.
     if expected is None or expected == tuple(f"Column_{i}" for i in range(spec.n_features)):
-        found = [i for i, name in enumerate(names) if name not in without]
-        if len(found) != spec.n_features:
+        features = [i for i, name in enumerate(names) if name not in without]
+        if len(features) != spec.n_features:
             raise InputError(
-                f"there are {len(found)} columns, the model has {spec.n_features} features, known by "
+                f"there are {len(features)} columns, the model has {spec.n_features} features, known by "
                 "their order alone."
             )
-        return [found[i] for i in read]
+        return [features[i] for i in read]
     at: dict[str, list[int]] = {}
     for i, name in enumerate(names):
         at.setdefault(name.replace(" ", "_"), []).append(i)
-    made = []
+    matched = []
     for i in read:
         places = at.get(expected[i].replace(" ", "_"), [])
         if not places:
@@ -54,8 +54,8 @@ def positions(
             raise InputError(f"{columns(lacking)} of the model is not there; there are {some(names)}.")
         if len(places) > 1:
             raise InputError(f"column {expected[i]!r} is there twice.")
-        made.append(places[0])
-    return made
+        matched.append(places[0])
+    return matched
 
 
 def columns(names: Sequence[str]) -> str:

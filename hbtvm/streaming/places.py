@@ -71,4 +71,6 @@ def _folded(name: str) -> str:
 
 def _within(inner: Path, outer: Path) -> bool:
     inner = inner.resolve()
-    return outer.exists() and any(one.exists() and one.samefile(outer) for one in (inner, *inner.parents))
+    return outer.exists() and any(
+        folder.exists() and folder.samefile(outer) for folder in (inner, *inner.parents)
+    )

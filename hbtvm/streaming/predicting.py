@@ -46,16 +46,16 @@ class Scored:
 
 def score(scorer: Scorer, piece: Piece) -> Scored:
     """Predict a piece."""
-    made: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     try:
         for batch in piece():
             try:
-                made.append(scorer(batch))
+                batches.append(scorer(batch))
             except InputError as error:
-                return Scored(made, error, True)
+                return Scored(batches, error, True)
     except InputError as error:
-        return Scored(made, error)
-    return Scored(made)
+        return Scored(batches, error)
+    return Scored(batches)
 
 
 def write(

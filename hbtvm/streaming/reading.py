@@ -93,8 +93,8 @@ class Source:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _check(self, wanted: Iterable[str], found: Iterable[str]) -> None:
-        lacking = set(wanted) - set(found)
+    def _check(self, wanted: Iterable[str], present: Iterable[str]) -> None:
+        lacking = set(wanted) - set(present)
         if lacking:
             raise InputError(f"{self.path}: column {min(lacking)!r} is not there, but is in {self.first}.")
 
@@ -130,31 +130,34 @@ class Dataset:
         if folder.is_file():
             candidates, folder = [folder], folder.parent
         self.folder = folder
-        found = sorted(
-            one.relative_to(folder)
-            for one in candidates
-            if one.suffix.lower() in SUFFIXES
-            and not any(part.startswith((".", "_")) for part in one.relative_to(folder).parts)
-            and one.is_file()
+        files = sorted(
+            path.relative_to(folder)
+            for path in candidates
+            if path.suffix.lower() in SUFFIXES
+            and not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+            and path.is_file()
         )
-        kinds = {SUFFIXES[one.suffix.lower()] for one in found}
-        if not found:
+        kinds = {SUFFIXES[path.suffix.lower()] for path in files}
+        if not files:
             raise InputError(f"{folder}: it has no files of rows; known suffixes are {', '.join(SUFFIXES)}.")
         if len(kinds) > 1:
             raise InputError(f"{folder}: it has files of several formats, {', '.join(sorted(kinds))}.")
-        self.files = [str(one) for one in found]
+        self.files = [str(path) for path in files]
         (self._kind,) = kinds
-        with _explained(str(folder / found[0])):
+        with _explained(str(folder / files[0])):
             whole = pads.dataset(
-                [str(folder / one) for one in found],
+                [str(folder / path) for path in files],
                 format=self._kind,
                 partitioning="hive",
                 partition_base_dir=str(folder),
             )
             self.schema = whole.schema
-            fragments = {os.path.relpath(one.path, folder): one for one in whole.get_fragments()}
+            fragments = {
+                os.path.relpath(fragment.path, folder): fragment for fragment in whole.get_fragments()
+            }
             self._keys = {
-                file: pads.get_partition_keys(one.partition_expression) for file, one in fragments.items()
+                file: pads.get_partition_keys(fragment.partition_expression)
+                for file, fragment in fragments.items()
             }
             first = fragments[self.files[0]].physical_schema.names
             self._folders = set(self.schema.names) - set(first)
@@ -177,9 +180,9 @@ def _parquet(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterato
         check(types, file.schema_arrow.names)
 
     def batches(groups: list[int]) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(path, metadata=metadata) as own:
+        with pq.ParquetFile(path, metadata=metadata) as file:
             if types:
-                yield from own.iter_batches(BATCH, groups, list(types), use_threads=False)
+                yield from file.iter_batches(BATCH, groups, list(types), use_threads=False)
             else:  # only columns from folder names
                 rows = sum(metadata.row_group(group).num_rows for group in groups)
                 yield from _bare(rows)

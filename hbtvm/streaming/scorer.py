@@ -73,7 +73,7 @@ class Scorer:
     ) -> None:
         self.model = model if isinstance(model, Model) else load(model, threads=threads)
         of, self._predict, self._output = _method(self.model, output)
-        self._told, self._table = of.package.output, of.package.parts.table
+        self._result, self._table = of.package.output, of.package.parts.table
         self._example = of.example(self._output)
         names = list(schema.names)
         for name in (*keep, *drop):
@@ -83,8 +83,8 @@ class Scorer:
         spec = package.input
         read: Sequence[int] = range(spec.n_features)
         if reader is not None:
-            found = columns_of(reader)
-            read = range(spec.n_features) if not spec.by_name else found.of
+            reader_columns = columns_of(reader)
+            read = range(spec.n_features) if not spec.by_name else reader_columns.of
         self._own = [names[i] for i in positions(names, spec, read, {*keep, *drop})]
         self._keep = list(keep)
         self.columns = list(dict.fromkeys([*self._keep, *self._own]))
@@ -104,12 +104,12 @@ class Scorer:
 
     def _schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the result's schema: kept columns, then outputs."""
-        made = table_of(self._example, self._told)
+        example = table_of(self._example, self._result)
         if self._table is not None and self._table.names is not None:
             names = list(self._table.names)
         else:
-            names = column_names(self._told, self._output, made.shape)
-        kind = pa.string() if made.dtype.kind in "OUST" else pa.from_numpy_dtype(made.dtype)
+            names = column_names(self._result, self._output, example.shape)
+        kind = pa.string() if example.dtype.kind in "OUST" else pa.from_numpy_dtype(example.dtype)
         twice = set(names) & set(self._keep)
         if twice:
             raise InputError(f"column {min(twice)!r} would occur twice, kept and predicted.")
@@ -130,27 +130,27 @@ class Scorer:
             batches = batch.to_batches(BATCH)
         else:
             batches = [batch.slice(start, BATCH) for start in range(0, batch.num_rows, BATCH)]
-        made = pa.Table.from_batches([self._scored(one) for one in batches]).combine_chunks()
-        return made.to_batches()[0]
+        table = pa.Table.from_batches([self._scored(part) for part in batches]).combine_chunks()
+        return table.to_batches()[0]
 
     def _scored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         kept = [batch.column(name) for name in self._keep]
-        predicted = table_of(self._predict(self._rows(batch)), self._told)
+        predicted = table_of(self._predict(self._rows(batch)), self._result)
         flat = predicted[:, None] if predicted.ndim == 1 else predicted
-        own = [
+        outputs = [
             pa.array(np.ascontiguousarray(flat[:, i]), field.type, from_pandas=False)
             for i, field in enumerate(list(self.schema)[len(kept) :])
         ]
-        return pa.record_batch([*kept, *own], schema=self.schema)
+        return pa.record_batch([*kept, *outputs], schema=self.schema)
 
     def _rows(self, batch: pa.RecordBatch) -> Any:
         """Return the batch as the model's input."""
-        own = batch.select(self._own)
+        columns = batch.select(self._own)
         if not self._numbers:
-            return own if self._known is None else own.rename_columns(self._known)
-        rows = np.empty((own.num_rows, own.num_columns), object)
-        for i in range(own.num_columns):
-            values = own.column(i).to_pylist()
+            return columns if self._known is None else columns.rename_columns(self._known)
+        rows = np.empty((columns.num_rows, columns.num_columns), object)
+        for i in range(columns.num_columns):
+            values = columns.column(i).to_pylist()
             rows[:, i] = codes(values, self._spec, i, "these rows", 0) if i in self._numbers else values
         return rows
 

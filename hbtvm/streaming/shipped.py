@@ -85,13 +85,13 @@ def loaded(content: bytes, digest: str, threads: int | None) -> Model:
     """Return the package's model, loaded earlier or now."""
     key = digest, threads
     with _lock:
-        found = _loaded.get(key)
-        if found is None:
-            found = _loaded[key] = load(content, threads=threads)
+        model = _loaded.get(key)
+        if model is None:
+            model = _loaded[key] = load(content, threads=threads)
         _loaded.move_to_end(key)
         while len(_loaded) > _MOST:
             _loaded.popitem(last=False)
-    return found
+    return model
 
 
 def _read(path: Path) -> bytes:
