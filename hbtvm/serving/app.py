@@ -155,17 +155,17 @@ class Service:
                     await self._next_turn()
                 request = _read(served, data, header_length)
                 if served.rows(request) <= served.inline_rows:
-                    made = _computed(served, request)
+                    result = _computed(served, request)
                     self._spend(time.perf_counter() - start)
                 else:
-                    made = await self._by_thread(served, data, header_length, encoding, request, share)
+                    result = await self._by_thread(served, data, header_length, encoding, request, share)
             else:
                 if not share.count:
                     share.take(len(data))
-                made = await self._by_thread(served, data, header_length, encoding, request, share)
+                result = await self._by_thread(served, data, header_length, encoding, request, share)
             del data, request, message
-            self.metrics.of(name).answered(made.rows, time.perf_counter() - start)
-            await _send_answer(send, made)
+            self.metrics.of(name).answered(result.rows, time.perf_counter() - start)
+            await _send_answer(send, result)
         finally:
             share.release()
 
@@ -363,23 +363,23 @@ def _check_version(served: Served, version: str | None) -> None:
         raise Refused(404, f"model {served.name} has version {served.version}, not {version!r:.20}")
 
 
-async def _answer(send: Send, status: int, told: Any, *headers: tuple[bytes, bytes]) -> None:
-    await _send(send, status, orjson.dumps(told), _JSON, *headers)
+async def _answer(send: Send, status: int, content: Any, *headers: tuple[bytes, bytes]) -> None:
+    await _send(send, status, orjson.dumps(content), _JSON, *headers)
 
 
 async def _send(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    own = [*headers, (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": own})
+    complete = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": complete})
     await send({"type": "http.response.body", "body": body})
 
 
-async def _send_answer(send: Send, made: Answer) -> None:
-    *parts, last = made.parts
+async def _send_answer(send: Send, result: Answer) -> None:
+    *parts, last = result.parts
     headers = [(b"content-length", b"%d" % (len(last) + sum(map(len, parts))))]
-    if made.json_length is None:
+    if result.json_length is None:
         headers.append(_JSON)
     else:
-        headers += [_OCTETS, (BINARY_HEADER, b"%d" % made.json_length)]
+        headers += [_OCTETS, (BINARY_HEADER, b"%d" % result.json_length)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     for part in parts:
         await send({"type": "http.response.body", "body": part, "more_body": True})

@@ -217,8 +217,8 @@ def begun(receive: Receive) -> Message | Coming:
     try:
         first = next(steps)
     except StopIteration as done:
-        found: Message = done.value
-        return found
+        message: Message = done.value
+        return message
     return Coming(steps, first)
 
 

@@ -88,8 +88,8 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
         else:
             _check_count(len(numbers), shape, name)
             # Create the array with its final shape at once.
-            found: np.ndarray = np.ndarray(shape, code, numbers)
-            return found
+            tensor: np.ndarray = np.ndarray(shape, code, numbers)
+            return tensor
     flat = _flat(data, len(shape), name)
     # For texts, numpy would create an array as wide as the longest text.
     kinds = set(map(type, flat))
@@ -140,10 +140,10 @@ def from_bytes(data: memoryview, datatype: str, shape: Sequence[int], name: str)
         raise InputError(
             f"input {name!r}: {datatype} of shape {list(shape)} takes {expected:,} bytes, got {len(data):,}."
         )
-    found = np.frombuffer(data, dtype).reshape(shape)
-    if not found.flags.aligned:
-        found = found.copy()
-    return found.astype(_computed(dtype), copy=False)
+    array = np.frombuffer(data, dtype).reshape(shape)
+    if not array.flags.aligned:
+        array = array.copy()
+    return array.astype(_computed(dtype), copy=False)
 
 
 def to_json(values: np.ndarray) -> Any:
@@ -152,7 +152,7 @@ def to_json(values: np.ndarray) -> Any:
     if values.dtype in _NAMES:
         # The JSON writer turns NaN and infinities into null.
         return flat.tolist()
-    return [one if isinstance(one, str) else str(one) for one in flat.tolist()]
+    return [item if isinstance(item, str) else str(item) for item in flat.tolist()]
 
 
 def to_bytes(values: np.ndarray) -> bytes:
@@ -160,16 +160,16 @@ def to_bytes(values: np.ndarray) -> bytes:
     dtype = values.dtype.newbyteorder("<")
     if dtype in _NAMES:
         return np.ascontiguousarray(values, dtype).tobytes()
-    parts = [str(one).encode() for one in values.reshape(-1).tolist()]
-    return b"".join(len(one).to_bytes(_LENGTH, "little") + one for one in parts)
+    parts = [str(text).encode() for text in values.reshape(-1).tolist()]
+    return b"".join(len(text).to_bytes(_LENGTH, "little") + text for text in parts)
 
 
 def _number_type(datatype: Any, name: str) -> np.dtype[Any]:
-    found = NUMBERS.get(datatype) if isinstance(datatype, str) else None
-    if found is None:
+    number = NUMBERS.get(datatype) if isinstance(datatype, str) else None
+    if number is None:
         known = ", ".join((*NUMBERS, BYTES))
         raise InputError(f"input {name!r}: its datatype is {datatype!r:.40}, expected one of {known}.")
-    return found
+    return number
 
 
 def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -182,9 +182,9 @@ def _flat(data: list[Any], axes: int, name: str) -> list[Any]:
     for _ in range(axes - 1):
         if not data or type(data[0]) is not list:
             break
-        if any(type(one) is not list or len(one) != len(data[0]) for one in data):
+        if any(type(item) is not list or len(item) != len(data[0]) for item in data):
             raise InputError(f'input {name!r}: the lists in "data" differ in length, or not all are lists.')
-        data = [one for inner in data for one in inner]
+        data = [item for inner in data for item in inner]
     return data
 
 
@@ -195,40 +195,40 @@ def _floats(flat: list[Any], dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _objects(flat: list[Any]) -> np.ndarray:
-    found = np.empty(len(flat), object)
-    found[:] = flat
-    return found
+    objects = np.empty(len(flat), object)
+    objects[:] = flat
+    return objects
 
 
 def _odd(flat: list[Any], known: frozenset[type]) -> str:
     """Describe the first value of an unexpected type."""
-    return _kind(next(one for one in flat if type(one) not in known))
+    return _kind(next(value for value in flat if type(value) not in known))
 
 
 def _split(data: memoryview, name: str) -> np.ndarray:
-    found, at = [], 0
+    texts, at = [], 0
     while at < len(data):
         start = at + _LENGTH
         stop = start + int.from_bytes(data[at:start], "little")
         if start > len(data) or stop > len(data):
             raise InputError(f"input {name!r}: its last text ends after the tensor's bytes.")
         try:
-            found.append(str(data[start:stop], "utf-8"))
+            texts.append(str(data[start:stop], "utf-8"))
         except UnicodeDecodeError as error:
-            raise InputError(f"input {name!r}: text {len(found)} is not UTF-8.") from error
+            raise InputError(f"input {name!r}: text {len(texts)} is not UTF-8.") from error
         at = stop
-    return _objects(found)
+    return _objects(texts)
 
 
-def _shaped(found: np.ndarray, shape: Sequence[int], name: str) -> np.ndarray:
-    _check_count(found.size, shape, name)
-    return found.reshape(shape)
+def _shaped(array: np.ndarray, shape: Sequence[int], name: str) -> np.ndarray:
+    _check_count(array.size, shape, name)
+    return array.reshape(shape)
 
 
-def _check_count(found: int, shape: Sequence[int], name: str) -> None:
+def _check_count(actual: int, shape: Sequence[int], name: str) -> None:
     count = shape[0] * shape[1] if len(shape) == 2 else math.prod(shape)
-    if found != count:
-        raise InputError(f"input {name!r}: shape {list(shape)} takes {count:,} values, got {found:,}.")
+    if actual != count:
+        raise InputError(f"input {name!r}: shape {list(shape)} takes {count:,} values, got {actual:,}.")
 
 
 def _kind(value: Any) -> str:

@@ -93,51 +93,51 @@ def read_request(body: bytes | bytearray, header_length: int | None) -> Request:
             )
         rest = memoryview(body)[header_length:]
     try:
-        told = orjson.loads(body if rest is None else memoryview(body)[:header_length])
+        content = orjson.loads(body if rest is None else memoryview(body)[:header_length])
     except orjson.JSONDecodeError as error:
         raise InputError(f"the request is not JSON ({error}).") from error
-    if type(told) is not dict:
+    if type(content) is not dict:
         raise InputError("the request is not a JSON object.")
-    inputs = told.get("inputs")
+    inputs = content.get("inputs")
     if type(inputs) is not list or not inputs:
         raise InputError('the request has no list of "inputs".')
     tensors: dict[str, np.ndarray] = {}
     at = 0
-    for one in inputs:
-        name, values, taken = _tensor(one, rest, at)
+    for tensor in inputs:
+        name, values, taken = _tensor(tensor, rest, at)
         if name in tensors:
             raise InputError(f"input {name!r} occurs twice.")
         tensors[name], at = values, at + taken
     if rest is not None and at != len(rest):
         raise InputError(f"{len(rest):,} bytes follow the JSON, but the inputs take {at:,}.")
-    identity = told.get("id")
+    identity = content.get("id")
     if identity is not None and type(identity) is not str:
         raise InputError('the request\'s "id" is not a string.')
-    if "outputs" not in told and "parameters" not in told:
+    if "outputs" not in content and "parameters" not in content:
         return Request(identity, tensors, (), False)
-    binary = _parameters(told).get("binary_data_output", False) is True
-    return Request(identity, tensors, _wanted(told.get("outputs", []), binary), binary)
+    binary = _parameters(content).get("binary_data_output", False) is True
+    return Request(identity, tensors, _wanted(content.get("outputs", []), binary), binary)
 
 
-def _tensor(told: Any, rest: memoryview | None, at: int) -> tuple[str, np.ndarray, int]:
+def _tensor(tensor: Any, rest: memoryview | None, at: int) -> tuple[str, np.ndarray, int]:
     """Return a tensor's name, its values, and the number of binary bytes that it takes."""
-    name = told.get("name") if type(told) is dict else None
+    name = tensor.get("name") if type(tensor) is dict else None
     if type(name) is not str:
         raise InputError('each of "inputs" is an object with a "name", a "shape", a "datatype" and "data".')
-    shape = told.get("shape")
+    shape = tensor.get("shape")
     if type(shape) is not list or not 0 < len(shape) < 3:
         raise InputError(f"input {name!r}: its shape is {shape!r:.40}, expected [rows] or [rows, columns].")
-    for one in shape:
-        if type(one) is not int or not 0 <= one <= _MOST:
-            raise InputError(f"input {name!r}: its shape has {one!r:.40}, expected 0 to {_MOST:,}.")
-    datatype = told.get("datatype")
+    for extent in shape:
+        if type(extent) is not int or not 0 <= extent <= _MOST:
+            raise InputError(f"input {name!r}: its shape has {extent!r:.40}, expected 0 to {_MOST:,}.")
+    datatype = tensor.get("datatype")
     if type(datatype) is not str:
         raise InputError(f'input {name!r}: its "datatype" is not a string.')
-    size = _parameters(told).get("binary_data_size") if "parameters" in told else None
+    size = _parameters(tensor).get("binary_data_size") if "parameters" in tensor else None
     if size is None:
-        if "data" not in told:
+        if "data" not in tensor:
             raise InputError(f'input {name!r}: it has no "data".')
-        return name, from_json(told["data"], datatype, shape, name), 0
+        return name, from_json(tensor["data"], datatype, shape, name), 0
     if type(size) is not int or size < 0 or rest is None or at + size > len(rest):
         raise InputError(
             f"input {name!r}: its binary_data_size {size!r:.40} does not fit the bytes after the JSON."
@@ -145,30 +145,30 @@ def _tensor(told: Any, rest: memoryview | None, at: int) -> tuple[str, np.ndarra
     return name, from_bytes(rest[at : at + size], datatype, shape, name), size
 
 
-def _parameters(told: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = told.get("parameters")
-    if found is None:
+def _parameters(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    parameters = content.get("parameters")
+    if parameters is None:
         return {}
-    if type(found) is not dict:
+    if type(parameters) is not dict:
         raise InputError('"parameters" is not an object.')
-    return found
+    return parameters
 
 
-def _wanted(told: Any, binary: bool) -> tuple[Wanted, ...]:
-    if type(told) is not list:
+def _wanted(outputs: Any, binary: bool) -> tuple[Wanted, ...]:
+    if type(outputs) is not list:
         raise InputError('"outputs" is not a list.')
-    made = []
-    for one in told:
-        if type(one) is not dict or type(one.get("name")) is not str:
+    wanted = []
+    for output in outputs:
+        if type(output) is not dict or type(output.get("name")) is not str:
             raise InputError('each of "outputs" is an object with a "name".')
-        own = _parameters(one)
-        if "classification" in own:
+        parameters = _parameters(output)
+        if "classification" in parameters:
             raise InputError("the classification extension is not supported; request predict_proba.")
-        made.append(Wanted(one["name"], own.get("binary_data", binary) is True))
-    names = [one.name for one in made]
+        wanted.append(Wanted(output["name"], parameters.get("binary_data", binary) is True))
+    names = [output.name for output in wanted]
     if len(set(names)) < len(names):
         raise InputError('an output occurs twice in "outputs".')
-    return tuple(made)
+    return tuple(wanted)
 
 
 def write_response(
@@ -260,15 +260,15 @@ class _Column:
 
     def described(self) -> bytes:
         """Return the JSON before the values, or without them."""
-        told: dict[str, Any] = {
+        content: dict[str, Any] = {
             "name": self._name,
             "datatype": self._type,
             "shape": (self._rows, *self._inner),
         }
         if self.binary:
-            told["parameters"] = {"binary_data_size": sum(map(len, self.parts))}
-            return orjson.dumps(told)[:-1]
-        return orjson.dumps(told)[:-1] + b',"data":['
+            content["parameters"] = {"binary_data_size": sum(map(len, self.parts))}
+            return orjson.dumps(content)[:-1]
+        return orjson.dumps(content)[:-1] + b',"data":['
 
 
 def parsed_size(body: bytes | bytearray, header_length: int | None) -> int:

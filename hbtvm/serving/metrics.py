@@ -22,7 +22,7 @@ _SECONDS = (
 )  # fmt: skip
 """Upper bounds of the histogram's buckets: compiled models take microseconds per row."""
 
-_BOUNDS = (*(f"{one:g}" for one in _SECONDS), "+Inf")
+_BOUNDS = (*(f"{bound:g}" for bound in _SECONDS), "+Inf")
 
 
 class ModelMetrics:
@@ -66,10 +66,10 @@ class Metrics(Collector):
 
     def of(self, model: str) -> ModelMetrics:
         """Return the metrics of a served model; only served names become labels."""
-        found = self._models.get(model)
-        if found is None:
-            found = self._models[model] = ModelMetrics()
-        return found
+        metrics = self._models.get(model)
+        if metrics is None:
+            metrics = self._models[model] = ModelMetrics()
+        return metrics
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -87,13 +87,13 @@ class Metrics(Collector):
             labels=("model",),
         )
         loads = CounterMetricFamily("hbtvm_loads", "Packages loaded, and not", labels=("model", "result"))
-        for name, one in self._models.items():
-            counts = list(accumulate(one.buckets))
-            for status, count in {200: counts[-1], **one.statuses}.items():
+        for name, model in self._models.items():
+            counts = list(accumulate(model.buckets))
+            for status, count in {200: counts[-1], **model.statuses}.items():
                 requests.add_metric((name, str(status)), count)
-            rows.add_metric((name,), one.rows)
-            seconds.add_metric((name,), list(zip(_BOUNDS, counts, strict=True)), one.seconds)
-            for result, count in one.loads.items():
+            rows.add_metric((name,), model.rows)
+            seconds.add_metric((name,), list(zip(_BOUNDS, counts, strict=True)), model.seconds)
+            for result, count in model.loads.items():
                 loads.add_metric((name, result), count)
         yield from (requests, rows, seconds, loads)
         yield GaugeMetricFamily(

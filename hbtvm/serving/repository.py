@@ -96,8 +96,8 @@ class Repository:
             try:
                 _require_file(entry.path)
                 trust = self._trust.get(name, ANY)
-                made = Served(name, entry.path, self._threads, self._device, str(entry.version + 1), trust)
-                made.inline_rows = inline_rows(made)
+                served = Served(name, entry.path, self._threads, self._device, str(entry.version + 1), trust)
+                served.inline_rows = inline_rows(served)
             except Exception as error:
                 entry.error = str(error) or type(error).__name__
                 self._metrics.of(name).loaded(succeeded=False)
@@ -105,7 +105,7 @@ class Repository:
             entry.version += 1
             entry.error = ""
             replaced = name in self.served
-            self.served[name] = made
+            self.served[name] = served
             if replaced:
                 # Functions of `ctypes` are in reference cycles, which keep shared libraries loaded.
                 gc.collect()
@@ -160,10 +160,10 @@ class Repository:
 
     def index(self) -> list[dict[str, Any]]:
         """Return all models in the form of the protocol's repository extension."""
-        made = []
+        models = []
         for name, entry in self._entries.items():
             ready = self.served.get(name)
-            made.append(
+            models.append(
                 {
                     "name": name,
                     "version": ready.version if ready is not None else str(entry.version),
@@ -171,12 +171,12 @@ class Repository:
                     "reason": entry.late or entry.error,
                 }
             )
-        return made
+        return models
 
     @property
     def ready(self) -> bool:
         """Return whether every model is loaded, except those unloaded on request."""
-        return all(name in self.served or one.error == "unloaded" for name, one in self._entries.items())
+        return all(name in self.served or entry.error == "unloaded" for name, entry in self._entries.items())
 
 
 @contextlib.contextmanager
@@ -199,7 +199,7 @@ def _require_file(path: Path) -> None:
 
 def _signature(path: Path) -> Signature | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

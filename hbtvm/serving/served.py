@@ -131,8 +131,8 @@ class Served:
             "name": self.name,
             "versions": [self.version],
             "platform": "hbtvm",
-            "inputs": [one.told() for one in self.inputs],
-            "outputs": [one.told() for one in self.outputs],
+            "inputs": [tensor.told() for tensor in self.inputs],
+            "outputs": [tensor.told() for tensor in self.outputs],
             "parameters": {
                 "library": package.library,
                 "model": package.model,
@@ -166,14 +166,14 @@ class Served:
         rows = self._rows.of(request.tensors)
         if not request.wanted:
             return [(self._first, self._outputs[self._first].of(rows), request.binary)]
-        made = []
-        for one in request.wanted:
-            output = self._outputs.get(one.name)
+        results = []
+        for wanted in request.wanted:
+            output = self._outputs.get(wanted.name)
             if output is None:
                 known = ", ".join(self._outputs)
-                raise InputError(f"{self.name} has no output {one.name!r:.80}; it has: {known}.")
-            made.append((one.name, output.of(rows), one.binary))
-        return made
+                raise InputError(f"{self.name} has no output {wanted.name!r:.80}; it has: {known}.")
+            results.append((wanted.name, output.of(rows), wanted.binary))
+        return results
 
 
 class _Rows:
@@ -192,12 +192,12 @@ class _Rows:
         self.values = False
         read: Sequence[int]
         if reader is None:
-            texts = {at for at, found in (spec.categories or {}).items() if _has_texts(found)}
+            texts = {at for at, known in (spec.categories or {}).items() if _has_texts(known)}
             read = range(spec.n_features)
         else:
-            found = columns_of(reader)
-            texts = {found.of[at] for at, known in found.spec.categories.items() if _has_texts(known)}
-            read = found.of
+            pipeline = columns_of(reader)
+            texts = {pipeline.of[at] for at, known in pipeline.spec.categories.items() if _has_texts(known)}
+            read = pipeline.of
         self._wide = spec.n_features
         # A model compiled for float32 only refuses float64 values that float32 does not hold.
         number = "FP32" if model.package.row_dtypes == ("float32",) else "FP64"
@@ -237,21 +237,21 @@ class _Rows:
 
     def _table(self, tensors: Mapping[str, np.ndarray]) -> Any:
         columns, rows = {}, None
-        for name, one in tensors.items():
-            if one.ndim == 2 and one.shape[1] != 1:
+        for name, column in tensors.items():
+            if column.ndim == 2 and column.shape[1] != 1:
                 raise InputError(
-                    f"input {name!r}: its shape is {list(one.shape)}, expected [rows, 1], a column."
+                    f"input {name!r}: its shape is {list(column.shape)}, expected [rows, 1], a column."
                 )
-            if rows is not None and len(one) != rows:
-                raise InputError(f"input {name!r} has {len(one):,} rows, others have {rows:,}.")
-            rows = len(one)
-            columns[name] = one.reshape(-1)
+            if rows is not None and len(column) != rows:
+                raise InputError(f"input {name!r} has {len(column):,} rows, others have {rows:,}.")
+            rows = len(column)
+            columns[name] = column.reshape(-1)
         assert rows is not None
         if rows == 1:
-            return {name: one.tolist()[0] for name, one in columns.items()}
+            return {name: column.tolist()[0] for name, column in columns.items()}
         if rows * len(columns) >= _TABLE_CELLS and _arrow is not None:
-            return _arrow.table({name: _arrow.array(one) for name, one in columns.items()})
-        values = zip(*(one.tolist() for one in columns.values()), strict=True)
+            return _arrow.table({name: _arrow.array(column) for name, column in columns.items()})
+        values = zip(*(column.tolist() for column in columns.values()), strict=True)
         return [dict(zip(columns, row, strict=True)) for row in values]
 
 
@@ -266,7 +266,7 @@ _arrow = _import_arrow()
 
 
 def _has_texts(values: Any) -> bool:
-    return any(isinstance(one, str) for one in values)
+    return any(isinstance(value, str) for value in values)
 
 
 @dataclass(frozen=True)
@@ -289,40 +289,40 @@ class _Output:
 
     def of(self, rows: Any) -> np.ndarray:
         """Return its values as a dense array."""
-        found = self.call(rows)
+        result = self.call(rows)
         if self.target is not None:
-            found = found[self.target]
-        if isinstance(found, np.ndarray):
-            return found
-        return np.asarray(found.toarray() if hasattr(found, "toarray") else found)
+            result = result[self.target]
+        if isinstance(result, np.ndarray):
+            return result
+        return np.asarray(result.toarray() if hasattr(result, "toarray") else result)
 
 
 def _outputs(model: Model) -> dict[str, _Output]:
     """Return outputs by name; the first is the default."""
     spec = model.package.output
     if model.package.transforms:
-        made = {_TRANSFORM: _Output(model.transform)}
+        outputs = {_TRANSFORM: _Output(model.transform)}
         if model.scores is not None:
-            made[_METHODS["score"]] = _Output(model.score_samples, "score")
-        return made
-    made = {PREDICT: _Output(model.predict)}
+            outputs[_METHODS["score"]] = _Output(model.score_samples, "score")
+        return outputs
+    outputs = {PREDICT: _Output(model.predict)}
     for output in spec.outputs:
         name, call = _METHODS[output], partial(model.predict, output=output)
         if output == "proba" and len(spec.classes) > 1:
-            made |= {f"{name}_{i}": _Output(call, output, i) for i in range(len(spec.classes))}
+            outputs |= {f"{name}_{i}": _Output(call, output, i) for i in range(len(spec.classes))}
         elif output != "label" or spec.label_rule is None:
-            made[name] = _Output(call, output)
+            outputs[name] = _Output(call, output)
     if model.beside is not None:
-        made[_TRANSFORM] = _Output(model.beside.transform)
-    return made
+        outputs[_TRANSFORM] = _Output(model.beside.transform)
+    return outputs
 
 
-def _tensor(model: Model, name: str, one: _Output) -> Tensor:
+def _tensor(model: Model, name: str, output: _Output) -> Tensor:
     """Return an output's metadata."""
     if name == _TRANSFORM and model.beside is not None:
         model = model.beside
-    elif one.output == "score" and model.scores is not None:
+    elif output.output == "score" and model.scores is not None:
         model = model.scores
-    found = model.example(one.output)
-    probe = np.asarray(found if one.target is None else found[one.target])
+    example = model.example(output.output)
+    probe = np.asarray(example if output.target is None else example[output.target])
     return Tensor(name, name_of(probe.dtype), probe.shape[1] if probe.ndim > 1 else None)

@@ -64,8 +64,8 @@ def compiled_once(
     `hbtvm.runtime.native.cache`).
     """
     sources = [*(SOURCES / name for name in names), *sorted(SOURCES.glob("*.h"))]
-    told = (*options, *names, *libraries)
-    return kept(compiler, told, sources, lambda: compiled(compiler, names, options, libraries))
+    arguments = (*options, *names, *libraries)
+    return kept(compiler, arguments, sources, lambda: compiled(compiler, names, options, libraries))
 
 
 @functools.cache
@@ -89,8 +89,8 @@ def executor_library(compiler: str, machine: tuple[str, ...] = ()) -> bytes:
 def of_c(compiler: str) -> str:
     """Return the C compiler that belongs to a C++ compiler, which would compile C files as C++."""
     for plus, plain in (("clang++", "clang"), ("g++", "gcc"), ("c++", "cc")):
-        head, found, tail = compiler.rpartition(plus)
-        if found:
+        head, match, tail = compiler.rpartition(plus)
+        if match:
             return shutil.which(head + plain + tail) or compiler
     return compiler
 
@@ -104,9 +104,9 @@ def c_compiler() -> str:
         If there is none.
     """
     for name in (os.environ.get("CXX"), "g++", "clang++", "c++", "gcc", "clang", "cc"):
-        found = shutil.which(name) if name else None
-        if found:
-            return found
+        path = shutil.which(name) if name else None
+        if path:
+            return path
     raise BuildError(
         "no C++ compiler was found (looked for $CXX, g++, clang++, c++); on Debian: apt-get install g++"
     )

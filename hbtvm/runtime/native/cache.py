@@ -71,12 +71,12 @@ def kept(
     with contextlib.suppress(OSError):
         folder = _folder(variable)
         path = folder / _key(compiler, options, sources) if folder else None
-    found = _read(path) if path else None
-    if found is None or (library and _is_damaged(found)):
-        found = make()
+    code = _read(path) if path else None
+    if code is None or (library and _is_damaged(code)):
+        code = make()
         if path:
-            _write(path, found, MOST_KERNELS if variable == KERNELS else MOST)
-    return found
+            _write(path, code, MOST_KERNELS if variable == KERNELS else MOST)
+    return code
 
 
 def _is_damaged(code: bytes) -> bool:
@@ -86,10 +86,10 @@ def _is_damaged(code: bytes) -> bool:
 
 def _folder(variable: str) -> Path | None:
     """Return the folder, created if necessary; None if the cache is disabled."""
-    given = os.environ.get(variable)
-    if given == "" or (given is None and variable == KERNELS):
+    configured = os.environ.get(variable)
+    if configured == "" or (configured is None and variable == KERNELS):
         return None
-    named = given or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "hbtvm")
+    named = configured or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "hbtvm")
     folder = Path(os.path.expanduser(named))
     if folder.parts[0].startswith("~"):  # the user has no home
         return None
@@ -108,23 +108,23 @@ def _make(folder: Path) -> None:
 
 def _is_own(path: Path) -> bool:
     """Return whether only this user or root can have written the file or folder."""
-    found = path.lstat()
-    plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-    return plain and found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    status = path.lstat()
+    plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    return plain and status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _is_safe(folder: Path) -> bool:
     """Return whether no other user can replace entries of a folder (in a sticky folder, only owners can)."""
-    found = folder.stat()
-    shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return found.st_uid in (0, os.geteuid()) and bool(not shared or found.st_mode & stat.S_ISVTX)
+    status = folder.stat()
+    shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in (0, os.geteuid()) and bool(not shared or status.st_mode & stat.S_ISVTX)
 
 
 def _key(compiler: str, options: Iterable[str], sources: Iterable[Path]) -> str:
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
 
     def add(part: bytes) -> None:
-        made.update(len(part).to_bytes(8, "little") + part)
+        digest.update(len(part).to_bytes(8, "little") + part)
 
     program = os.path.realpath(compiler.split()[0])
     about = os.stat(program)
@@ -133,7 +133,7 @@ def _key(compiler: str, options: Iterable[str], sources: Iterable[Path]) -> str:
     for source in sources:
         add(source.name.encode())
         add(source.read_bytes())
-    return made.hexdigest()
+    return digest.hexdigest()
 
 
 def _read(path: Path) -> bytes | None:
@@ -157,17 +157,17 @@ def _content(path: Path) -> bytes | None:
 def _write(path: Path, content: bytes, most: int) -> None:
     """Write a file atomically, and remove the least recently used entries."""
     with contextlib.suppress(OSError):
-        descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=f".hbtvm-{path.name}-")
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".hbtvm-{path.name}-")
         try:
             with os.fdopen(descriptor, "wb") as file:
                 # The lock ends with the process.
                 fcntl.flock(file, fcntl.LOCK_EX)
                 file.write(hashlib.sha256(content).digest() + content)
                 file.flush()
-                os.replace(made, path)
+                os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(made)
+                os.unlink(temporary)
             raise
         _clean(path.parent, most)
 
@@ -181,10 +181,10 @@ def _clean(folder: Path, most: int) -> None:
                 with path.open("rb") as file:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     path.unlink()
-    found = [folder / name for name in names if _ENTRY.fullmatch(name)]
-    if len(found) <= most:
+    entries = [folder / name for name in names if _ENTRY.fullmatch(name)]
+    if len(entries) <= most:
         return
-    by_use = sorted(found, key=lambda one: one.lstat().st_mtime, reverse=True)
+    by_use = sorted(entries, key=lambda entry: entry.lstat().st_mtime, reverse=True)
     for old in by_use[most:]:
         with contextlib.suppress(OSError):
             if _content(old) is not None:

@@ -76,9 +76,9 @@ class Kept:
         """Return the address of an array of structures or numbers; None if empty."""
         if not values:
             return None
-        made = (kind * len(values))(*values)
-        self.objects.append(made)
-        return ctypes.addressof(made)
+        array = (kind * len(values))(*values)
+        self.objects.append(array)
+        return ctypes.addressof(array)
 
     def numpy(self, array: np.ndarray) -> int:
         """Return the address of an array's memory."""
@@ -95,7 +95,7 @@ def model_of(kept: Kept, stages: Sequence[Stage], described: Described) -> c.Mod
     return c.Model(
         version=c.VERSION,
         columns=described.columns,
-        stages=kept.array(c.Stage, [_stage(kept, one, len(stages) > 1) for one in stages]),
+        stages=kept.array(c.Stage, [_stage(kept, stage, len(stages) > 1) for stage in stages]),
         count=len(stages),
         divisor=described.divisor,
         base=kept.numpy(base) if base.any() else None,
@@ -108,8 +108,10 @@ def model_of(kept: Kept, stages: Sequence[Stage], described: Described) -> c.Mod
 def _stage(kept: Kept, stage: Stage, staged: bool) -> c.Stage:
     sets = []
     for dtype in sorted({entry.dtype for entry, _ in stage.kernels}):
-        own = [_kernel(kept, entry, function) for entry, function in stage.kernels if entry.dtype == dtype]
-        sets.append(c.Kernels(kept.array(c.Kernel, own), len(own), TYPES[np.dtype(dtype)]))
+        kernels = [
+            _kernel(kept, entry, function) for entry, function in stage.kernels if entry.dtype == dtype
+        ]
+        sets.append(c.Kernels(kept.array(c.Kernel, kernels), len(kernels), TYPES[np.dtype(dtype)]))
     columns = kept.array(ctypes.c_int64, list(stage.columns)) if staged else None
     return c.Stage(kept.array(c.Kernels, sets), len(sets), columns, len(stage.columns), stage.outputs)
 
@@ -117,8 +119,8 @@ def _stage(kept: Kept, stage: Stage, staged: bool) -> c.Stage:
 def _kernel(kept: Kept, entry: KernelEntry, function: Function) -> c.Kernel:
     signature = entry.signature
     tables = []
-    for argument, given in zip(signature.tables, entry.tables, strict=True):
-        table = aligned(given)
+    for argument, contents in zip(signature.tables, entry.tables, strict=True):
+        table = aligned(contents)
         tables.append(
             c.Table(
                 data=kept.numpy(table),

@@ -115,8 +115,8 @@ def _check(code: bytes, shared: bool) -> None:
     sections = [
         Section(*_SECTION.unpack_from(code, sections_at + i * _SECTION.size)) for i in range(n_sections)
     ]
-    for one in sections:
-        inside = one.kind in (0, _NO_BITS) or one.offset + one.size <= len(code)
+    for section in sections:
+        inside = section.kind in (0, _NO_BITS) or section.offset + section.size <= len(code)
         require(inside, "it is cut short: a section ends beyond the file")
     require(at + n * _SEGMENT.size <= len(code), "it is cut short: program headers are missing")
     if not shared:
@@ -177,65 +177,75 @@ class _Checked(Image):
     def _check_loaded(self) -> None:
         require(self.loaded, "it has no segment to load")
         end = 0
-        for one in self.loaded:
+        for segment in self.loaded:
             require(
-                one.offset + one.size <= len(self._code), "it is cut short: a segment ends beyond the file"
+                segment.offset + segment.size <= len(self._code),
+                "it is cut short: a segment ends beyond the file",
             )
-            require(one.size <= one.memory, "a segment has less memory than it fills")
-            require(one.flags & READ, "a segment can't be read")
-            require(end <= one.address, "its segments overlap")
+            require(segment.size <= segment.memory, "a segment has less memory than it fills")
+            require(segment.flags & READ, "a segment can't be read")
+            require(end <= segment.address, "its segments overlap")
             require(
-                one.alignment >= 4096
-                and _is_alignment(one.alignment, 1 << 24)
-                and (one.address - one.offset) % one.alignment == 0,
+                segment.alignment >= 4096
+                and _is_alignment(segment.alignment, 1 << 24)
+                and (segment.address - segment.offset) % segment.alignment == 0,
                 "a segment is not aligned",
             )
-            end = one.address + one.memory
+            end = segment.address + segment.memory
             require(end - self.loaded[0].address <= _MOST_MEMORY, "it takes too much memory")
 
     def _check_other_segments(self) -> None:
-        for one in self._segments:
-            if one.kind in (_LOAD, _STACK, 0) or not one.memory:
+        for segment in self._segments:
+            if segment.kind in (_LOAD, _STACK, 0) or not segment.memory:
                 continue
-            if one.kind == _PROTECTED:
+            if segment.kind == _PROTECTED:
                 # Whole pages, which some linkers do not place in the file.
-                first, last = one.address // _PAGE, (one.address + one.memory - 1) // _PAGE
+                first, last = segment.address // _PAGE, (segment.address + segment.memory - 1) // _PAGE
                 pages = (
                     (load.address // _PAGE, (load.address + load.memory - 1) // _PAGE) for load in self.loaded
                 )
                 require(any(at <= first and last <= end for at, end in pages), "a segment is not in memory")
-            elif one.size:
-                self.check_within(one, one.size)
+            elif segment.size:
+                self.check_within(segment, segment.size)
             # The range protected after relocation may end with the last page.
-            most = {_TLS: 1 << 20, _PROTECTED: one.size + 65536}.get(one.kind, one.size)
-            require(one.size <= one.memory <= most, "a segment has a wrong size")
-            require(_is_alignment(one.alignment, 1 << 16), "a segment is not aligned")
-            headers = one.kind != _HEADERS or (one.offset, one.size) == self._headers
+            most = {_TLS: 1 << 20, _PROTECTED: segment.size + 65536}.get(segment.kind, segment.size)
+            require(segment.size <= segment.memory <= most, "a segment has a wrong size")
+            require(_is_alignment(segment.alignment, 1 << 16), "a segment is not aligned")
+            headers = segment.kind != _HEADERS or (segment.offset, segment.size) == self._headers
             require(headers, "its program headers are not where they should be")
 
     def _check_sections(self) -> None:
-        threads = [one for one in self._segments if one.kind == _TLS]
-        own = [one for one in self._sections if one.flags & _ALLOCATED and one.flags & _THREADS]
-        require(len(threads) == bool(own), "its memory of threads is damaged")
+        threads = [segment for segment in self._segments if segment.kind == _TLS]
+        local = [
+            section for section in self._sections if section.flags & _ALLOCATED and section.flags & _THREADS
+        ]
+        require(len(threads) == bool(local), "its memory of threads is damaged")
         for segment in threads:
-            first = min(one.address for one in own)
-            end = max(one.address + one.size for one in own)
-            filled = max((one.address + one.size for one in own if one.kind != _NO_BITS), default=first)
+            first = min(section.address for section in local)
+            end = max(section.address + section.size for section in local)
+            filled = max(
+                (section.address + section.size for section in local if section.kind != _NO_BITS),
+                default=first,
+            )
             begins = (segment.address, segment.size) == (first, filled - first)
             require(begins and end <= first + segment.memory, "its memory of threads is damaged")
-        for one in self._sections:
-            if one.flags & _ALLOCATED and not (one.kind == _NO_BITS and one in own):
-                filled = one.kind != _NO_BITS
-                self.check_within(one, one.size if filled else 0)
-                require(filled or not self.is_filled(one), "its memory of zeros is filled")
-                flags = EXECUTE * bool(one.flags & 4) | WRITE * bool(one.flags & 1)
-                require(self.in_memory(one.address, one.size, flags), "a section is not in memory")
+        for section in self._sections:
+            if section.flags & _ALLOCATED and not (section.kind == _NO_BITS and section in local):
+                filled = section.kind != _NO_BITS
+                self.check_within(section, section.size if filled else 0)
+                require(filled or not self.is_filled(section), "its memory of zeros is filled")
+                flags = EXECUTE * bool(section.flags & 4) | WRITE * bool(section.flags & 1)
+                require(self.in_memory(section.address, section.size, flags), "a section is not in memory")
 
     def _check_against_sections(self, value: dict[int, int]) -> None:
         """Check that the dynamic section names the same tables as the section headers."""
-        allocated = [one for one in self._sections if one.flags & _ALLOCATED]
+        allocated = [section for section in self._sections if section.flags & _ALLOCATED]
         for kind, tables in _TABLES.items():
-            stated = sorted((one.address, one.size) for one in allocated if one.kind == kind and one.size)
+            stated = sorted(
+                (section.address, section.size)
+                for section in allocated
+                if section.kind == kind and section.size
+            )
             named = sorted(
                 (value.get(at, 0), value[size] if size in value else sum(n for _, n in stated))
                 for at, size in tables
@@ -245,9 +255,9 @@ class _Checked(Image):
 
     def _tags(self) -> dict[int, list[int]]:
         """Return the entries of the dynamic section, up to its end."""
-        found = [one for one in self._segments if one.kind == _DYNAMIC]
-        require(len(found) == 1, f"it has {len(found)} dynamic sections")
-        at, size = found[0].address, found[0].size
+        dynamic = [segment for segment in self._segments if segment.kind == _DYNAMIC]
+        require(len(dynamic) == 1, f"it has {len(dynamic)} dynamic sections")
+        at, size = dynamic[0].address, dynamic[0].size
         require(self.in_memory(at, size, WRITE) and at % 8 == 0, "its dynamic section can't be written")
         tags: dict[int, list[int]] = {}
         held = min(size, self.until_end(at))
@@ -342,30 +352,30 @@ class _Checked(Image):
             if not value.get(size):
                 continue
             require(tag in value and value[size] % 24 == 0, "its relocations are damaged")
-            found = self.array(value[tag], value[size] // 24, _RELOCATION, 8)
-            require((found["symbol"] < len(symbols)).all(), "a relocation has no symbol")
-            kinds = found["kind"].tolist()
+            relocations = self.array(value[tag], value[size] // 24, _RELOCATION, 8)
+            require((relocations["symbol"] < len(symbols)).all(), "a relocation has no symbol")
+            kinds = relocations["kind"].tolist()
             require(not {*kinds} & _COPY, "a relocation copies a symbol")
-            lacks = {*found["kind"][found["symbol"] == 0].tolist()} & _OF_SYMBOLS
+            lacks = {*relocations["kind"][relocations["symbol"] == 0].tolist()} & _OF_SYMBOLS
             require(not lacks, "a relocation lacks its symbol")
             relative = value.get(_RELA_COUNT, 0) if tag == _RELA else 0
-            ordered = relative <= len(found) and {*kinds[:relative]} <= _RELATIVE
+            ordered = relative <= len(relocations) and {*kinds[:relative]} <= _RELATIVE
             require(ordered, "its relocations are not in order")
-            self._check_written(found["offset"])
+            self._check_written(relocations["offset"])
         if value.get(_RELR_SIZE):
             self._check_written(self._packed(value.get(_RELR, 0), value[_RELR_SIZE]))
 
     def _packed(self, at: int, size: int) -> np.ndarray:
         """Return addresses of packed relative relocations: even words are addresses, odd words bitmaps."""
-        found, here = [], 0
+        addresses, here = [], 0
         for word in self.array(at, size // 8, "<u8", 8).tolist():
             if word & 1:
-                found += [here + 8 * i for i in range(63) if word >> (i + 1) & 1]
+                addresses += [here + 8 * i for i in range(63) if word >> (i + 1) & 1]
                 here += 63 * 8
             else:
-                found.append(word)
+                addresses.append(word)
                 here = word + 8
-        return np.array(found, object)
+        return np.array(addresses, object)
 
     def _check_written(self, places: np.ndarray) -> None:
         inside = self.all_in_memory(places, 8, WRITE)

@@ -39,39 +39,39 @@ class Image:
     def __init__(self, code: bytes, loaded: Sequence[Segment]) -> None:
         self._code, self.loaded = code, loaded
 
-    def check_within(self, one: Segment | Section, size: int) -> None:
+    def check_within(self, part: Segment | Section, size: int) -> None:
         """Check that a part of the file is mapped at the address in its header."""
         require(
             any(
-                load.offset - load.address == one.offset - one.address
-                and load.address <= one.address
-                and one.address + size <= load.address + load.size
+                load.offset - load.address == part.offset - part.address
+                and load.address <= part.address
+                and part.address + size <= load.address + load.size
                 for load in self.loaded
             )
-            or (not size and self.in_memory(one.address, 0)),
+            or (not size and self.in_memory(part.address, 0)),
             "a part of it lies outside of the segments",
         )
 
     def all_in_memory(self, places: np.ndarray, size: int, flags: int = 0) -> bool:
         """Return whether `size` bytes at each address are in memory with these flags."""
         inside = np.zeros(len(places), bool)
-        for one in self.loaded:
-            if flags & one.flags == flags:
-                inside |= (places >= one.address) & (places <= one.address + one.memory - size)
+        for segment in self.loaded:
+            if flags & segment.flags == flags:
+                inside |= (places >= segment.address) & (places <= segment.address + segment.memory - size)
         return bool(inside.all())
 
     def in_memory(self, address: int, size: int, flags: int = 0) -> bool:
         """Return whether `size` bytes at an address are in memory with these flags."""
-        for one in self.loaded:
-            inside = one.address <= address and address + size <= one.address + one.memory
-            if inside and flags & one.flags == flags:
+        for segment in self.loaded:
+            inside = segment.address <= address and address + size <= segment.address + segment.memory
+            if inside and flags & segment.flags == flags:
                 return True
         return False
 
     def is_filled(self, section: Section) -> bool:
         """Return whether the file provides the memory at a section's start."""
         return section.size > 0 and any(
-            one.address <= section.address < one.address + one.size for one in self.loaded
+            segment.address <= section.address < segment.address + segment.size for segment in self.loaded
         )
 
     def until_end(self, address: int) -> int:
@@ -80,9 +80,9 @@ class Image:
 
     def _place(self, address: int) -> tuple[int, int]:
         """Return an address's file offset, and the remaining bytes of its segment."""
-        for one in reversed(self.loaded):  # two segments may meet at an address
-            if one.address <= address <= one.address + one.size:
-                return one.offset + address - one.address, one.address + one.size - address
+        for segment in reversed(self.loaded):  # two segments may meet at an address
+            if segment.address <= address <= segment.address + segment.size:
+                return segment.offset + address - segment.address, segment.address + segment.size - address
         raise ValueError("a table lies outside of the file")
 
     def bytes(self, address: int, size: int, alignment: int = 1) -> bytes:

@@ -198,13 +198,13 @@ _NUMBERS = (
 
 def fields_of(epilogue: Epilogue) -> EpilogueFields:
     """Return an epilogue's C structure, which keeps alive the arrays that it points to."""
-    made = EpilogueFields()
+    fields = EpilogueFields()
     for name in _NUMBERS:
-        setattr(made, name, getattr(epilogue, name))
+        setattr(fields, name, getattr(epilogue, name))
     kept = {name: np.ascontiguousarray(getattr(epilogue, name), dtype) for name, dtype in _ARRAYS.items()}
     for name, array in kept.items():
-        setattr(made, name, array.ctypes.data if array.size else None)
-    made.steps = len(epilogue.step)
+        setattr(fields, name, array.ctypes.data if array.size else None)
+    fields.steps = len(epilogue.step)
     # A table without labels is still a table: `labels` decides.
-    made.kept = kept
-    return made
+    fields.kept = kept
+    return fields

@@ -19,22 +19,22 @@ def of_columns(spec: OutputSpec, output: str | None) -> Epilogue | None:
     if name == "proba" and "proba" in slices and len(spec.classes) > 1:
         ends = list(accumulate(map(len, spec.classes)))
         first = slices["proba"][0]
-        made = plain((first, first + ends[-1]), "float64", flat=False)
-        return replace(made, cuts=tuple(pairwise((0, *ends))))
+        values = plain((first, first + ends[-1]), "float64", flat=False)
+        return replace(values, cuts=tuple(pairwise((0, *ends))))
     if name == "proba" and "pairs" in slices:
         count = len(spec.classes[0])
         if count > MOST_COUPLED:
             return None
-        made = plain(slices["pairs"], "float64", flat=False)
-        return replace(made, plain=False, columns=count, rule=Rule.COUPLED)
+        pairs = plain(slices["pairs"], "float64", flat=False)
+        return replace(pairs, plain=False, columns=count, rule=Rule.COUPLED)
     if name not in slices:
         return None
     first, last = slices[name]
     flat = last - first == 1 and not (spec.keeps_axis or name == "proba")
     if name == "response" and spec.label_dtype is not None:
         return plain((first, last), spec.label_dtype, flat) if spec.label_dtype in TYPES else None
-    made = plain((first, last), "float64", flat)
-    return undone(made, spec.inverse) if name == "response" else made
+    values = plain((first, last), "float64", flat)
+    return undone(values, spec.inverse) if name == "response" else values
 
 
 def _index(spec: OutputSpec, columns: tuple[int, int]) -> Epilogue | None:
@@ -46,5 +46,5 @@ def _index(spec: OutputSpec, columns: tuple[int, int]) -> Epilogue | None:
     count = len(spec.classes)
     if count > 1 and last - first < count:
         return None
-    made = plain((first, first + count), "float64", flat=count == 1)
-    return looked_up(replace(made, plain=False, rule=Rule.POSITION), spec.classes)
+    positions = plain((first, first + count), "float64", flat=count == 1)
+    return looked_up(replace(positions, plain=False, rule=Rule.POSITION), spec.classes)

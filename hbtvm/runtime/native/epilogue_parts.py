@@ -18,12 +18,12 @@ def plain(columns: tuple[int, int], dtype: str, flat: bool) -> Epilogue:
     return Epilogue(np.dtype(dtype), last - first, flat, TYPES[dtype], first, last, plain=True)
 
 
-def undone(made: Epilogue, inverse: Inverse) -> Epilogue | None:
+def undone(values: Epilogue, inverse: Inverse) -> Epilogue | None:
     """Return an epilogue with the steps of `hbtvm.graph.inverse` appended."""
-    width, numbers, rows = made.last - made.first, [], []
+    width, numbers, rows = values.last - values.first, [], []
     for name, constants in inverse:
         if name == "column":
-            made = replace(made, flat=False)
+            values = replace(values, flat=False)
         elif name in ARITHMETIC:
             if len(constants) not in (1, width):
                 return None
@@ -33,8 +33,8 @@ def undone(made: Epilogue, inverse: Inverse) -> Epilogue | None:
             numbers.append(FUNCTIONS[name])
             rows.append(np.zeros(width))
     if not numbers:
-        return made
-    return replace(made, plain=False, step=np.array(numbers, np.int64), constants=np.stack(rows))
+        return values
+    return replace(values, plain=False, step=np.array(numbers, np.int64), constants=np.stack(rows))
 
 
 def largest(values: Epilogue, ends: Sequence[int]) -> Epilogue:
@@ -62,9 +62,9 @@ def looked_up(positions: Epilogue, classes: Sequence[np.ndarray]) -> Epilogue | 
     """Return an epilogue for labels by position: bytes of a table, or positions of Python objects."""
     kind = classes[0].dtype
     starts = np.array([0, *accumulate(map(len, classes))], np.int64)
-    made = replace(positions, targets=len(classes), labels=starts)
+    labelled = replace(positions, targets=len(classes), labels=starts)
     if kind.hasobject:
-        return replace(made, dtype=np.dtype("int64"), type=Type.I64, lookups=tuple(classes))
+        return replace(labelled, dtype=np.dtype("int64"), type=Type.I64, lookups=tuple(classes))
     if not kind.itemsize:
         return None
     try:
@@ -72,4 +72,4 @@ def looked_up(positions: Epilogue, classes: Sequence[np.ndarray]) -> Epilogue | 
         table = np.concatenate([labels.astype(kind) for labels in classes])
     except (TypeError, ValueError):
         return None
-    return replace(made, dtype=kind, type=Type.BYTES, table=np.frombuffer(table.tobytes(), np.uint8))
+    return replace(labelled, dtype=kind, type=Type.BYTES, table=np.frombuffer(table.tobytes(), np.uint8))

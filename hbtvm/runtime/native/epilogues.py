@@ -43,12 +43,12 @@ def epilogue_of(
         from numpy's power, which matters for rows on the threshold.
     """
     if spec.slices:
-        found = of_columns(spec, output)
+        epilogue = of_columns(spec, output)
     elif spec.transform == "columns" or (spec.dtype == "float32" and spec.transform in _IN_FLOAT64):
         return None
     else:
-        found = _of_scores(spec, output, exported)
-    return found if found is not None and found.last <= n_outputs else None
+        epilogue = _of_scores(spec, output, exported)
+    return epilogue if epilogue is not None and epilogue.last <= n_outputs else None
 
 
 def epilogue_of_columns(
@@ -85,24 +85,24 @@ def _of_scores(spec: OutputSpec, output: str | None, exported: bool) -> Epilogue
         return _proba(spec)
     if name == "raw" or (name == "decision" and not isolation):
         return _own_raw(spec)
-    found = _response(spec)
-    if found is not None and name == "decision":
-        return undone(found, (("subtract", (spec.offset,)),))
-    return found
+    epilogue = _response(spec)
+    if epilogue is not None and name == "decision":
+        return undone(epilogue, (("subtract", (spec.offset,)),))
+    return epilogue
 
 
 def _transformed(spec: OutputSpec, transform: str | None = None) -> Epilogue:
     """Return an epilogue for all responses of a row, shape (n, O)."""
     name = spec.transform if transform is None else transform
-    made = replace(
+    epilogue = replace(
         plain((0, spec.n_outputs), spec.dtype, flat=False),
         transform=_TRANSFORMS[name],
         single=spec.dtype == "float32",
         plain=name == "identity",
     )
     if name in ("sigmoid", "one_vs_rest"):
-        return replace(made, factor=-float(spec.scale))
-    return replace(made, factor=float(spec.scale)) if name == "isolation" else made
+        return replace(epilogue, factor=-float(spec.scale))
+    return replace(epilogue, factor=float(spec.scale)) if name == "isolation" else epilogue
 
 
 def _response(spec: OutputSpec) -> Epilogue | None:
@@ -111,17 +111,17 @@ def _response(spec: OutputSpec) -> Epilogue | None:
         return None
     flat = single and not spec.keeps_axis
     if spec.transform == "class_index":
-        made = replace(largest(_transformed(spec, "identity"), [spec.n_outputs]), flat=flat)
-        return None if spec.inverse else made
+        epilogue = replace(largest(_transformed(spec, "identity"), [spec.n_outputs]), flat=flat)
+        return None if spec.inverse else epilogue
     return undone(replace(_transformed(spec), flat=flat), spec.inverse)
 
 
 def _own_raw(spec: OutputSpec) -> Epilogue:
     """Return an epilogue for raw scores in the library's scale and shape."""
-    made = replace(_transformed(spec, "identity"), flat=spec.n_outputs == 1)
+    epilogue = replace(_transformed(spec, "identity"), flat=spec.n_outputs == 1)
     if spec.raw_factor == 1.0:
-        return made
-    return replace(made, plain=False, transform=Transform.SCALED, factor=float(spec.raw_factor))
+        return epilogue
+    return replace(epilogue, plain=False, transform=Transform.SCALED, factor=float(spec.raw_factor))
 
 
 def _proba(spec: OutputSpec) -> Epilogue | None:
@@ -130,14 +130,14 @@ def _proba(spec: OutputSpec) -> Epilogue | None:
         return replace(plain((0, ends[-1]), spec.dtype, flat=False), cuts=tuple(pairwise((0, *ends))))
     if spec.transform == "class_index":
         return _transformed(spec, "softmax")
-    found = _response(spec)
-    if found is None or spec.n_outputs > 1:
-        return found
+    epilogue = _response(spec)
+    if epilogue is None or spec.n_outputs > 1:
+        return epilogue
     if spec.keeps_axis:
         return None
     if _is_single_class(spec):
-        return replace(found, flat=False)
-    return replace(found, flat=False, plain=False, columns=2, rule=Rule.WITH_COMPLEMENT)
+        return replace(epilogue, flat=False)
+    return replace(epilogue, flat=False, plain=False, columns=2, rule=Rule.WITH_COMPLEMENT)
 
 
 def _is_single_class(spec: OutputSpec) -> bool:
@@ -145,12 +145,12 @@ def _is_single_class(spec: OutputSpec) -> bool:
 
 
 def _label(spec: OutputSpec) -> Epilogue | None:
-    found = _chosen(spec)
-    if found is None or spec.label_rule == "side":
-        return found
+    chosen = _chosen(spec)
+    if chosen is None or spec.label_rule == "side":
+        return chosen
     if spec.classes:
-        return looked_up(found, spec.classes) if found.columns == len(spec.classes) else None
-    return numbers(found, spec.label_dtype)
+        return looked_up(chosen, spec.classes) if chosen.columns == len(spec.classes) else None
+    return numbers(chosen, spec.label_dtype)
 
 
 def _chosen(spec: OutputSpec) -> Epilogue | None:
@@ -158,11 +158,11 @@ def _chosen(spec: OutputSpec) -> Epilogue | None:
     # Raw scores in float64 decide labels.
     scores = replace(_transformed(spec, "identity"), plain=False, single=False)
     if spec.label_rule == "side":
-        found = _response(spec)
-        if found is None or found.columns != 1:
+        epilogue = _response(spec)
+        if epilogue is None or epilogue.columns != 1:
             return None
-        found = replace(found, plain=False, rule=Rule.SIDE, bound=float(spec.offset))
-        return numbers(found, "int64")
+        epilogue = replace(epilogue, plain=False, rule=Rule.SIDE, bound=float(spec.offset))
+        return numbers(epilogue, "int64")
     if len(spec.classes) > 1:
         ends = list(accumulate(map(len, spec.classes)))
         # numpy has no largest value of an empty array.
@@ -174,8 +174,8 @@ def _chosen(spec: OutputSpec) -> Epilogue | None:
         case "each_raw_positive":
             return replace(scores, rule=Rule.ABOVE)
         case "above_half" | "each_above_half":
-            found = None if spec.transform == "class_index" else _response(spec)
-            return found and replace(found, plain=False, rule=Rule.ABOVE, bound=0.5)
+            epilogue = None if spec.transform == "class_index" else _response(spec)
+            return epilogue and replace(epilogue, plain=False, rule=Rule.ABOVE, bound=0.5)
         case "raw_argmax":
             return largest(scores, [spec.n_outputs])
     return _likeliest(spec)

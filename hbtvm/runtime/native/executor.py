@@ -113,7 +113,7 @@ class Executor:
         """
         steps = (c.Step * 2)()
         count = self._library.steps(self._handle, TYPES[np.dtype(dtype)], n, ctypes.addressof(steps))
-        return [(one.kernel, one.start, one.stop, one.threads) for one in steps[:count]]
+        return [(step.kernel, step.start, step.stop, step.threads) for step in steps[:count]]
 
     def sums(self, rows: np.ndarray) -> np.ndarray:
         """Return plain sums, without base, divisor, or input checks.
@@ -192,8 +192,8 @@ class Executor:
         if not self._library.calls_arrays:
             return _Slow(self, self._library, self._handle, shapes, ready)
         self._kept.objects.append(bound)
-        made: Callable[[Any], np.ndarray | None] = self._library.function(ctypes.addressof(bound), self)
-        return made
+        function: Callable[[Any], np.ndarray | None] = self._library.function(ctypes.addressof(bound), self)
+        return function
 
 
 class OneKernel:
@@ -220,8 +220,8 @@ class OneKernel:
 
     def run(self, X: np.ndarray) -> np.ndarray:
         """Return plain sums of rows, as in `Executor.sums`, in the type of the kernel's scores."""
-        found = self._sums(X)
-        return self.executor.sums(X).astype(self._scores) if found is None else found
+        sums = self._sums(X)
+        return self.executor.sums(X).astype(self._scores) if sums is None else sums
 
 
 class _Slow:

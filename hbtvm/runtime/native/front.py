@@ -188,9 +188,11 @@ def lowered_input(
         return _bare(spec, compare_dtype == "float32", float32_apart, types)
     plan = FeedPlan(feeds)
     texts: dict[Vectorize, int] = {}
-    made = tuple(_feed(feed, j, plan, texts, exact) for j, feed in enumerate(feeds))
+    converted = tuple(_feed(feed, j, plan, texts, exact) for j, feed in enumerate(feeds))
     few = all(coder.unknown < _MOST_CODES for coder in plan.coders.values())
-    outputs = [(feed.text, feed.output) for feed in made if feed.kind == FeedKind.TEXT and not feed.steps]
+    outputs = [
+        (feed.text, feed.output) for feed in converted if feed.kind == FeedKind.TEXT and not feed.steps
+    ]
     whole = len(texts) == 1 and outputs == [(0, i) for i in range(next(iter(texts)).width)]
     return Front(
         naming=_naming(spec, spec.by_name),
@@ -203,8 +205,8 @@ def lowered_input(
             )
             for i in range(spec.n_features)
         ),
-        feeds=made,
-        texts=tuple(FrontTexts(one, text_column(one), cased(), ignored()) for one in texts),
+        feeds=converted,
+        texts=tuple(FrontTexts(text, text_column(text), cased(), ignored()) for text in texts),
         f32=types["f32"],
         f64=types["f64"],
         single=compare_dtype == "float32",
@@ -275,10 +277,10 @@ def _bare(spec: InputSpec, single: bool, apart: bool, types: dict[str, Any]) -> 
         missing_value=spec.missing_value,
         lists=tuple(
             FrontCategories(
-                of_categories(one.values, refuses),
-                tuple(sorted(one.columns)),
-                any(isinstance(value, str) for value in one.values),
+                of_categories(order.values, refuses),
+                tuple(sorted(order.columns)),
+                any(isinstance(value, str) for value in order.values),
             )
-            for one in spec.category_order
+            for order in spec.category_order
         ),
     )

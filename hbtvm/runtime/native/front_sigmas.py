@@ -20,14 +20,16 @@ def cased() -> np.ndarray:
 @functools.cache
 def ignored() -> np.ndarray:
     """Return ranges of characters that the search for a case ignores: uint32, shape (ranges, 2)."""
-    return _ranges(lambda one: f"A{one}{_SIGMA}".lower().endswith(_FINAL) and not _has_case(one))
+    return _ranges(
+        lambda character: f"A{character}{_SIGMA}".lower().endswith(_FINAL) and not _has_case(character)
+    )
 
 
-def _has_case(one: str) -> bool:
-    return f"{one}{_SIGMA}".lower().endswith(_FINAL)
+def _has_case(character: str) -> bool:
+    return f"{character}{_SIGMA}".lower().endswith(_FINAL)
 
 
 def _ranges(test: Callable[[str], bool]) -> np.ndarray:
-    found = np.array([test(chr(point)) for point in range(sys.maxunicode + 1)])
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], found, [False]])))
+    matches = np.array([test(chr(point)) for point in range(sys.maxunicode + 1)])
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], matches, [False]])))
     return (edges.reshape(-1, 2) - [0, 1]).astype(np.uint32)

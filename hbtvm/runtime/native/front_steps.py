@@ -144,8 +144,10 @@ class _Unknown(Exception):
 def _step(step: Step, exact: bool) -> FrontStep:
     if isinstance(step, Arithmetic):
         # Rounded to float32 before or after the operation.
-        own = _narrow(step.constant)
-        return FrontStep(StepKind[step.operation.upper()], int(step.cast), _number(step.constant), narrow=own)
+        single = _narrow(step.constant)
+        return FrontStep(
+            StepKind[step.operation.upper()], int(step.cast), _number(step.constant), narrow=single
+        )
     if isinstance(step, Clip | Within):
         kind = StepKind.CLIP if isinstance(step, Clip) else StepKind.WITHIN
         return FrontStep(
@@ -206,10 +208,10 @@ def _of_table(kind: StepKind, table: np.ndarray) -> FrontStep:
 
 
 def _constant(value: Any) -> Constant:
-    found = constant(value)
-    if found is None:
+    converted = constant(value)
+    if converted is None:
         raise _Unknown(f"the value {value!r:.60}")
-    return found
+    return converted
 
 
 def _number(value: Any) -> float:

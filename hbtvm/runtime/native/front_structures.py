@@ -95,26 +95,26 @@ def filled(front: Front, text_of: Callable[[Vectorize], int]) -> tuple[FrontFiel
         Returns the address of an operation's ``struct text``, which the caller keeps alive.
     """
     filling = _Filling(text_of)
-    made = FrontFields(
+    fields = FrontFields(
         version=VERSION,
         naming=front.naming,
         columns=filling.array(
             ColumnFields,
             [
                 ColumnFields(
-                    None if one.name is None else one.name.encode("utf-8", "surrogatepass"),
-                    one.read,
-                    one.none,
-                    one.refuses,
-                    filling.codes(one.categories),
+                    None if column.name is None else column.name.encode("utf-8", "surrogatepass"),
+                    column.read,
+                    column.none,
+                    column.refuses,
+                    filling.codes(column.categories),
                 )
-                for one in front.columns
+                for column in front.columns
             ],
         ),
         count=len(front.columns),
-        feeds=filling.array(FeedFields, [filling.feed(one) for one in front.feeds]),
+        feeds=filling.array(FeedFields, [filling.feed(feed) for feed in front.feeds]),
         width=front.width,
-        texts=filling.array(TextsFields, [filling.texts(one) for one in front.texts]),
+        texts=filling.array(TextsFields, [filling.texts(text) for text in front.texts]),
         texts_count=len(front.texts),
         f32=front.f32,
         f64=front.f64,
@@ -129,17 +129,17 @@ def filled(front: Front, text_of: Callable[[Vectorize], int]) -> tuple[FrontFiel
             ListFields,
             [
                 ListFields(
-                    filling.codes(one.codes),
-                    filling.numbers(np.array(one.columns, np.int64)),
-                    len(one.columns),
-                    one.texts,
+                    filling.codes(categories.codes),
+                    filling.numbers(np.array(categories.columns, np.int64)),
+                    len(categories.columns),
+                    categories.texts,
                 )
-                for one in front.lists
+                for categories in front.lists
             ],
         ),
         lists_count=len(front.lists),
     )
-    return made, filling.keep
+    return fields, filling.keep
 
 
 class _Filling:
@@ -151,9 +151,9 @@ class _Filling:
         """The address of structures; None if there are none."""
         if not items:
             return None
-        made = (kind * len(items))(*items)
-        self.keep += [made, items]
-        return ctypes.addressof(made)
+        array = (kind * len(items))(*items)
+        self.keep += [array, items]
+        return ctypes.addressof(array)
 
     def numbers(self, array: np.ndarray | None) -> int | None:
         """The address of an array."""
@@ -169,7 +169,7 @@ class _Filling:
         if codes is None:
             return None
         bits = len(codes.slots).bit_length() - 1
-        made = CodesFields(
+        fields = CodesFields(
             self.numbers(codes.slots),
             bits,
             self.numbers(codes.pool),
@@ -177,8 +177,8 @@ class _Filling:
             codes.other,
             (_I64 * 3)(*codes.nan),
         )
-        self.keep.append(made)
-        return ctypes.addressof(made)
+        self.keep.append(fields)
+        return ctypes.addressof(fields)
 
     def feed(self, feed: FrontFeed) -> FeedFields:
         """A feed, with its steps."""
@@ -186,7 +186,7 @@ class _Filling:
             feed.kind,
             feed.column,
             self.codes(feed.codes),
-            self.array(StepFields, [self._step(one) for one in feed.steps]),
+            self.array(StepFields, [self._step(step) for step in feed.steps]),
             len(feed.steps),
             feed.refuses_infinity,
             feed.text,
@@ -220,7 +220,7 @@ class _Filling:
             step.count,
         )
 
-    def _constant(self, one: Constant) -> ConstantFields:
-        text = ctypes.create_string_buffer(one.text, len(one.text) + 1)
+    def _constant(self, value: Constant) -> ConstantFields:
+        text = ctypes.create_string_buffer(value.text, len(value.text) + 1)
         self.keep.append(text)
-        return ConstantFields(one.kind, one.bits, ctypes.addressof(text), len(one.text))
+        return ConstantFields(value.kind, value.bits, ctypes.addressof(text), len(value.text))

@@ -109,10 +109,10 @@ class Codes:
     nan: tuple[int, int, int]
 
 
-def hash_of(one: Constant) -> int:
+def hash_of(value: Constant) -> int:
     """``hbtvm_hash_known``."""
-    data = one.text if one.kind == Kind.TEXT else one.bits.to_bytes(8, "little")
-    result = _START ^ one.kind ^ len(data) << 8
+    data = value.text if value.kind == Kind.TEXT else value.bits.to_bytes(8, "little")
+    result = _START ^ value.kind ^ len(data) << 8
     for at in range(0, len(data), 8):
         result = (result ^ int.from_bytes(data[at : at + 8], "little")) * _FACTOR & _MASK
         result ^= result >> 32
@@ -126,14 +126,14 @@ def laid_out(
     bits = max(1, (2 * len(codes)).bit_length())
     slots, pool, mask = np.zeros(1 << bits, SLOT), bytearray(), (1 << bits) - 1
     used: set[int] = set()
-    for one, own in codes.items():
-        at = hash_of(one) & mask
+    for value, code in codes.items():
+        at = hash_of(value) & mask
         while at in used:
             at = (at + 1) & mask
         used.add(at)
-        start = len(pool) if one.kind == Kind.TEXT else one.bits
-        slots[at] = (one.kind, start, len(one.text), own)
-        pool += one.text
+        start = len(pool) if value.kind == Kind.TEXT else value.bits
+        slots[at] = (value.kind, start, len(value.text), code)
+        pool += value.text
     return Codes(slots, np.frombuffer(bytes(pool), np.uint8), none, other, nan)
 
 
@@ -154,14 +154,14 @@ def of_steps(steps: tuple[Step, ...]) -> Codes:
         key = constant(value)
         if key is None or key in codes:
             continue
-        own = by_itself(value)
-        narrow = wide = own
+        single = by_itself(value)
+        narrow = wide = single
         if key.kind != Kind.TEXT:
             # Lookups only see numbers that the column's type holds.
             number = float(value)
-            wide = typed(number, np.float64) if number == value else own
-            narrow = typed(number, np.float32) if _holds(value) else own
-        codes[key] = own, narrow, wide
+            wide = typed(number, np.float64) if number == value else single
+            narrow = typed(number, np.float32) if _holds(value) else single
+        codes[key] = single, narrow, wide
     nan = by_itself(np.nan), typed(np.nan, np.float32), typed(np.nan, np.float64)
     return laid_out(codes, by_itself(None), by_itself(object()), nan)
 
@@ -169,13 +169,13 @@ def of_steps(steps: tuple[Step, ...]) -> Codes:
 def of_encoder(encoder: Encode) -> Codes:
     """Return the codes of an encoder among other steps."""
 
-    def own(value: Any) -> tuple[int, int, int]:
+    def code_of(value: Any) -> tuple[int, int, int]:
         code = _code(lambda: encoder.code(value))
         return code, code, code
 
-    keys = {constant(value): own(value) for value in _known(encoder.categories)}
+    keys = {constant(value): code_of(value) for value in _known(encoder.categories)}
     codes = {key: code for key, code in keys.items() if key is not None}
-    return laid_out(codes, own(None)[0], own(object())[0], own(np.nan))
+    return laid_out(codes, code_of(None)[0], code_of(object())[0], code_of(np.nan))
 
 
 def of_categories(values: tuple[Any, ...], refuses: bool) -> Codes:
@@ -193,7 +193,7 @@ def _code(find: Callable[[], int]) -> int:
 
 
 def _known(values: Iterable[Any]) -> list[Any]:
-    return [one for one in values if one is not None and one == one and constant(one) is not None]
+    return [value for value in values if value is not None and value == value and constant(value) is not None]
 
 
 def _holds(value: Any) -> bool:

@@ -79,7 +79,7 @@ class Library:
                 "compile the model again."
             )
         sizes = [int(loaded.hbtvm_size(i)) for i in range(len(SIZED))]
-        if sizes != [ctypes.sizeof(one) for one in SIZED]:
+        if sizes != [ctypes.sizeof(structure) for structure in SIZED]:
             raise PackageError("the package is damaged: its executor has other structures than its version.")
         self.poisons = hasattr(loaded, "hbtvm_poison")
         if self.poisons:
