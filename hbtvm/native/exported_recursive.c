@@ -63,9 +63,9 @@ int exported_recursive_run(const struct opened_recursive *opened, const struct m
 static const char *const messages[EXPORTED_RECURSIVE_CODES - EXPORTED_CODES] = {
     "starts or first do not rise from 0 to the numbers of nodes and edges",
     "a node depends on itself",
-    "a child of a node is no node of its structure",
+    "a child of a node is not in its structure",
     "a node has more children than the model takes",
-    "a number of a node is out of range",
+    "an index of a node is out of range",
     "there are more results than there is room for",
     "there are too many nodes or edges",
 };

@@ -55,7 +55,7 @@ class Tensor:
     datatype: str
     width: int | None
 
-    def told(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return the protocol's metadata; -1 stands for any number of rows."""
         shape = [-1] if self.width is None else [-1, self.width]
         return {"name": self.name, "datatype": self.datatype, "shape": shape}
@@ -131,8 +131,8 @@ class Served:
             "name": self.name,
             "versions": [self.version],
             "platform": "hbtvm",
-            "inputs": [tensor.told() for tensor in self.inputs],
-            "outputs": [tensor.told() for tensor in self.outputs],
+            "inputs": [tensor.metadata() for tensor in self.inputs],
+            "outputs": [tensor.metadata() for tensor in self.outputs],
             "parameters": {
                 "library": package.library,
                 "model": package.model,

@@ -253,4 +253,4 @@ def _difference(noted: Mapping[str, Any], notes: Mapping[str, Any]) -> str:
     changed = [name for name, state in notes["files"].items() if noted["files"].get(name, state) != state]
     if changed:
         return f"{changed[0]} has changed since its predictions were made"
-    return "the files of rows are others than when the predictions in it were made"
+    return "the files of rows differ from those of its predictions"

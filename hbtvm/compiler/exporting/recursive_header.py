@@ -18,9 +18,9 @@ CODES = (
     (7, "ERROR_KERNEL", "a kernel refused its arguments, which is a bug"),
     (20, "ERROR_ARRAYS", "starts or first do not rise from 0 to the numbers of nodes and edges"),
     (21, "ERROR_CYCLE", "a node depends on itself"),
-    (22, "ERROR_CHILD", "a child of a node is no node of its structure"),
+    (22, "ERROR_CHILD", "a child of a node is not in its structure"),
     (23, "ERROR_CHILDREN", "a node has more children than the model takes"),
-    (24, "ERROR_NUMBER", "a number of a node is out of range"),
+    (24, "ERROR_NUMBER", "an index of a node is out of range"),
     (25, "ERROR_ROOM", "there are more results than there is room for"),
     (26, "ERROR_SIZE", "more than 2^31 - 2^16 nodes or edges"),
 )
