@@ -197,7 +197,8 @@ def test_lies_in_a_folder_are_refused(kind: str, case: Case, tmp_path: Path) -> 
         (tmp_path / "data" / f"{i}.arrow").write_bytes(data)
     command = [sys.executable, "-m", "hbtvm", "predict", str(case.package), "data", "-o", "out"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "1.arrow: this file is damaged" in done.stderr
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "1.arrow: this file is damaged" in done.stderr
     assert len(pd.read_parquet(tmp_path / "out" / "0.parquet")) == 8
 
 
