@@ -41,7 +41,7 @@ static double estimate(const struct bound *bound, int64_t n) {
 
 static int64_t difference(int64_t a, int64_t b) { return a > b ? a - b : b - a; }
 
-/* Return the ratio of two numbers of rows, at least 1. */
+/* The distance: the ratio of two numbers of rows, at least 1. */
 static double apart(int64_t n, int64_t rows) {
   double ratio = (double)(n > 0 ? n : 1) / (double)rows;
   return ratio < 1 ? 1 / ratio : ratio;

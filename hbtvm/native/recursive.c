@@ -12,7 +12,7 @@ static const struct recursive_steps *steps_of(const struct recursive_kernels *ke
   return tail ? &kernels->program[program].tail : &kernels->program[program].main;
 }
 
-/* Tiles behind which all scratch memory of a step is aligned. */
+/* Number of tiles after which all scratch memory of a step is aligned. */
 static int64_t unit_of(const struct recursive_program *program, const struct recursive_steps *steps, int64_t step) {
   int64_t unit = 1;
   for (int64_t i = 0; i < steps->step[step].count; ++i) {
@@ -105,7 +105,7 @@ int64_t hbtvm_recursive_choice(const struct recursive *recursive, int64_t struct
   double least = 0;
   for (int64_t k = 0; k < model->count; ++k) {
     const struct recursive_kernels *kernels = &model->kernels[k], *best = &model->kernels[found];
-    /* How far numbers of structures are apart: their ratio, at least 1. */
+    /* The distance: the ratio of two numbers of structures, at least 1. */
     double apart = (double)(structures > 0 ? structures : 1) / (double)kernels->structures;
     if (apart < 1) apart = 1 / apart;
     int faster = kernels->structures == best->structures && kernels->seconds >= 0 &&
@@ -159,7 +159,7 @@ int64_t hbtvm_recursive_levels(struct recursive *recursive, const struct recursi
 
 int64_t hbtvm_recursive_version(void) { return HBTVM_RECURSIVE_VERSION; }
 
-/* Sizes of the structures, which the loader compares with its own. */
+/* Sizes of the structures, which the loader checks against its own. */
 int64_t hbtvm_recursive_size(int64_t which) {
   const size_t sizes[] = {sizeof(struct recursive_argument), sizeof(struct recursive_step),
                           sizeof(struct recursive_steps),    sizeof(struct recursive_program),

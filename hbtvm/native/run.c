@@ -1,4 +1,4 @@
-/* Calls: rows in blocks through kernels and epilogues, on one or several threads. */
+/* Calls: blocks of rows through kernels and epilogues, on one or several threads. */
 #define _GNU_SOURCE
 #include <string.h>
 
@@ -6,19 +6,19 @@
 #include "internal.h"
 #include "rows.h"
 
-/* Rows that are looked at are looked at in blocks of this size, just before they are computed: what one brings into
- * the cache, the other finds there. Smaller calls are told at once whether they have missing values. */
+/* Rows are checked in blocks of this size just before they are computed, so that computing finds them in the cache.
+ * Smaller calls are checked for missing values at once. */
 #define LOOK_BYTES (1 << 18)
 #define LARGE_BYTES (1 << 22)
 
-/* Work that is worth being shared, and pieces of it that are worth being taken; nanoseconds. */
+/* Minimal work to share, and minimal work of a chunk; nanoseconds. */
 #define SHARED_NANOSECONDS 12000
 #define PIECE_NANOSECONDS 4000
 
-/* Rows of a call of a kernel that nobody timed yet which are shared all the same. */
+/* Untimed kernels run multi-threaded from this many rows. */
 #define MANY_ROWS 2048
 
-/* Whether scores tell that all values of their rows were finite. */
+/* Return whether the scores show that all values of their rows were finite. */
 static int tells_finite(const struct model *model, int64_t type, const void *scores, int64_t outputs, int64_t n) {
   if (model->telling == HBTVM_BY_SCORES) return hbtvm_all_finite(type, scores, n * outputs);
   double sum = 0;
@@ -29,7 +29,7 @@ static int tells_finite(const struct model *model, int64_t type, const void *sco
   return sum - sum == 0;
 }
 
-/* Whether results are the scores as kernels leave them, all of them and of their type. */
+/* Return whether the results are the kernels' scores, all of them and in their type. */
 static int is_plain(const struct run *run, const struct bound *bound) {
   const struct model *model = run->executor->model;
   if (!run->bare && (model->base || model->divisor != 1.0)) return 0;
@@ -39,20 +39,20 @@ static int is_plain(const struct run *run, const struct bound *bound) {
   return run->epilogue->plain && run->epilogue->first == 0 && run->epilogue->last == bound->outputs;
 }
 
-/* Scores of float32 as float64. */
+/* Convert float32 scores to float64. */
 static double *widened(struct worker *worker, const float *scores, int64_t count) {
   double *wide = hbtvm_memory(worker, MATRIX_MEMORY, (size_t)count * sizeof *wide);
   for (int64_t i = 0; wide && i < count; ++i) wide[i] = scores[i];
   return wide;
 }
 
-/* Whether the rows themselves are looked at for values that are refused. */
+/* Return whether the rows themselves are checked for refused values. */
 static int looks_by_rows(const struct run *run) {
   const struct model *model = run->executor->model;
   return model->refuses && model->telling == HBTVM_BY_ROWS && !run->bare;
 }
 
-/* Whether a kernel's blocks are looked at for missing values, to tell whether another kernel takes them instead. */
+/* Return whether a kernel's blocks are checked for missing values, which another kernel takes. */
 static int looks_for_missing(const struct run *run, const struct bound *bound) {
   return bound->instead >= 0 && run->has_missing < 0;
 }
@@ -63,7 +63,7 @@ struct share {
   const struct bound *bound;
   const char *rows;
   int64_t n;
-  double *sums; /* of all parts, one behind the other */
+  double *sums; /* of all parts, consecutively */
 };
 
 static void run_part(void *context, int64_t part) {
@@ -81,7 +81,7 @@ static void run_part(void *context, int64_t part) {
   if (status) hbtvm_fail(share->run, status, 0, 0);
 }
 
-/* Scores of a block of rows. */
+/* Compute the scores of a block of rows. */
 static int compute(struct run *run, struct worker *worker, const struct bound *bound, const char *rows, int64_t n,
                    void *scores) {
   if (bound->parts == 1) {
@@ -95,7 +95,7 @@ static int compute(struct run *run, struct worker *worker, const struct bound *b
   struct share share = {run, bound, rows, n, sums};
   hbtvm_pool_run(run->executor->pool, run_part, &share, bound->parts, run->threads);
   if (atomic_load(&run->status)) return atomic_load(&run->status);
-  /* In a fixed order: who was first does not change the last bit. */
+  /* In a fixed order, so that the last bit does not depend on timing. */
   double *total = scores;
   memcpy(total, sums, (size_t)count * sizeof *sums);
   for (int64_t part = 1; part < bound->parts; ++part) {
@@ -138,7 +138,7 @@ static void run_block(struct run *run, struct worker *worker, const struct bound
   }
 }
 
-/* Rows of the blocks in which a thread goes through its rows: the same whatever the number of threads. */
+/* Return the rows per block within a thread, which do not depend on the number of threads. */
 static int64_t block_rows(const struct run *run, const struct bound *bound) {
   int looks = looks_by_rows(run) || looks_for_missing(run, bound);
   if (!looks && bound->parts == 1 && is_plain(run, bound)) return run->n;
@@ -154,7 +154,7 @@ static void run_rows(struct run *run, struct worker *worker, int64_t first, int6
   }
 }
 
-/* Remember how long a row tile takes on one thread. */
+/* Record the time of a row tile on one thread. */
 static void measured(struct bound *bound, int64_t nanoseconds, int64_t rows) {
   int64_t one = larger(1, nanoseconds / quotient_up(rows, bound->kernel->row_tile));
   int64_t known = atomic_load_explicit(&bound->nanoseconds, memory_order_relaxed);
@@ -177,7 +177,7 @@ static void run_chunk(void *context, int64_t i) {
   hbtvm_give(run->executor, worker);
 }
 
-/* Row tiles of a chunk, if threads are to share a step; 0 if not. */
+/* Return the row tiles of a chunk if threads share a step; 0 otherwise. */
 static int64_t chunk_tiles(const struct run *run, int64_t threads) {
   struct bound *bound = run->bound;
   const struct kernel *kernel = bound->kernel;
