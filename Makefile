@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-all cross-tools java demo test test-fast docs gpu-check lint clean
+.PHONY: help install install-all cross-tools java demo test test-fast docs gpu-check lint style clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,9 +52,12 @@ java:  ## Install what runs Spark (as root on Debian or Ubuntu).
 demo: install  ## Train a real model, tune it, and compare speed and answers with its library.
 	@$(BIN)/python -m benchmarks.demo
 
-test: lint  ## Run all checks, and all tests that what is installed allows, two at a time.
-	@# Two workers: a thread each for what fits and checks models, which otherwise wait for each other's.
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+test: style  ## Run all checks, and all tests that what is installed allows, two at a time.
+	@# The type checker runs beside the tests. Two workers: a thread each for what fits and checks models, which
+	@# otherwise wait for each other's.
+	@types=$$(mktemp); $(BIN)/mypy > $$types 2>&1 & checker=$$!; \
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile; tests=$$?; \
+	wait $$checker; typed=$$?; cat $$types; rm -f $$types; exit $$(( tests || typed ))
 
 test-fast: install  ## Run the quick tests (tests/fast.txt), which build next to no kernels.
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile $$(ls $$(cat tests/fast.txt) 2>/dev/null)
@@ -66,10 +69,12 @@ gpu-check: install  ## On a machine with an NVIDIA GPU: check all that runs on i
 	@$(BIN)/python -m benchmarks.gpu.check
 	@$(BIN)/python -m benchmarks.gpu
 
-lint: install  ## Run the linter, the formatter's check and the type checker.
+lint: style  ## Run the linter, the formatter's check and the type checker.
+	$(BIN)/mypy
+
+style: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 
 clean:  ## Remove the environment and caches.
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

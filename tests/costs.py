@@ -21,8 +21,8 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 COSTS = TESTS.parent / ".cache" / "costs"
 FAST = TESTS / "fast.txt"
-SECONDS = 75.0
-"""CPU seconds of all fast tests: two processes need half as long, and some 15 seconds for imports."""
+SECONDS = 60.0
+"""CPU seconds of all fast tests. Each of two processes needs half, and some 20 to import and collect them."""
 
 BUILDS = 12
 """Kernels that all fast tests ask for."""
