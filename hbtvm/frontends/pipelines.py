@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.output_frames import output_frame
@@ -19,10 +20,9 @@ from hbtvm.frontends.transformers.dispatch import (
 )
 from hbtvm.frontends.transformers.where import RowRules
 from hbtvm.graph.columns_anchor import Columns
-from hbtvm.graph.compose import compose
+from hbtvm.graph.compose import compose, of_nodes
 from hbtvm.graph.curves import bends
-from hbtvm.graph.feeds import as_they_come
-from hbtvm.graph.fold_text import narrowed, other_columns, told
+from hbtvm.graph.fold_text import other_columns, told
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower_types
 from hbtvm.graph.network import Linear, TableRows
@@ -126,7 +126,6 @@ class _Builder:
     def _network(self, model: Record, table: Table, where: Where) -> Graph:
         """The graph of an estimator that is read as operators."""
         predictor = read_predictor(model, table, where)
-        library = "scikit-learn" if model.library == "sklearn" else model.library
         trees, output = predictor.trees, predictor.spec
         if trees is None or output is None:
             return self._lowered(model, table, predictor.scores(), predictor.output_spec())
@@ -136,32 +135,12 @@ class _Builder:
         ):
             return self._lowered(model, table, trees, output)
         read = InputSpec(len(leaf.table), allow_nan=leaf.allow_nan, allow_inf=leaf.allow_inf)
-        last = Graph(library, model.kind, read, trees.ensemble, output)
+        last = Graph(_library(model), model.kind, read, trees.ensemble, output)
         return compose(self._inputs, leaf.table, last, ())
 
     def _lowered(self, model: Record, table: Table, scores: Node, output: OutputSpec) -> Graph:
-        names = self._inputs.feature_names
-        lowered = lower_types(scores, names)
-        library = "scikit-learn" if model.library == "sklearn" else model.library
-        feeds, inputs = narrowed(lowered.feeds.feeds), self._inputs
-        if table is self._raw and not inputs.by_name and as_they_come(feeds):
-            nan, inf = {feed.allow_nan for feed in feeds}, {feed.allow_inf for feed in feeds}
-            if len(nan) == len(inf) == 1:
-                # Every column as it comes: the kernels read the caller's rows.
-                lowered = lower_types(scores, names, self._raw)
-                inputs, feeds = replace(inputs, allow_nan=nan.pop(), allow_inf=inf.pop()), ()
-        return Graph(
-            library,
-            model.kind,
-            inputs,
-            lowered.anchor,
-            output,
-            feeds,
-            lowered.single,
-            stages=lowered.stages,
-            columns=lowered.columns,
-            told=lowered.told,
-        )
+        raw = self._raw if table is self._raw and not self._inputs.by_name else None
+        return of_nodes(_library(model), model.kind, self._inputs, scores, output, raw)
 
     def _model(self, model: Record, table: Table, where: Where) -> Graph:
         if any(is_computed(column.source) for column in other_columns(table)):
@@ -178,7 +157,6 @@ class _Builder:
     def _columns(self, model: Record, table: Table, where: Where) -> Graph:
         if not len(table):
             raise where.unsupported("keeps no column, so that there is nothing to compute.")
-        library = "scikit-learn" if model.library == "sklearn" else model.library
         if table.sparse and any(isinstance(part, AllColumns) for part in parts_of(table.columns)):
             # Nothing asks for the names of a sparse matrix's columns, which may be a million.
             table = replace(table, names=None)
@@ -194,27 +172,17 @@ class _Builder:
                 "gives a data frame or texts beside numbers that kernels compute, which is not supported."
             )
         if not numbers:
-            return Graph(library, model.kind, inputs, columns, output, told=told(table))
-        rows, names = TableRows(table, allow_nan=True, allow_inf=True), self._inputs.feature_names
+            return Graph(_library(model), model.kind, inputs, columns, output, told=told(table))
+        rows = TableRows(table, allow_nan=True, allow_inf=True)
         dtype = "int64" if labels or model.is_a("sklearn", "LabelEncoder") else results.result_dtype(table)
         # In float32, the library rounds after each step.
         narrow = dtype == "rows"
         # The library, too, takes rows of numbers only to select from, those included that it leaves out.
-        lowered = lower_types(rows, names, self._raw if output.selects else None, narrow)
-        feeds = () if output.selects else tuple(lowered.feeds.feeds)
-        return Graph(
-            library,
-            model.kind,
-            inputs,
-            lowered.anchor,
-            replace(output, label_dtype=dtype),
-            feeds,
-            lowered.single,
-            stages=lowered.stages,
-            columns=lowered.columns,
-            told=lowered.told,
-            host=None if results.needs_kernels(table) else columns,
-        )
+        lower = partial(lower_types, raw=self._raw if output.selects else None, narrow=narrow)
+        output = replace(output, label_dtype=dtype)
+        graph = of_nodes(_library(model), model.kind, inputs, rows, output, None, lower)
+        feeds = () if output.selects else graph.feeds
+        return replace(graph, feeds=feeds, host=None if results.needs_kernels(table) else columns)
 
     def _contained(
         self, model: Record, table: Table, where: Where, frame: bool
@@ -238,3 +206,8 @@ def _last(model: Record, table: Table, where: Where) -> tuple[Record, Table, Whe
     where, how = where.of(model), where.how(model)
     last = None if how.last is None else how.last(model, table, where, False)
     return (model, table, where) if last is None else _last(*last)
+
+
+def _library(model: Record) -> str:
+    """The name of an estimator's library."""
+    return "scikit-learn" if model.library == "sklearn" else model.library

@@ -1,18 +1,23 @@
-"""Put a pipeline's last step behind its transformers: one graph of the two."""
+"""From a pipeline's table, and the last step or operators behind it, to one graph."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from hbtvm.graph import fold_linear, fold_trees
 from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.feeds import as_they_come
 from hbtvm.graph.fold_text import narrowed
 from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.lower_network import Lowered, lower_types
 from hbtvm.graph.network import Linear
+from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.steps import Encode, Fill, Lookup, ZeroIsMissing
 from hbtvm.graph.table import Column, Table
+from hbtvm.operators.base import Node
 
 
 def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str, str], ...]) -> Graph:
@@ -50,6 +55,49 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
         feeds=narrowed(feeds.feeds),
         steps=steps,
         told=told,
+    )
+
+
+def of_nodes(
+    library: str,
+    model: str,
+    inputs: InputSpec,
+    scores: Node,
+    output: OutputSpec,
+    raw: Table | None,
+    lower: Callable[..., Lowered] = lower_types,
+) -> Graph:
+    """Return the graph of operators over tables.
+
+    Parameters
+    ----------
+    library, model, inputs, output
+        As in `Graph`.
+    scores
+        All outputs side by side.
+    raw
+        The caller's columns, where kernels may read the rows as they come; else None.
+    lower
+        `lower_types`, or another function like it.
+    """
+    lowered = lower(scores, inputs.feature_names)
+    feeds = narrowed(lowered.feeds.feeds)
+    if raw is not None and as_they_come(feeds):
+        nan, inf = {feed.allow_nan for feed in feeds}, {feed.allow_inf for feed in feeds}
+        if len(nan) == len(inf) == 1:
+            lowered = lower(scores, inputs.feature_names, raw)
+            inputs, feeds = replace(inputs, allow_nan=nan.pop(), allow_inf=inf.pop()), ()
+    return Graph(
+        library,
+        model,
+        inputs,
+        lowered.anchor,
+        output,
+        feeds,
+        lowered.single,
+        stages=lowered.stages,
+        columns=lowered.columns,
+        told=lowered.told,
     )
 
 

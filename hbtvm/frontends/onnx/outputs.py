@@ -14,8 +14,7 @@ from hbtvm.frontends.onnx.operations.reductions import Extreme
 from hbtvm.frontends.onnx.operations.trees import Ensemble, Made
 from hbtvm.frontends.onnx.reading import Document
 from hbtvm.frontends.onnx.values import Known, Rows, plain
-from hbtvm.graph.compose import compose
-from hbtvm.graph.feeds import as_they_come
+from hbtvm.graph.compose import compose, of_nodes
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower
 from hbtvm.graph.predictor import Predictor
@@ -65,27 +64,11 @@ def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Known]) 
             f"the ONNX graph computes {operators:,} operators for each row; at most {_MOST_OPERATORS:,} are "
             "supported."
         )
-    lowered = lower(scores, names)
-    feeds = tuple(lowered.feeds.feeds)
     texts = any(value.dtype == "str" and value.levels is None for value in _rows(known))
-    if names is None and not texts and as_they_come(feeds):
-        nan, inf = {feed.allow_nan for feed in feeds}, {feed.allow_inf for feed in feeds}
-        if len(nan) == len(inf) == 1:
-            # Every column as it comes: the kernels read the caller's rows.
-            lowered = lower(scores, names, Table(tuple(Column(Raw(i)) for i in range(inputs.n_features))))
-            inputs, feeds = replace(inputs, allow_nan=nan.pop(), allow_inf=inf.pop()), ()
-    return Graph(
-        "onnx",
-        model,
-        inputs,
-        lowered.anchor,
-        predictor.output_spec(),
-        feeds,
-        lowered.single,
-        stages=lowered.stages,
-        columns=lowered.columns,
-        told=(*left, *lowered.told),
-    )
+    columns = tuple(Column(Raw(i)) for i in range(inputs.n_features))
+    raw = Table(columns) if names is None and not texts else None
+    graph = of_nodes("onnx", model, inputs, scores, predictor.output_spec(), raw, lower)
+    return replace(graph, told=(*left, *graph.told))
 
 
 def _chosen(document: Document, known: Mapping[str, Known]) -> tuple[dict[str, Rows], tuple[str, ...]]:
