@@ -18,11 +18,7 @@ PRODUCT = ("hbtvm", "tuning", "schedules", "cost_model", "logs")
 
 MOST_LINES = 400
 LONG = {
-    "hbtvm/api.py": 410,
-    "hbtvm/measuring/run.py": 423,
     "hbtvm/runtime/model.py": 505,
-    "schedules/cuda_space.py": 404,
-    "tuning/session.py": 432,
     "tests/cli/test_recursive.py": 476,
     "tests/cost_model/test_models.py": 495,
     "tests/export/test_recursive.py": 434,
@@ -35,7 +31,7 @@ LONG = {
 MOST_MODULES = 15
 FULL = {
     "cost_model": 19,
-    "hbtvm": 16,
+    "hbtvm": 18,
     "hbtvm/cli": 36,
     "hbtvm/compiler/lowering": 18,
     "hbtvm/frontends": 26,
@@ -48,7 +44,7 @@ FULL = {
     "hbtvm/runtime/native": 19,
     "hbtvm/strategies": 17,
     "hbtvm/strategies/recursive": 24,
-    "schedules": 31,
+    "schedules": 32,
 }
 """Folders of the product with more than `MOST_MODULES` modules, each with its modules."""
 
