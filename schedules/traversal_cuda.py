@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from hbtvm.schedules.cuda import finish, place, state_row
+from hbtvm.schedules.cuda_settle import settle
 from hbtvm.schedules.cuda_shape import Shape
 from hbtvm.schedules.cuda_space import (
     BUSY,
@@ -18,7 +19,6 @@ from hbtvm.schedules.cuda_space import (
     column_bytes,
     common_default,
     element,
-    settle,
     sum_bytes,
     sum_registers,
     walk_space,

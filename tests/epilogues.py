@@ -104,7 +104,7 @@ class Finisher:
 
 def spec_of(kind: Any, n_outputs: int, **values: Any) -> OutputSpec:
     """Return a specification that has been through a package's JSON."""
-    return OutputSpec.from_json(OutputSpec(kind, n_outputs, **values).to_json())
+    return OutputSpec(kind, n_outputs, **values)
 
 
 def forests() -> Iterator[OutputSpec]:

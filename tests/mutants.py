@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm import codec
 from hbtvm.errors import ModelError
 from hbtvm.frontends import lightgbm_model, ubjson, xgboost_model
 from hbtvm.graph.graph import Graph, InputSpec
@@ -205,8 +206,8 @@ def main(name: str, count: int, seed: int) -> int:
 
 def _use(graph: Graph) -> None:
     """What was read can be kept, and predicts."""
-    assert InputSpec.from_json(json.loads(json.dumps(graph.input.to_json()))) == graph.input
-    assert OutputSpec.from_json(json.loads(json.dumps(graph.output.to_json()))) == graph.output
+    assert codec.read(InputSpec, json.loads(json.dumps(codec.write(graph.input)))) == graph.input
+    assert codec.read(OutputSpec, json.loads(json.dumps(codec.write(graph.output)))) == graph.output
     if graph.input.n_features < 1_000:
         with np.errstate(all="ignore"):
             predict(graph, np.ones((2, graph.input.n_features)))

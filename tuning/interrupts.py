@@ -36,7 +36,10 @@ class NotedInterrupt:
     def check(self) -> None:
         """Raise a lost interrupt.
 
-        Raises `KeyboardInterrupt` if Ctrl-C came.
+        Raises
+        ------
+        KeyboardInterrupt
+            If Ctrl-C came.
         """
         if self._came:
             raise KeyboardInterrupt

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.mutants.changes import EDGES, changed_bytes, changed_object, changed_value
+from hbtvm.codec import binding
 from hbtvm.errors import PackageError
 from hbtvm.runtime.archive import read_archive, write_archive
-from hbtvm.runtime.manifest import MANIFEST, binding
+from hbtvm.runtime.manifest import MANIFEST
 from hbtvm.runtime.model import load
 from hbtvm.runtime.package import read
 from hbtvm.runtime.summary import facts, kernel_tables, tuning_facts

@@ -94,7 +94,10 @@ class ParquetFile:
 def arrow_parquet() -> Any:
     """The module `pyarrow.parquet`.
 
-    Raises `UsageError` if it is not installed.
+    Raises
+    ------
+    UsageError
+        If it is not installed.
     """
     try:
         import pyarrow.parquet as parquet

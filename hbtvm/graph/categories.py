@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hbtvm.codec import Index, Scalar
 from hbtvm.printable import shown
 
 
@@ -26,8 +27,8 @@ class CategoryList:
         Indices of the columns that it may belong to, ascending.
     """
 
-    values: tuple[Any, ...]
-    columns: tuple[int, ...]
+    values: tuple[Scalar, ...]
+    columns: tuple[Index, ...]
 
 
 def place(

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hbtvm.codec import Numbers
 from hbtvm.graph.steps import Step
 from hbtvm.graph.table import Column
 from hbtvm.operators.normal import normal_quantile
@@ -27,8 +28,12 @@ class Bins(Step):
         float64, shape (E,), ascending; the ends of all bins are not among them.
     """
 
-    edges: np.ndarray
+    edges: Numbers
     monotone = True
+
+    def validate(self) -> None:
+        """Refuse edges that do not ascend."""
+        _check_rising(self.edges)
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         result = np.searchsorted(self.edges, x, side="right").astype(x.dtype)
@@ -51,11 +56,18 @@ class Quantile(Step):
         If it is 0, numbers equal to them do.
     """
 
-    quantiles: np.ndarray
-    references: np.ndarray
+    quantiles: Numbers
+    references: Numbers
     margin: float = 0.0
     monotone = True
     error = 1e-15
+
+    def validate(self) -> None:
+        """Refuse numbers that do not ascend, or of which some have no share."""
+        _check_rising(self.quantiles)
+        _check_rising(self.references)
+        if not 0 < len(self.quantiles) == len(self.references):
+            raise ValueError(f"{len(self.quantiles)} quantiles have {len(self.references)} shares")
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         at, share = self.quantiles, self.references
@@ -119,6 +131,11 @@ class Power(Step):
             found = _box_cox(x, power) if self.method == "box-cox" else _yeo_johnson(x, power)
             result: np.ndarray = found.astype(x.dtype)
         return result
+
+
+def _check_rising(values: np.ndarray) -> None:
+    if not np.all(values[1:] >= values[:-1]):
+        raise ValueError(f"ascending numbers are {values.tolist()!r:.100}")
 
 
 def bends(column: Column) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hbtvm.graph.steps import Encode, Step
-from hbtvm.graph.table import Made, Raw
+from hbtvm.graph.steps import Encode, Step, check_codes
+from hbtvm.graph.table import Raw, Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +26,15 @@ class Feed:
         The column in the words of an error.
     """
 
-    source: Raw | Made
+    source: Source
     steps: tuple[Step, ...] = ()
     allow_nan: bool = True
     allow_inf: bool = True
     where: str = ""
+
+    def validate(self) -> None:
+        """Refuse look-ups without codes."""
+        check_codes(self.steps)
 
     @property
     def encoder(self) -> Encode | None:

@@ -9,9 +9,10 @@ matrix is the caller's rows.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
+from hbtvm import codec
 from hbtvm.errors import InputError
 from hbtvm.graph.categories import CategoryList, certain, named, place
 from hbtvm.graph.columns_anchor import Columns
@@ -22,13 +23,6 @@ from hbtvm.graph.output import OutputSpec
 from hbtvm.graph.prologue import Scaled
 from hbtvm.graph.refused_rows import RefusedTypes
 from hbtvm.graph.stages import Stage
-
-_OPTIONAL: dict[str, Any] = {
-    **dict.fromkeys(("by_name", "rows_are_values", "takes_vectors"), False),
-    "sparse_refused": "",
-    "types_refused": [],
-}
-"""Fields that `InputSpec.to_json` leaves out where they have these values."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +69,11 @@ class InputSpec:
     A column for which `categories` lists no value is not read, and may hold anything.
     """
 
-    n_features: int
+    n_features: codec.Count
     feature_names: tuple[str, ...] | None = None
     allow_nan: bool = True
     allow_inf: bool = True
-    categories: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    categories: dict[codec.Index, tuple[codec.Scalar, ...]] = field(default_factory=dict)
     unknown_category: Literal["missing", "error"] = "missing"
     numbers_are_categories: bool = False
     missing_value: float | None = None
@@ -89,6 +83,22 @@ class InputSpec:
     takes_vectors: bool = False
     sparse_refused: str = ""
     types_refused: tuple[RefusedTypes, ...] = ()
+
+    def validate(self) -> None:
+        """Check that what is said of columns is of columns that there are.
+
+        Raises
+        ------
+        ValueError
+            If it is not.
+        """
+        names = self.feature_names
+        lists: tuple[CategoryList | RefusedTypes, ...] = (*self.category_order, *self.types_refused)
+        if names is not None and len(names) != self.n_features:
+            raise ValueError(f"{len(names)} feature_names for {self.n_features} features")
+        for column in (*self.categories, *(column for one in lists for column in one.columns)):
+            if column >= self.n_features:
+                raise ValueError(f"column {column} of {self.n_features} has categories or types")
 
     def placed(self, sure: Collection[int], words: Collection[int]) -> InputSpec:
         """Return the specification for rows that show which columns hold categories.
@@ -127,62 +137,6 @@ class InputSpec:
                 "in training, or an array of numbers with codes in place of categories."
             )
         return replace(self, categories={**unread, **known}, category_order=())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a dictionary of plain values from which `from_json` makes an equal specification."""
-        result = {f.name: getattr(self, f.name) for f in fields(self)}
-        result["feature_names"] = None if self.feature_names is None else list(self.feature_names)
-        # JSON has no integer keys.
-        result["categories"] = [[column, list(values)] for column, values in self.categories.items()]
-        order = [[list(one.values), list(one.columns)] for one in result.pop("category_order")]
-        result["types_refused"] = [one.to_json() for one in self.types_refused]
-        # Left out where there is none: older releases read such specifications, too.
-        if order:
-            result["category_order"] = order
-        for name in _OPTIONAL:
-            if not result[name]:
-                del result[name]
-        return result
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> InputSpec:
-        """Return the specification whose `to_json` is given.
-
-        Raises
-        ------
-        ValueError
-            If a field is missing, unknown or has a value that cannot be.
-        """
-        names = {f.name for f in fields(cls)}
-        data = {"category_order": [], **_OPTIONAL, **data}
-        if set(data) != names:
-            raise ValueError(
-                f"input specification: fields {sorted(names ^ set(data))} are missing or unknown"
-            )
-        n_features, columns = data["n_features"], data["feature_names"]
-        if not isinstance(n_features, int) or n_features < 1:
-            raise ValueError(f"input specification: n_features is {n_features!r}")
-        if columns is not None and len(columns) != n_features:
-            raise ValueError(f"input specification: {len(columns)} feature_names for {n_features} features")
-        if data["unknown_category"] not in ("missing", "error"):
-            raise ValueError(f"input specification: unknown_category is {data['unknown_category']!r}")
-        values = dict(data)
-        values["feature_names"] = None if columns is None else tuple(columns)
-        values["categories"] = {column: tuple(known) for column, known in data["categories"]}
-        if any(not 0 <= column < n_features for column in values["categories"]):
-            raise ValueError("input specification: categories of a column that is not there")
-        values["category_order"] = tuple(
-            CategoryList(tuple(known), tuple(columns)) for known, columns in data["category_order"]
-        )
-        for one in values["category_order"]:
-            if any(type(column) is not int or not 0 <= column < n_features for column in one.columns):
-                raise ValueError(f"input specification: categories may be in the columns {one.columns!r}")
-        if not isinstance(data["sparse_refused"], str):
-            raise ValueError(f"input specification: sparse_refused is {data['sparse_refused']!r}")
-        values["types_refused"] = tuple(
-            RefusedTypes.from_json(one, n_features) for one in data["types_refused"]
-        )
-        return cls(**values)
 
 
 KernelAnchor = TreeEnsemble | Linear | Network

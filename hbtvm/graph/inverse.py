@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from hbtvm.graph.steps import ARITHMETIC, UFUNCS
@@ -41,26 +38,16 @@ def undo(values: np.ndarray, inverse: Inverse) -> np.ndarray:
     return result
 
 
-def checked(inverse: Any) -> Inverse:
-    """Return the operations that JSON gives as lists.
+def check(inverse: Inverse) -> None:
+    """Check operations.
 
     Raises
     ------
     ValueError
-        If they are no such operations.
+        If one is not known, or has other constants.
     """
-    try:
-        made = tuple((str(name), tuple(float(one) for one in constants)) for name, constants in inverse)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"output specification: inverse is {inverse!r}") from error
-    for name, constants in made:
+    for name, constants in inverse:
         if (name in ARITHMETIC) != bool(constants) or not (
             name in ARITHMETIC or name in UFUNCS or name == "column"
         ):
-            raise ValueError(f"output specification: inverse has {name!r} of {len(constants)} constants")
-    return made
-
-
-def listed(inverse: Sequence[tuple[str, Sequence[float]]]) -> list[list[Any]]:
-    """Return the operations as JSON has them."""
-    return [[name, list(constants)] for name, constants in inverse]
+            raise ValueError(f"inverse has {name!r:.60} of {len(constants)} constants")

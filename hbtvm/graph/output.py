@@ -11,14 +11,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import numpy as np
-
+from hbtvm import codec
 from hbtvm.errors import InputError
-from hbtvm.graph import output_columns, output_json
+from hbtvm.graph import output_columns
 from hbtvm.graph.arrays import HOST, Arrays
 from hbtvm.graph.inverse import Inverse, undo
+from hbtvm.graph.output_check import Labels, check
 from hbtvm.graph.transforms import Transform, respond, softmax
 
 Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly", "transformer", "clusterer"]
@@ -35,16 +35,6 @@ LabelRule = Literal[
 Output = Literal["label", "proba", "raw", "decision", "score"]
 Dtype = Literal["float32", "float64"]
 Container = Literal["array", "sparse", "rows"]
-
-_CHOICES = {
-    "kind": get_args(Kind),
-    "transform": get_args(Transform),
-    "dtype": get_args(Dtype),
-    "label_rule": (None, *get_args(LabelRule)),
-    "outputs": get_args(Output),
-    "container": get_args(Container),
-}
-"""Allowed values of a specification's fields; `outputs` has any number of these."""
 
 _WHAT = {
     "label": "class labels",
@@ -109,28 +99,36 @@ class OutputSpec:
     """
 
     kind: Kind
-    n_outputs: int
+    n_outputs: codec.Count
     transform: Transform = "identity"
-    scale: float = 1.0
+    scale: codec.Finite = 1.0
     dtype: Dtype = "float64"
     outputs: tuple[Output, ...] = ()
-    classes: tuple[np.ndarray, ...] = ()
+    classes: tuple[Labels, ...] = ()
     label_rule: LabelRule | None = None
     label_dtype: str | None = None
-    raw_factor: float = 1.0
-    offset: float = 0.0
+    raw_factor: codec.Finite = 1.0
+    offset: codec.Finite = 0.0
     keeps_axis: bool = False
     inverse: Inverse = ()
     container: Container = "array"
-    selects: tuple[int, ...] = ()
+    selects: tuple[codec.Index, ...] = ()
     slices: output_columns.Slices = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.n_outputs < 2 and self.transform in ("softmax", "class_index"):
             raise ValueError(f"{self.transform} of {self.n_outputs} score, expected several")
 
+    def validate(self) -> None:
+        """Refuse fields that do not fit each other, with a `ValueError`."""
+        check(self)
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, OutputSpec) and self.to_json() == other.to_json()
+        return isinstance(other, OutputSpec) and self._values() == other._values()
+
+    def _values(self) -> list[Any]:
+        values = [getattr(self, one.name) for one in fields(self) if one.name != "classes"]
+        return [*values, *((labels.dtype.str, labels.tolist()) for labels in self.classes)]
 
     def __hash__(self) -> int:
         return hash((self.kind, self.n_outputs, self.transform, self.outputs, self.label_rule))
@@ -272,21 +270,6 @@ class OutputSpec:
         """
         self._require("raw")
         return self._own_raw(raw, arrays)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a dictionary of plain values from which `from_json` makes an equal specification."""
-        return output_json.write({f.name: getattr(self, f.name) for f in fields(self)})
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> OutputSpec:
-        """Return the specification whose `to_json` is given.
-
-        Raises
-        ------
-        ValueError
-            If a field is missing, unknown or has a value that is not known.
-        """
-        return cls(**output_json.read(data, {f.name for f in fields(cls)}, _CHOICES))
 
     def _own_raw(self, raw: Any, arrays: Arrays) -> Any:
         """Return raw scores as the library scales and shapes them."""

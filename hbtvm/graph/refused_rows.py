@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 
-INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+from hbtvm.codec import Index, Via
+
+Integer = Literal["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+INTEGERS: tuple[str, ...] = get_args(Integer)
 """Types that may be refused."""
 
 _EXACT = 1 << 53
@@ -35,30 +38,10 @@ class RefusedTypes:
         Whether the type that counts is the common one of these columns, as of an array; else each column's.
     """
 
-    columns: tuple[int, ...]
-    types: tuple[str, ...]
+    columns: tuple[Index, ...]
+    types: tuple[Annotated[str, Via(Integer)], ...]
     step: str
     together: bool = False
-
-    def to_json(self) -> list[Any]:
-        """Return a list of plain values from which `from_json` makes an equal object."""
-        return [list(self.columns), list(self.types), self.step, self.together]
-
-    @classmethod
-    def from_json(cls, data: Any, n_features: int) -> RefusedTypes:
-        """Return the object whose `to_json` is given.
-
-        Raises
-        ------
-        ValueError
-            If a value cannot be.
-        """
-        columns, types, step, together = data
-        if any(type(column) is not int or not 0 <= column < n_features for column in columns):
-            raise ValueError(f"input specification: types are refused of the columns {columns!r}")
-        if not set(types) <= set(INTEGERS) or not isinstance(step, str) or type(together) is not bool:
-            raise ValueError(f"input specification: refuses the types {types!r}")
-        return cls(tuple(columns), tuple(types), step, together)
 
 
 def differing(function: Callable[[np.ndarray], np.ndarray]) -> tuple[str, ...]:

@@ -10,13 +10,14 @@ Steps are equal only if they are the same object: columns that share work share 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 
+from hbtvm import codec
 from hbtvm.errors import InputError
 from hbtvm.operators.pointwise import FUNCTIONS
 
@@ -29,7 +30,14 @@ class AnyMissing(Enum):
 
 NA: Final = AnyMissing.NA
 
-Missing = float | str | int | None | AnyMissing
+Missing = Annotated[
+    float | str | int | AnyMissing | None,
+    codec.Via(
+        str | bool | int | float | None | tuple[Literal["NA"]],
+        lambda value: ("NA",) if value is NA else value,
+        lambda value: NA if isinstance(value, tuple) else value,
+    ),
+]
 """What a transformer takes for missing: NaN (any kind of it), None, a value, or `NA` (the first two)."""
 
 
@@ -159,6 +167,11 @@ class Function(Step):
 
     name: str
 
+    def validate(self) -> None:
+        """Refuse names of other functions."""
+        if self.name not in UFUNCS:
+            raise ValueError(f"{self.name!r:.100} is no function that is known")
+
     @property
     def monotone(self) -> bool:  # type: ignore[override]
         """Whether the function is."""
@@ -184,9 +197,9 @@ class Fill(Step):
         Whether the library leaves integers in their type. (Front ends ask for it; packages do not hold it.)
     """
 
-    value: Any
+    value: codec.Scalar
     missing: Missing = np.nan
-    keeps_integers: bool = False
+    keeps_integers: Annotated[bool, codec.SKIP] = False
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         return np.where(self.found(x), x.dtype.type(self.value), x)
@@ -229,7 +242,7 @@ class Encode(Step):
         Step, class and column in the words of an error.
     """
 
-    categories: tuple[Any, ...]
+    categories: tuple[codec.Scalar, ...]
     unknown: Literal["error", "code"] = "code"
     where: str = ""
     code_of: dict[Any, int] = field(init=False, repr=False)
@@ -288,7 +301,7 @@ class Lookup(Step):
         float64, shape (codes,): as many as the column's `Encode` has codes.
     """
 
-    values: np.ndarray
+    values: codec.Numbers
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         result: np.ndarray = self.values[x.astype(np.int64)].astype(x.dtype)
@@ -299,12 +312,30 @@ class Lookup(Step):
 class Equals(Step):
     """1 for some codes, else 0: a column of a one-hot encoder; NaN stays."""
 
-    codes: tuple[int, ...]
+    codes: tuple[codec.Index, ...]
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         result: np.ndarray = np.isin(x, self.codes).astype(x.dtype)
         result[np.isnan(x)] = np.nan
         return result
+
+
+def check_codes(steps: Sequence[Step]) -> None:
+    """Check that numbers are looked up by codes only, of which each has a number.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+    """
+    codes = 0
+    for step in steps:
+        if isinstance(step, Lookup) and not 0 < codes <= len(step.values):
+            raise ValueError(f"{len(step.values)} numbers are looked up by {codes} codes")
+        if isinstance(step, Encode):
+            codes = len(step)
+        elif not isinstance(step, Cast):
+            codes = 0
 
 
 def missing_in(x: np.ndarray, missing: Missing) -> np.ndarray:

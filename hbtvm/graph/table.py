@@ -12,20 +12,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any, overload
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from typing import Annotated, Any, overload
 
 import numpy as np
 
-from hbtvm.graph.steps import Encode, Step
+from hbtvm.codec import Index, Via
+from hbtvm.graph.steps import Encode, Step, check_codes
 
 
 @dataclass(frozen=True)
 class Raw:
     """A column of the input, by its index."""
 
-    index: int
+    index: Index
 
 
 class RowOperation(ABC):
@@ -55,7 +56,27 @@ class Made:
     """A column that a row operation makes. (Operations are equal only if they are the same object.)"""
 
     operation: RowOperation
-    index: int
+    index: Index
+
+
+def _source(given: Any) -> Raw | Made:
+    if not isinstance(given, tuple):
+        return Raw(given)
+    operation, index = given
+    if index >= operation.width:
+        raise ValueError(f"column {index} of an operation that makes {operation.width}")
+    return Made(operation, index)
+
+
+Source = Annotated[
+    Raw | Made,
+    Via(
+        Index | tuple[RowOperation, Index],
+        lambda source: source.index if isinstance(source, Raw) else (source.operation, source.index),
+        _source,
+    ),
+]
+"""Where the values of a column come from."""
 
 
 def raws_of(source: Raw | Made) -> set[int]:
@@ -89,10 +110,14 @@ class Column:
         Whether everything so far takes NaN (after the steps so far: a `Fill` leaves none) and infinities.
     """
 
-    source: Raw | Made
+    source: Source
     steps: tuple[Step, ...] = ()
     allow_nan: bool = True
     allow_inf: bool = True
+
+    def validate(self) -> None:
+        """Refuse look-ups without codes."""
+        check_codes(self.steps)
 
     def then(self, *steps: Step, finite: bool = False) -> Column:
         """Return the column with further steps, which refuse infinities if `finite`."""
@@ -151,6 +176,23 @@ def parts_of(columns: Sequence[Column]) -> tuple[Sequence[Column], ...]:
     return columns.parts if isinstance(columns, Joined) else (columns,)
 
 
+def _listed(columns: Sequence[Column]) -> tuple[Column | RowOperation, ...]:
+    """Columns one by one, and an operation in place of all columns that it makes."""
+    parts = parts_of(columns)
+    return tuple(
+        one for part in parts for one in ((part.operation,) if isinstance(part, AllColumns) else part)
+    )
+
+
+def _columns(listed: Sequence[Column | RowOperation]) -> Sequence[Column]:
+    """The way back."""
+    parts: list[Sequence[Column]] = []
+    for kind, group in groupby(listed, lambda one: isinstance(one, RowOperation)):
+        some: Any = tuple(group)
+        parts += map(AllColumns, some) if kind else [some]
+    return parts[0] if len(parts) == 1 else Joined(parts)
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """Columns side by side.
@@ -166,9 +208,14 @@ class Table:
         Names of the columns as ``get_feature_names_out`` gives them; None where they have none.
     """
 
-    columns: Sequence[Column]
+    columns: Annotated[Sequence[Column], Via(tuple[Column | RowOperation, ...], _listed, _columns)]
     sparse: bool | None = False
-    names: tuple[str, ...] | None = field(default=None)
+    names: tuple[str, ...] | None = None
+
+    def validate(self) -> None:
+        """Refuse a table without columns, or with other names."""
+        if not self.columns or (self.names is not None and len(self.names) != len(self.columns)):
+            raise ValueError(f"a table has {len(self)} columns, and their names are {self.names!r:.100}")
 
     def __len__(self) -> int:
         return len(self.columns)

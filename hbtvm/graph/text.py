@@ -12,16 +12,19 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
+from hbtvm.codec import Via
 from hbtvm.graph.characters import Accents, Characters, characters, stripped
 from hbtvm.graph.table import Raw, RowOperation, Table
 
 Kind = Literal["word", "char", "char_wb", "pairs"]
 Form = Literal["dict", "pair", "string", "features"]
 StageKind = Literal["binary", "logarithm", "scale", "l1", "l2", "max", "select"]
+
+Dtype = Literal["float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool"]
 
 _MOST = (1 << 31) - 1
 """Lengths that 32 bits hold."""
@@ -70,7 +73,7 @@ class Analyzer:
     longest: int = 1
     stop_words: tuple[str, ...] = ()
     encoding: str = "utf-8"
-    decode_error: str = "strict"
+    decode_error: Annotated[str, Via(Literal["strict", "ignore", "replace"])] = "strict"
     form: Form = "dict"
     separator: str = "="
 
@@ -224,7 +227,7 @@ class Vectorize(RowOperation):
     alternate_sign: bool = True
     stages: tuple[Stage, ...] = ()
     weight: np.ndarray | None = None
-    dtype: str = "float64"
+    dtype: Annotated[str, Via(Dtype)] = "float64"
 
     takes_values = True
 
@@ -269,15 +272,12 @@ class Vectorize(RowOperation):
         ValueError
             If its tables do not go together.
         """
-        self.characters.validate()
         analyzer = self.analyzer
         lengths = (1, analyzer.shortest, analyzer.longest, _MOST)
         if list(lengths) != sorted(lengths) or not 1 <= analyzer.least <= _MOST:
             raise ValueError("an analyzer's lengths make no sense")
         if (self.vocabulary is None) == (self.hashed == 0) or not 0 <= self.hashed < 1 << 31:
             raise ValueError(f"columns of terms are {self.hashed}, beside a vocabulary")
-        if self.vocabulary is not None:
-            self.vocabulary.validate()
         width = self.terms
         for stage in self.stages:
             width = _checked(stage, width)

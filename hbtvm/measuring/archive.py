@@ -1,4 +1,4 @@
-"""The `.tar` of candidates that are built on one machine and measured on another: format version 2.
+"""The `.tar` of candidates that are built on one machine and measured on another: format version 1.
 
 Members: ``manifest.json``, ``manifest.sha256`` (its hash), and, deflated (zlib) and stored once each,
 ``kernels/<hash>`` (machine code), ``tables/<hash>.npy`` and ``rows/<hash>.npy``. The manifest lists the sizes
@@ -6,7 +6,7 @@ and hashes of their inflated contents. Its other fields:
 
 ==============  =====================================================================
 ``format``      ``"hbtvm-trials"``
-``version``     2 for GPUs, whose kernels have bounds since then (`Launch.has_bounds`); 1 for CPUs
+``version``     1
 ``hbtvm``       version of what built it, as ``tvm``
 ``date``        when it was built: ISO 8601, UTC
 ``model``       what the model is called, for people
@@ -25,23 +25,23 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from hbtvm import codec
+from hbtvm.codec import Index, Via, Within
 from hbtvm.errors import PackageError, package_file_error
 from hbtvm.logs.bounds import is_name
 from hbtvm.logs.record import Record, canonical
 from hbtvm.runtime.archive import read_archive, replace_file
-from hbtvm.runtime.manifest import manifest_bytes
 from hbtvm.runtime.tables import table_bytes
 
-FORMAT, VERSION = "hbtvm-trials", 2
-_FOR_CPUS = 1
+FORMAT, VERSION = "hbtvm-trials", 1
 MANIFEST, _DIGEST = "manifest.json", "manifest.sha256"
 
 MOST_ROWS = 4096
@@ -58,15 +58,11 @@ class Members:
         self.deflated: dict[str, bytes] = {}
         self.listed: dict[str, dict[str, Any]] = {}
 
-    def add(self, code: bytes, table: np.ndarray | None, relocatable: bool = False) -> str:
-        """Add machine code or a table (see `hbtvm.runtime.manifest.Add`), and return its name."""
-        if table is None:
-            return self._put("kernels/{}", code)
-        return self._put("tables/{}.npy", table_bytes(table))
-
-    def add_rows(self, rows: np.ndarray) -> str:
-        """Add rows or expected sums, and return their name."""
-        return self._put("rows/{}.npy", table_bytes(rows))
+    def add(self, value: bytes | np.ndarray, folder: str) -> str:
+        """Add machine code, a table or rows (a `hbtvm.codec.Store`); return the name."""
+        if isinstance(value, np.ndarray):
+            return self._put(f"{folder}/{{}}.npy", table_bytes(value))
+        return self._put(f"{folder}/{{}}", value)
 
     def _put(self, pattern: str, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
@@ -77,15 +73,21 @@ class Members:
         return name
 
 
+def _printable(name: str) -> str:
+    if not is_name(name):
+        raise ValueError(f"a task is called {name!r:.100}")
+    return name
+
+
 @dataclass(frozen=True)
 class TrialsTask:
     """A strategy for a workload; see the module's table."""
 
-    name: str
-    group: str
+    name: Annotated[str, Via(str, None, _printable)]
+    group: Annotated[str, Via(str, None, _printable)]
     strategy: str
     workload: Mapping[str, Any]
-    data: int
+    data: Index
 
 
 @dataclass(frozen=True)
@@ -94,20 +96,20 @@ class Candidate:
 
     Attributes
     ----------
-    number
-        Its index in the archive.
     task
         The index of its task.
     kernel
-        The kernel, for `hbtvm.runtime.manifest.kernel_from_json`.
+        The JSON of its `hbtvm.runtime.entry.KernelEntry`.
     build_seconds
-        Seconds of the build.
+        What building it took.
+    number
+        Its place in the archive.
     """
 
-    number: int
-    task: int
+    task: Index
     kernel: Mapping[str, Any]
     build_seconds: float
+    number: Annotated[int, codec.SKIP] = 0
 
     @property
     def config(self) -> dict[str, int | str | bool]:
@@ -118,6 +120,58 @@ class Candidate:
     def key(self) -> str:
         """Text that identifies the configuration within its task."""
         return canonical(self.config)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    rows: str
+    expected: str
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class _Listed:
+    sha256: str
+    size: Annotated[int, Within(0, _MOST_BYTES)]
+
+
+@dataclass(frozen=True)
+class _Document:
+    """The manifest's fields; see the module's table."""
+
+    hbtvm: str
+    tvm: str
+    date: str
+    model: str
+    target: Mapping[str, Any]
+    threads: Annotated[int, Within(1, 2**16)]
+    executor: str | None
+    data: tuple[_Rows, ...]
+    tasks: tuple[TrialsTask, ...]
+    candidates: tuple[Candidate, ...]
+    members: Mapping[str, _Listed]
+
+    def validate(self) -> None:
+        """Refuse numbers and names of what is not there, with a `ValueError`."""
+        for name in ("data", "tasks", "candidates"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} is []")
+        for name in self.members:
+            if not _MEMBER.fullmatch(name):
+                raise ValueError(f"a member is {name!r:.100}")
+        for task in self.tasks:
+            if task.data >= len(self.data) or not 1 <= task.workload["rows"] < _MOST_BYTES:
+                raise ValueError(f"a task's data is {task.data}, its rows are {task.workload['rows']!r:.100}")
+        names = [name for one in self.data for name in (one.rows, one.expected)]
+        for one in self.candidates:
+            if one.task >= len(self.tasks):
+                raise ValueError(f"a candidate's task is {one.task}")
+            names += [one.kernel["library"], *one.kernel["tables"]]
+        for name in (*names, *filter(None, [self.executor])):
+            if name not in self.members:
+                raise ValueError(f"there is no member {name!r:.100}")
+        if (self.executor is None) != (self.target["kind"] == "cuda"):
+            raise ValueError(f"the executor is {self.executor!r:.100}")
 
 
 @dataclass(frozen=True)
@@ -151,7 +205,7 @@ class Trials:
     @cached_property
     def candidates(self) -> list[Candidate]:
         """The candidates by number."""
-        return [Candidate(number, **one) for number, one in enumerate(self.manifest["candidates"])]
+        return [Candidate(**one, number=number) for number, one in enumerate(self.manifest["candidates"])]
 
     @property
     def on_gpu(self) -> bool:
@@ -207,9 +261,8 @@ def write(path: Path, members: Members, **fields: Any) -> Trials:
     PackageError
         If it can't be written.
     """
-    version = VERSION if fields["target"]["kind"] == "cuda" else _FOR_CPUS
-    manifest = {"format": FORMAT, "version": version, "members": members.listed, **fields}
-    data = manifest_bytes(manifest)
+    manifest = {"format": FORMAT, "version": VERSION, "members": members.listed, **fields}
+    data = codec.text(manifest)
     digest = hashlib.sha256(data).hexdigest()
     ordered = dict(sorted(members.deflated.items()))
     replace_file(path, {MANIFEST: data, _DIGEST: digest.encode() + b"\n", **ordered})
@@ -241,12 +294,12 @@ def read(path: Path) -> Trials:
 
 
 def _checked(data: bytes, stated: str, members: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest, if it is complete and consistent."""
-    manifest: Any = json.loads(data)
+    """The manifest, if it is whole and its parts fit each other."""
+    manifest = codec.parse(data)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise PackageError("holds no trials to measure; hbtvm tune --export writes such archives")
-    if type(manifest["version"]) is not int or manifest["version"] < 1:
-        raise ValueError(f"version is {manifest['version']!r:.100}")
+    if type(manifest.get("version")) is not int or manifest["version"] < 1:
+        raise ValueError(f"version is {manifest.get('version')!r:.100}")
     if manifest["version"] > VERSION:
         raise PackageError(
             f"has format version {manifest['version']}, but this hbtvm reads version {VERSION}; "
@@ -258,54 +311,22 @@ def _checked(data: bytes, stated: str, members: Mapping[str, Any]) -> dict[str, 
     for name in sorted(listed.keys() ^ members.keys()):
         where = "is missing" if name in listed else f"is not listed in {MANIFEST}"
         raise PackageError(f"is damaged: {name!r} {where}")
-    for name, one in listed.items():
-        if not _MEMBER.fullmatch(name):
-            raise ValueError(f"a member is {name!r:.100}")
-        _whole(one["size"], f"the size of {name!r}", _MOST_BYTES)
-    tasks, data_sets = _list(manifest, "tasks"), _list(manifest, "data")
-    for task in tasks:
-        found = TrialsTask(**task)
-        _whole(found.data, "a task's data", len(data_sets))
-        _whole(found.workload["rows"], "a task's rows", _MOST_BYTES, 1)
-        for text in (found.name, found.group):
-            if not is_name(text):
-                raise ValueError(f"a task is called {text!r:.100}")
-    names = [one[key] for one in data_sets for key in ("rows", "expected")]
-    for one in _list(manifest, "candidates"):
-        candidate = Candidate(0, **one)
-        _whole(candidate.task, "a candidate's task", len(tasks))
-        _check_record(manifest, tasks[candidate.task], candidate)
-        names += [one["kernel"]["library"], *one["kernel"]["tables"].values()]
-    for name in (*names, *filter(None, [manifest["executor"]])):
-        if name not in listed:
-            raise ValueError(f"there is no member {name!r:.100}")
-    if (manifest["executor"] is None) != (manifest["target"]["kind"] == "cuda"):
-        raise ValueError(f"the executor is {manifest['executor']!r:.100}")
-    _whole(manifest["threads"], "threads", 2**16, 1)
+    fields = {name: value for name, value in manifest.items() if name not in ("format", "version")}
+    document = codec.read(_Document, fields)
+    for candidate in document.candidates:
+        _check_record(document, document.tasks[candidate.task], candidate)
     return manifest
 
 
-def _check_record(manifest: Mapping[str, Any], task: Mapping[str, Any], candidate: Candidate) -> None:
-    """Check the future record of a candidate, with the checks of records."""
+def _check_record(document: _Document, task: TrialsTask, candidate: Candidate) -> None:
+    """Check what a candidate's record will hold, by the checks of records."""
     Record(
-        workload=task["workload"],
-        strategy=task["strategy"],
-        target=manifest["target"],
+        workload=task.workload,
+        strategy=task.strategy,
+        target=document.target,
         config=candidate.config,
         times=(1.0,),
         build_seconds=candidate.build_seconds,
-        tvm=manifest["tvm"],
-        hbtvm=manifest["hbtvm"],
+        tvm=document.tvm,
+        hbtvm=document.hbtvm,
     )
-
-
-def _list(manifest: Mapping[str, Any], name: str) -> Sequence[Any]:
-    found = manifest[name]
-    if not isinstance(found, list) or not found:
-        raise ValueError(f"{name} is {found!r:.100}")
-    return found
-
-
-def _whole(value: object, what: str, most: int, least: int = 0) -> None:
-    if type(value) is not int or not least <= value < most:
-        raise ValueError(f"{what} is {value!r:.100}")

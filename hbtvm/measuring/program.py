@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm import codec
 from hbtvm.measuring.checked import CheckedKernel
 from hbtvm.measuring.device import DeviceCandidate
 from hbtvm.runtime.entry import KernelEntry
-from hbtvm.runtime.manifest import kernel_from_json
 from hbtvm.runtime.native.executor import OneKernel
 from hbtvm.runtime.native.library import load_kernels, load_library
 from hbtvm.runtime.tables import table_from_bytes
@@ -66,8 +66,8 @@ class ExportedProgram:
         """The candidate's kernel, checked as in a package."""
         kernel = self._told["kernel"]
         library = (self._folder / kernel["library"]).read_bytes()
-        tables = {name: _array(self._folder / name) for name in kernel["tables"].values()}
-        return kernel_from_json(kernel, {kernel["library"]: library}, tables)
+        tables = {name: _array(self._folder / name) for name in kernel["tables"]}
+        return codec.read(KernelEntry, kernel, {kernel["library"]: library, **tables})
 
 
 def _array(path: Path) -> np.ndarray:

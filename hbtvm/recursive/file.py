@@ -9,26 +9,26 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import zipfile
 import zlib
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
+from hbtvm import codec
 from hbtvm.atomic import replacing
 from hbtvm.errors import ModelError, model_file_error
 from hbtvm.printable import shown
 from hbtvm.recursive.cell import RecursiveModel
-from hbtvm.recursive.file_json import model_from
 from hbtvm.recursive.validate import check_model
 from hbtvm.runtime.tables import array_header
 
-FORMAT = 2
-"""The highest version of the format that is read. Models without a vocabulary are written in version 1."""
+FORMAT = 1
+"""The version of the format."""
 
+_MEMBER = re.compile(r"model\.json|tables/[0-9]{1,9}\.npy")
 _JSON, _MOST_JSON, _MOST_MEMBERS = "model.json", 1 << 26, 10_000
 _STAMP = (1980, 1, 1, 0, 0, 0)
 
@@ -80,42 +80,23 @@ def to_bytes(model: RecursiveModel) -> bytes:
         If the model is not right.
     """
     check_model(model)
-    arrays: list[np.ndarray] = []
+    arrays: dict[str, np.ndarray] = {}
 
-    def number(array: np.ndarray | None) -> int | None:
-        if array is None:
-            return None
-        arrays.append(array)
-        return len(arrays) - 1
+    def store(array: Any, folder: str) -> str:
+        name = f"{folder}/{len(arrays)}.npy"
+        arrays[name] = array
+        return name
 
-    cell = model.cell
-    document = {
-        "format": 1 if model.vocabulary is None else FORMAT,
-        "cell": {
-            "name": cell.name,
-            "children": cell.children,
-            "states": {name: list(shape) for name, shape in cell.states.items()},
-            "inputs": {name: asdict(one) for name, one in cell.inputs.items()},
-            "weights": {name: number(array) for name, array in cell.weights.items()},
-            "values": [_without_defaults(asdict(value)) for value in cell.values],
-            "inner": dict(cell.inner),
-            "leaf": None if cell.leaf is None else dict(cell.leaf),
-        },
-        "readout": asdict(model.readout),
-        "layers": [
-            {"op": one.op, "weight": number(one.weight), "bias": number(one.bias)} for one in model.layers
-        ],
-        "classes": list(model.classes),
-        **({} if model.vocabulary is None else {"vocabulary": model.vocabulary.to_json()}),
-    }
+    document = {"format": FORMAT, **codec.write(model, store)}
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
+        # Unsorted: the order of a cell's inputs counts.
         _put(archive, _JSON, json.dumps(document, allow_nan=False, indent=1).encode())
-        for i, array in enumerate(arrays):
+        for name, array in arrays.items():
             one = io.BytesIO()
             little = np.ascontiguousarray(array, np.dtype("<f4"))
             np.lib.format.write_array(one, little, version=(1, 0), allow_pickle=False)
-            _put(archive, f"{i}.npy", one.getvalue())
+            _put(archive, name, one.getvalue())
     return file.getvalue()
 
 
@@ -130,11 +111,12 @@ def from_bytes(content: bytes) -> RecursiveModel:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = _members(archive, len(content))
-            text = archive.read(members.pop(_JSON))
-            document = json.loads(text, parse_constant=_no_number)
+            document = codec.parse(archive.read(members.pop(_JSON)))
             _check_format(document)
-            arrays = [_array(archive.read(members[name]), name) for name in _in_order(members)]
-        model = model_from(document, arrays)
+            arrays = {name: _array(archive.read(member), name) for name, member in members.items()}
+        model = codec.read(RecursiveModel, document, arrays)
+    except codec.CodecError as error:
+        raise ModelError(f"the .rec file is damaged ({shown(error, most=200)}).") from error
     except ModelError:
         raise
     except zipfile.BadZipFile as error:
@@ -157,9 +139,7 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     if len(archive.infolist()) > _MOST_MEMBERS:
         raise ModelError(f"the .rec file has more than {_MOST_MEMBERS} members.")
     for one in archive.infolist():
-        stem = one.filename.removesuffix(".npy")
-        plain = one.filename == _JSON or (stem.isascii() and stem.isdigit() and f"{stem}.npy" == one.filename)
-        if not plain or one.filename in found:
+        if not _MEMBER.fullmatch(one.filename) or one.filename in found:
             raise ModelError(f"the .rec file holds {shown(one.filename)!r}, or holds it twice.")
         if one.compress_type != zipfile.ZIP_STORED or one.flag_bits & 1:
             raise ModelError(
@@ -173,13 +153,6 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     if found[_JSON].file_size > _MOST_JSON or sum(one.file_size for one in found.values()) > size:
         raise ModelError("in the .rec file, members are larger than the file.")
     return found
-
-
-def _in_order(members: Mapping[str, Any]) -> list[str]:
-    names = [f"{i}.npy" for i in range(len(members))]
-    if set(names) != set(members):
-        raise ModelError("in the .rec file, arrays are not numbered from 0.")
-    return names
 
 
 def _array(content: bytes, name: str) -> np.ndarray:
@@ -202,9 +175,9 @@ def _array(content: bytes, name: str) -> np.ndarray:
 
 
 def _check_format(document: Any) -> None:
-    found = document["format"]
+    found = document.pop("format")
     if type(found) is not int or found < 1:
-        raise ModelError(f"the .rec file's format is {shown(found)!r}; expected 1 to {FORMAT}.")
+        raise ModelError(f"the .rec file's format is {shown(found)!r}; expected {FORMAT}.")
     if found > FORMAT:
         raise ModelError(f"the .rec file is of format {found}; this version of hbtvm reads up to {FORMAT}.")
 
@@ -213,11 +186,3 @@ def _put(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     info = zipfile.ZipInfo(name, _STAMP)
     info.create_system, info.external_attr = 3, 0o644 << 16
     archive.writestr(info, content, zipfile.ZIP_STORED)
-
-
-def _without_defaults(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: one for key, one in value.items() if key == "op" or one not in ((), "", 0, False)}
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from hbtvm import codec
 from hbtvm.graph.columns_anchor import Frame
 from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Anchor, Graph, InputSpec
 from hbtvm.graph.output import OutputSpec
-from hbtvm.graph.steps_json import Parts
+from hbtvm.graph.parts import Parts
 from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.parallelism import Parallel
 from hbtvm.runtime.recursive.entry import RecursionEntry
 from hbtvm.runtime.signature import Dtype, Signature
+from hbtvm.runtime.validate import CudaVersion, Facts, Target, check_kernel, check_package
 
 
+@codec.bound
 @dataclass(frozen=True)
 class KernelEntry:
     """One tuned kernel.
@@ -50,23 +53,27 @@ class KernelEntry:
         How a GPU's kernel is started; None for a CPU's.
     object
         What `library` was linked from, a relocatable object, for libraries that hold the kernel; empty for a
-        GPU's, and in packages up to format 8.
+        GPU's.
     """
 
     strategy: str
     config: Mapping[str, Any]
-    rows: int
-    threads: int
-    seconds: float | None
+    rows: codec.Count
+    threads: Annotated[int, codec.Within(1, 2**16)]
+    seconds: codec.Seconds | None
     value_dtype: Dtype
-    library: bytes
+    library: Annotated[bytes, codec.Member("kernels")]
     signature: Signature
     tables: tuple[np.ndarray, ...]
     parallel: Parallel = "none"
-    grain: int = 1
+    grain: codec.Count = 1
     missing: bool = True
     launch: Launch | None = None
-    object: bytes = b""
+    object: Annotated[bytes, codec.Member("objects")] = b""
+
+    def validate(self) -> None:
+        """Check the tables by the signature, with a `ValueError` if they are others."""
+        check_kernel(self)
 
     @property
     def dtype(self) -> Dtype:
@@ -89,8 +96,8 @@ class StageEntry:
         At least one.
     """
 
-    facts: Mapping[str, Any]
-    columns: tuple[int, ...]
+    facts: Facts
+    columns: tuple[codec.Index, ...]
     kernels: tuple[KernelEntry, ...]
 
 
@@ -134,8 +141,7 @@ class Package:
     columns
         With stages: the columns of the matrix that `kernels` read.
     executor
-        The shared library that runs the kernels (`hbtvm/native`); empty of a GPU's, and of those that were
-        compiled before there was one.
+        The shared library that runs the kernels (`hbtvm/native`); empty of a GPU's.
     transform
         The package of what the library's ``transform`` gives beside ``predict``, where it has one.
     scores
@@ -148,25 +154,29 @@ class Package:
     model: str
     input: InputSpec
     output: OutputSpec
-    forest: Mapping[str, Any]
-    target: Mapping[str, Any]
+    forest: Facts
+    target: Target
     kernels: tuple[KernelEntry, ...]
     tuning: Mapping[str, Any]
     hbtvm_version: str = ""
     tvm_version: str = ""
-    cuda_version: str = ""
+    cuda_version: CudaVersion = ""
     parts: Parts = field(default_factory=Parts)
     float32_apart: bool = False
     steps: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()
     frame: Frame | None = None
-    text_library: bytes = b""
+    text_library: Annotated[bytes, codec.Member("kernels")] = b""
     stages: tuple[StageEntry, ...] = ()
-    columns: tuple[int, ...] = ()
-    executor: bytes = b""
-    transform: Package | None = None
-    scores: Package | None = None
+    columns: tuple[codec.Index, ...] = ()
+    executor: Annotated[bytes, codec.Member("kernels")] = b""
+    transform: Annotated[Package | None, codec.SKIP] = None
+    scores: Annotated[Package | None, codec.SKIP] = None
     recursion: RecursionEntry | None = None
+
+    def validate(self) -> None:
+        """Check that all parts fit each other, with a `ValueError` if they do not."""
+        check_package(self)
 
     @property
     def n_read(self) -> int:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from hbtvm.errors import BuildError, PackageError
+from hbtvm.errors import PackageError
 from hbtvm.graph.output import OutputSpec
 from hbtvm.runtime.cpu import check_cpu
 from hbtvm.runtime.feeds import FeedReader
 from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.native.build import c_compiler, executor_library
 from hbtvm.runtime.native.description import Described, Stage
 from hbtvm.runtime.native.epilogue import Epilogue, fields_of
 from hbtvm.runtime.native.epilogues import epilogue_of, epilogue_of_columns
 from hbtvm.runtime.native.executor import Executor, Shape
-from hbtvm.runtime.native.library import Function, Library, load_kernels, load_library
+from hbtvm.runtime.native.library import Function, load_kernels, load_library
 from hbtvm.runtime.package import KernelEntry, Package
-from hbtvm.runtime.vote import Vote
 
 Call = Callable[[Any], Any]
 """From rows to results; None of what kernels don't read as it is, or refuse."""
@@ -62,7 +59,7 @@ class HostModel:
 
     def __init__(self, package: Package, inputs: Inputs | FeedReader, threads: int | None) -> None:
         check_cpu(package.target)
-        library = load_library(package.executor) if package.executor else _made_here()
+        library = load_library(package.executor)
         inputs.interleave = library.interleave
         functions = load_kernels([kernel.library for kernel in package.all_kernels])
         stages = stages_of(package, functions)
@@ -72,7 +69,6 @@ class HostModel:
             self._executor.check()
         except ValueError as error:
             raise PackageError(f"the package is damaged: {error}.") from None
-        self._vote = Vote(package.forest) if package.forest["operator"] == "neighbors" else None
         raw = Shape(_KINDS["float64"], stages[-1].outputs)
         self._raw = self._function(raw)
         self.direct: dict[Any, Call] = {}
@@ -83,7 +79,7 @@ class HostModel:
         ready = tuple(one for one in self._rows if one in inputs.ready)
         if package.transforms:
             self._bind_columns(package.output, ready)
-        elif self._vote is None:
+        else:
             self._bind_outputs(package.output, ready)
 
     def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int, int]]:
@@ -107,11 +103,6 @@ class HostModel:
         InputError
             If there are values that the library refuses.
         """
-        if self._vote is not None:
-            return self._vote.run(rows, self._scores)
-        return self._scores(rows)
-
-    def _scores(self, rows: np.ndarray) -> np.ndarray:
         found = self._raw(rows)
         if found is None:
             self.refuse(rows)
@@ -182,21 +173,6 @@ def _finished(call: Call, epilogue: Epilogue) -> Call:
     return finished
 
 
-def _made_here() -> Library:
-    """The executor for packages of format versions up to 8, which hold none.
-
-    Their kernels take a function of `tvm_ffi`, too.
-    """
-    try:
-        importlib.import_module("tvm_ffi")
-        return load_library(executor_library(c_compiler()))
-    except (BuildError, ImportError) as error:
-        raise PackageError(
-            "the package was compiled by a release whose packages hold no executor; compile the model again "
-            f"(or let this machine make one, which lacks something: {error})."
-        ) from None
-
-
 def stages_of(package: Package, functions: Sequence[Function]) -> list[Stage]:
     """The stages of a package, whose functions are given in the order of `Package.all_kernels`."""
     made, at = [], 0
@@ -214,12 +190,11 @@ def stages_of(package: Package, functions: Sequence[Function]) -> list[Stage]:
 def described(package: Package, inputs: Inputs | FeedReader) -> Described:
     """What an executor needs to know of a package beside its kernels; `inputs` reads its rows."""
     forest, output = package.forest, package.output
-    vote = forest["operator"] == "neighbors"
     telling = _telling(package, output)
     return Described(
         columns=package.n_read,
-        base=() if vote else forest["base_score"],
-        divisor=1.0 if vote else float(forest["divisor"]),
+        base=forest["base_score"],
+        divisor=float(forest["divisor"]),
         refuses=inputs.refuses,
         telling=telling,  # type: ignore[arg-type]
         telling_column=output.slices["finite"][0] if telling == "column" else 0,

@@ -1,11 +1,11 @@
-"""The `.tar` that holds a compiled model: format version 9, of recursive models 10, on GPUs 11.
+"""The `.tar` that holds a compiled model: format version 1.
 
 Members: ``manifest.json`` (everything but code and tables, see `hbtvm.runtime.manifest`),
 ``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each
 once however many kernels use it, with sizes and hashes in the manifest; beside a CPU's kernels,
 ``objects/<hash>.o`` is what each was linked from (`hbtvm.compiler.exporting` links it into other libraries).
 What a model transforms that predicts is a package by itself, ``transform.tar``. The same package always gives
-the same bytes. Versions 1 to 8 are read, too.
+the same bytes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hbtvm import checks
+from hbtvm.codec import text
 from hbtvm.errors import InputTypeError, PackageError, package_file_error
 from hbtvm.printable import shown
 from hbtvm.runtime.archive import read_archive, replace_file, write_archive
 from hbtvm.runtime.entry import KernelEntry, Package, StageEntry, anchor_facts, forest_facts, pipeline_fields
-from hbtvm.runtime.manifest import MANIFEST, from_manifest, manifest_bytes, read_manifest, to_manifest
+from hbtvm.runtime.manifest import MANIFEST, from_manifest, read_manifest, to_manifest
 from hbtvm.runtime.tables import table_bytes, table_from_bytes
 from hbtvm.runtime.trust import Trust
 
@@ -163,17 +164,15 @@ def _members(package: Package) -> dict[str, bytes]:
     suffix = ".fatbin" if package.target.get("kind") == "cuda" else ".so"
     members: dict[str, bytes] = {}
 
-    def add(code: bytes, table: np.ndarray | None, relocatable: bool = False) -> str:
-        data = code if table is None else table_bytes(table)
-        digest = hashlib.sha256(data).hexdigest()[:32]
-        own = ".so" if code in (package.text_library, package.executor) else suffix
-        name = f"kernels/{digest}{own}" if table is None else f"tables/{digest}.npy"
-        if relocatable:
-            name = f"objects/{digest}.o"
+    def store(value: bytes | np.ndarray, folder: str) -> str:
+        data = table_bytes(value) if isinstance(value, np.ndarray) else value
+        ending = {"tables": ".npy", "objects": ".o"}.get(folder, suffix)
+        ending = ".so" if value is package.text_library or value is package.executor else ending
+        name = f"{folder}/{hashlib.sha256(data).hexdigest()[:32]}{ending}"
         members[name] = data
         return name
 
-    manifest = to_manifest(package, add)
+    manifest = to_manifest(package, store)
     if package.transform is not None:
         members[_TRANSFORM] = to_bytes(package.transform)
     if package.scores is not None:
@@ -183,7 +182,7 @@ def _members(package: Package) -> dict[str, bytes]:
         name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
         for name, data in members.items()
     }
-    data = manifest_bytes(manifest)
+    data = text(manifest)
     return {MANIFEST: data, _DIGEST: _digest(data), **members}
 
 
@@ -195,16 +194,15 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
     try:
         listed = manifest["members"]
         _check_members({name: (m["sha256"], m["size"]) for name, m in listed.items()}, members)
-        tables = {
-            name: table_from_bytes(name, data) for name, data in members.items() if name.endswith(".npy")
-        }
-        code = {
-            name: bytes(data) for name, data in members.items() if name.startswith(("kernels/", "objects/"))
-        }
-        for name, data in code.items():
-            if not data:  # which stands for none elsewhere
-                raise PackageError(f"is damaged: {name!r} is empty")
-        package = from_manifest(manifest, code, tables)
+        parts: dict[str, Any] = {}
+        for name, data in members.items():
+            if name.startswith("tables/"):
+                parts[name] = table_from_bytes(name, data)
+            elif name.startswith(("kernels/", "objects/")):
+                parts[name] = bytes(data)
+                if not data:  # which stands for none elsewhere
+                    raise PackageError(f"is damaged: {name!r} is empty")
+        package = from_manifest(manifest, parts)
         transform, scores = (members.get(name) for name in (_TRANSFORM, _SCORES))
         if transform is not None:
             package = replace(package, transform=_within(_TRANSFORM, bytes(transform), True))
@@ -213,7 +211,7 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
         return package
     except PackageError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise PackageError(f"is damaged: {MANIFEST}: {what}") from None
 

@@ -11,15 +11,18 @@ tables decide (`TREE_TILES` and others); a name means the same number wherever i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
+
+from hbtvm.codec import Count, Via, Within
 
 Extent = int | str
 Role = Literal["rows", "table", "scores"]
 Dtype = Literal["float32", "float64"]
+Element = Literal["float32", "float64", "float16", "int8", "int16", "int32", "int64"]
 
 TILES = "tiles"
 """Row tiles of a call."""
@@ -41,6 +44,18 @@ _MOST = 2**40
 """No extent, and no bound of a table's contents, is as large as this."""
 
 
+def _name(text: str) -> str:
+    if not text.isidentifier() or len(text) >= 40:
+        raise ValueError(f"{text!r:.100} is no name")
+    return text
+
+
+Name = Annotated[str, Via(str, None, _name)]
+"""A name in a signature."""
+
+Size = Annotated[int, Within(0, _MOST)]
+
+
 @dataclass(frozen=True)
 class Contents:
     """What a table may hold, as far as a kernel relies on it to read no memory but its own.
@@ -53,8 +68,8 @@ class Contents:
         Whole numbers that the check takes.
     """
 
-    kind: str
-    bounds: Mapping[str, int] = field(default_factory=dict)
+    kind: Name
+    bounds: Mapping[str, Size] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,10 +93,10 @@ class Argument:
     """
 
     role: Role
-    name: str
-    dtype: str
-    shape: tuple[Extent, ...]
-    alignment: int = ALIGNMENT
+    name: Name
+    dtype: Annotated[str, Via(Element)]
+    shape: tuple[Size | Name, ...]
+    alignment: Annotated[int, Within(1, ALIGNMENT + 1)] = ALIGNMENT
     contents: Contents | None = None
 
     @property
@@ -148,8 +163,8 @@ class Signature:
     """
 
     arguments: tuple[Argument, ...]
-    groups: int
-    parts: int = 1
+    groups: Count
+    parts: Count = 1
 
     def __post_init__(self) -> None:
         roles = [argument.role for argument in self.arguments]
@@ -285,28 +300,6 @@ def table(name: str, dtype: str, shape: Sequence[Extent], kind: str | None = Non
     """A table, and the check of its contents with what that takes."""
     contents = None if kind is None else Contents(kind, bounds)
     return Argument("table", name, dtype, tuple(shape), contents=contents)
-
-
-def described(tables: Sequence[np.ndarray], splits: Callable[[int], bool], signature: Signature) -> Signature:
-    """A signature with tables as they are, of which nothing but type and shape is known.
-
-    Parameters
-    ----------
-    splits
-        Whether the table of a number has tree tiles as its leading axis.
-    signature
-        The rest.
-    """
-    own = tuple(
-        Argument(
-            "table",
-            f"table{n}",
-            str(one.dtype),
-            ((TREE_TILES,) if splits(n) else one.shape[:1]) + one.shape[1:],
-        )
-        for n, one in enumerate(tables)
-    )
-    return replace(signature, arguments=(signature.rows, *own, signature.scores))
 
 
 def is_whole(value: Any, least: int) -> bool:

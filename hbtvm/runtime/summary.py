@@ -94,10 +94,6 @@ def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
         if facts["categories"]:
             text += f", {count(facts['categories'], 'table')} of {facts['entries']:,} categories in all"
         return {"linear": text}
-    if facts["operator"] == "neighbors":
-        return {
-            "neighbors": f"{facts['k']} nearest of {facts['points']:,} points, weights: {facts['weights']}"
-        }
     if facts["operator"] == "network":
         return {"network": _operators(facts["operators"])}
     if facts["operator"] == "columns":
@@ -130,8 +126,6 @@ def size_in_words(package: Package) -> str:
         return f"cell {package.recursion.cell} of {count(package.recursion.width, 'number')} a node"
     if facts["operator"] == "linear":
         return f"linear model, {columns}"
-    if facts["operator"] == "neighbors":
-        return f"{facts['k']} of {facts['points']:,} points"
     if facts["operator"] == "network":
         kernels = f" in {len(package.stages) + 1} kernels" if package.stages else ""
         return f"{count(len(facts['operators']), 'operator')}{kernels}, {columns}"

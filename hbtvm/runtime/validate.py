@@ -1,179 +1,96 @@
-"""What has to hold of a package's manifest beyond its form: strict types, and facts that go together.
-
-JSON's ``true`` is no number here, and neither is NaN.
-"""
+"""What has to hold of a package beyond the types of its fields: tables and parts that fit each other."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-import numpy as np
-
+from hbtvm.codec import Via
 from hbtvm.runtime.contents import check_contents
 from hbtvm.runtime.cpu import architecture
-from hbtvm.runtime.entry import KernelEntry, Package
-from hbtvm.runtime.parallelism import Parallel
+from hbtvm.runtime.recursive.check import check_entry
 from hbtvm.runtime.signature import Dtype
 
+if TYPE_CHECKING:
+    from hbtvm.runtime.entry import KernelEntry, Package
+
 _MOST = 2**40
-"""No count, and no number of rows, is as large as this."""
+"""No count is as large as this."""
 
-_MOST_THREADS = 2**16
-
-
-def whole(values: Mapping[str, Any], name: str, least: int = 1, most: int = _MOST) -> int:
-    """A whole number out of a manifest.
-
-    Raises
-    ------
-    ValueError
-        If it is anything else, or out of range.
-    """
-    value = values[name]
-    if type(value) is not int or not least <= value < most:
-        raise ValueError(f"{name} is {value!r:.100}")
-    return value
-
-
-def check_plain(manifest: Mapping[str, Any]) -> None:
-    """Check types in all parts of a manifest but its kernels.
-
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        If one is wrong, or is missing.
-    """
-    for name in ("model", "input", "output", "anchor", "front", "target", "tuning"):
-        _is(dict, manifest, name)
-    _is(list, manifest, "kernels")
-    for name in ("hbtvm", "tvm"):
-        _is(str, manifest, name)
-    for name in ("library", "class"):
-        _is(str, manifest["model"], name)
-    _is(list, manifest, "stages")
-    for one in (manifest, *manifest["stages"]):
-        _is(dict, one, "anchor")
-        _is(list, one, "columns")
-        _is(list, one, "kernels")
-        _check_anchor(one["anchor"])
-        _numbers(one["anchor"]["base_score"], "base_score")
-        _numbers([one["anchor"]["divisor"]], "divisor")
-    _check_input(manifest["input"])
-    _check_output(manifest["output"])
-    _check_target(manifest["target"])
-
-
-_FACTS = {
+_COUNTS = {
     "trees": {"trees": 1, "nodes": 0, "leaves": 0, "depth": 0},
     "linear": {"numbers": 0, "categories": 0, "entries": 0},
-    "neighbors": {"points": 1, "k": 1},
     "columns": {},
     "network": {},
 }
 """By operator, counts and their least values."""
 
 
-def _check_anchor(given: Mapping[str, Any]) -> None:
-    operator = given["operator"]
-    if not isinstance(operator, str) or operator not in _FACTS:
+def _check_facts(given: dict[str, Any]) -> dict[str, Any]:
+    """Check what `hbtvm.runtime.entry.anchor_facts` tells."""
+    operator = given.get("operator")
+    if not isinstance(operator, str) or operator not in _COUNTS:
         raise ValueError(f"operator is {operator!r:.100}")
-    for name, least in {"n_features": 1, "n_outputs": 1, **_FACTS[operator]}.items():
-        whole(given, name, least)
-    if operator == "neighbors":
-        _check_neighbors(given)
-    if operator == "network":
-        _is(list, given, "operators")
-        if not all(isinstance(one, str) for one in given["operators"]):
-            raise ValueError(f"operators are {given['operators']!r:.100}")
-
-
-def _check_neighbors(given: Mapping[str, Any]) -> None:
-    if given["k"] > given["points"] or given["weights"] not in ("uniform", "distance"):
-        raise ValueError(f"{given['k']} of {given['points']} points, weights {given['weights']!r:.100}")
-    _is(list, given, "values")
-    if len(given["values"]) != given["points"]:
-        raise ValueError(f"{len(given['values'])} values of {given['points']} points")
-    for one in given["values"]:
-        _numbers(one, "values")
-        if len(one) != given["n_outputs"]:
-            raise ValueError(f"values are {one!r:.100}")
-
-
-def _check_input(given: Mapping[str, Any]) -> None:
-    whole(given, "n_features")
-    names = given["feature_names"]
-    if names is not None and not (isinstance(names, list) and all(isinstance(one, str) for one in names)):
-        raise ValueError(f"feature_names are {names!r:.100}")
-    for name in (
-        "allow_nan",
-        "allow_inf",
-        "numbers_are_categories",
-        *(name for name in ("by_name", "rows_are_values", "takes_vectors") if name in given),
+    for name, least in {"n_features": 1, "n_outputs": 1, **_COUNTS[operator]}.items():
+        value = given.get(name)
+        if type(value) is not int or not least <= value < _MOST:
+            raise ValueError(f"{name} is {value!r:.100}")
+    base: Any = given.get("base_score")
+    divisor: Any = given.get("divisor")
+    operators: Any = given.get("operators")
+    if not isinstance(base, list) or not all(map(_is_finite, [divisor, *base])) or divisor <= 0:
+        raise ValueError(f"base_score is {base!r:.100}, divisor {divisor!r:.100}")
+    if len(base) != given["n_outputs"] or given.get("compare_dtype") not in get_args(Dtype):
+        raise ValueError(f"{len(base)} base scores, compare_dtype {given.get('compare_dtype')!r:.100}")
+    if operator == "network" and not (
+        isinstance(operators, list) and all(isinstance(one, str) for one in operators)
     ):
-        _is(bool, given, name)
-    value = given["missing_value"]
-    if value is not None and type(value) not in (int, float):
-        raise ValueError(f"missing_value is {value!r:.100}")
-    _is(list, given, "categories")
-    for pair in given["categories"]:
-        column, known = pair
-        if type(column) is not int or not isinstance(known, list):
-            raise ValueError(f"categories are {pair!r:.100}")
-        if not all(one is None or isinstance(one, str | int | float) for one in known):
-            raise ValueError(f"categories of column {column} are {known!r:.100}")
-    if len({column for column, _ in given["categories"]}) != len(given["categories"]):
-        raise ValueError("categories are told twice of a column")
+        raise ValueError(f"operators are {operators!r:.100}")
+    return given
 
 
-def _check_output(given: Mapping[str, Any]) -> None:
-    whole(given, "n_outputs")
-    _numbers([given[name] for name in ("scale", "raw_factor", "offset")], "scale, raw_factor, offset")
-    label = given["label_dtype"]
-    if label not in (None, "rows") and not (isinstance(label, str) and np.dtype(label).kind in "biuf"):
-        raise ValueError(f"label_dtype is {label!r:.100}")
-    _is(list, given, "outputs")
-    _is(list, given, "classes")
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
 
 
-def _check_target(target: Mapping[str, Any]) -> None:
+def _check_target(target: dict[str, Any]) -> dict[str, Any]:
+    """Check a machine, as `hbtvm.compiler.targets.target` describes it."""
     if target.get("kind") == "cuda":
-        if not re.fullmatch(r"sm_\d{2,3}[af]?", str(target["arch"])):
-            raise ValueError(f"the target's arch is {target['arch']!r:.100}")
-        return
+        if not re.fullmatch(r"sm_\d{2,3}[af]?", str(target.get("arch"))):
+            raise ValueError(f"the target's arch is {target.get('arch')!r:.100}")
+        return target
     if not re.fullmatch(r"[0-9a-z_]{1,20}", architecture(target)):
-        raise ValueError(f"the target's arch is {target['arch']!r:.100}")
-    features = target["features"]
+        raise ValueError(f"the target's arch is {target.get('arch')!r:.100}")
+    features: Any = target.get("features")
     plain = isinstance(features, list) and all(isinstance(one, str) for one in features)
     if not plain or not all(re.fullmatch(r"[0-9a-z._-]{1,40}", one) for one in features):
         raise ValueError(f"the target's features are {features!r:.100}")
+    return target
+
+
+def _check_cuda_version(version: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}", version):
+        raise ValueError(f"the version of a CUDA toolkit is {version!r:.100}")
+    return version
+
+
+Facts = Annotated[Mapping[str, Any], Via(Mapping[str, Any], None, _check_facts)]
+Target = Annotated[Mapping[str, Any], Via(Mapping[str, Any], None, _check_target)]
+CudaVersion = Annotated[str, Via(str, None, _check_cuda_version)]
 
 
 def check_kernel(kernel: KernelEntry) -> None:
-    """Check a kernel by itself: its fields, and its tables by its signature.
+    """Check a kernel's tables by its signature.
 
     Raises
     ------
     ValueError
         If something is wrong.
     """
-    if not isinstance(kernel.strategy, str) or not isinstance(kernel.config, dict):
-        raise ValueError(
-            f"a kernel's strategy is {kernel.strategy!r:.100}, its config {kernel.config!r:.100}"
-        )
-    given = {name: getattr(kernel, name) for name in ("rows", "threads", "grain")}
-    for name in given:
-        whole(given, name, most=_MOST_THREADS if name == "threads" else _MOST)
-    if kernel.value_dtype not in get_args(Dtype) or kernel.parallel not in get_args(Parallel):
-        raise ValueError(
-            f"a kernel's value_dtype is {kernel.value_dtype!r}, its parallel {kernel.parallel!r}"
-        )
-    if type(kernel.missing) is not bool:
-        raise ValueError(f"a kernel's missing is {kernel.missing!r:.100}")
-    if kernel.seconds is not None:
-        _numbers([kernel.seconds], "a kernel's seconds", above=0)
+    if not kernel.library:
+        raise ValueError("a kernel's library is empty")
     signature = kernel.signature
     signature.check_tables(kernel.tables)
     check_contents(signature, kernel.tables)
@@ -199,6 +116,14 @@ def check_package(package: Package) -> None:
     """
     forest, inputs, output = package.forest, package.input, package.output
     table, feeds = package.parts.table, package.parts.feeds
+    on_gpu = package.target.get("kind") == "cuda"
+    package.parts.check(inputs.n_features)
+    if package.parts.reads_texts and not package.text_library:
+        raise ValueError("it reads texts, but has no library for them")
+    if package.frame is not None and (table is None or table.names is None):
+        raise ValueError(f"it gives data frames of {package.frame} without names")
+    if package.recursion is not None:
+        check_entry(package.recursion, on_gpu)
     hosted = table is not None
     bare = package.recursion is not None and _check_recursion(package)
     if (forest["operator"] == "columns") != hosted or bool(package.kernels) == (hosted or bare):
@@ -212,11 +137,10 @@ def check_package(package: Package) -> None:
         raise ValueError(f"columns are {package.columns!r:.100} of no matrix")
     if read != forest["n_features"]:
         raise ValueError(f"n_features is {forest['n_features']} and {read}")
-    if not output.n_outputs == forest["n_outputs"] == len(forest["base_score"]):
+    if output.n_outputs != forest["n_outputs"]:
         raise ValueError(f"n_outputs is {forest['n_outputs']} and {output.n_outputs}")
-    if not forest["divisor"] > 0 or forest["compare_dtype"] not in get_args(Dtype):
-        raise ValueError(f"divisor is {forest['divisor']!r}, compare_dtype {forest['compare_dtype']!r:.100}")
-    on_gpu = package.target.get("kind") == "cuda"
+    if not on_gpu and package.kernels and not package.executor:
+        raise ValueError("it has no executor for a CPU")
     if any((kernel.launch is not None) != on_gpu for kernel in package.all_kernels):
         raise ValueError(f"a kernel is not for {package.target.get('kind', 'a CPU')!r:.100}")
     dtypes = {kernel.dtype for kernel in package.kernels}
@@ -224,9 +148,7 @@ def check_package(package: Package) -> None:
         raise ValueError("no kernel takes missing values")
     for kernel in package.kernels:
         signature = kernel.signature
-        # Distances are not yet scores.
-        made = forest["points"] if forest["operator"] == "neighbors" else output.n_outputs
-        if signature.outputs != made:
+        if signature.outputs != output.n_outputs:
             raise ValueError(f"a kernel has {signature.groups} groups of {signature.width} outputs")
         if signature.n_features != read:
             raise ValueError(f"a kernel takes rows of {signature.n_features} columns")
@@ -281,19 +203,6 @@ def _check_stages(package: Package) -> int:
     return len(package.columns)
 
 
-def _check_columns(columns: Sequence[Any], there: int) -> None:
-    good = all(type(column) is int and 0 <= column < there for column in columns)
-    if not columns or not good:
+def _check_columns(columns: Sequence[int], there: int) -> None:
+    if not columns or max(columns) >= there:
         raise ValueError(f"columns are {columns!r:.100} of {there}")
-
-
-def _is(kind: type, values: Mapping[str, Any], name: str) -> None:
-    if not isinstance(values[name], kind):
-        raise ValueError(f"{name} is {values[name]!r:.100}")
-
-
-def _numbers(values: Any, name: str, above: float = -math.inf) -> None:
-    """Check a list of finite numbers."""
-    good = isinstance(values, Sequence) and all(type(one) in (int, float) for one in values)
-    if not good or not all(math.isfinite(one) and one > above for one in values):
-        raise ValueError(f"{name} is {values!r:.100}")

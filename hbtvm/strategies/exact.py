@@ -11,11 +11,24 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from hbtvm.strategies.intrinsics import register
+EXACT = "hbtvm.exact"
 
-EXACT = register("hbtvm.exact", "a value as it is, rounded")
+_PURE = 1  # tirx.CallEffectKind.Pure, as a number
 
 
 def exact(x: Any) -> Any:
     """Return a float expression's value, rounded to its type."""
     return tirx.call_intrin(str(x.ty.dtype), ir.Op.get(EXACT), x)
+
+
+def _register() -> None:
+    ir._ffi_api.RegisterOp(EXACT, "a value as it is, rounded")
+    for key, value in (
+        ("TVectorizable", True),
+        ("TCallEffectKind", _PURE),
+        ("TScriptPrinterName", EXACT),
+    ):
+        ir._ffi_api.RegisterOpAttr(EXACT, key, value, 10)
+
+
+_register()

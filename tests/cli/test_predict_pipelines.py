@@ -12,8 +12,8 @@ import pytest
 
 from hbtvm.cli.main import main
 from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.parts import Parts
 from hbtvm.graph.steps import Encode, Fill, Lookup
-from hbtvm.graph.steps_json import Parts
 from hbtvm.graph.table import Column, Raw, Table
 from hbtvm.runtime.entry import Package
 from hbtvm.runtime.model import Model

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import hbtvm
+from hbtvm import codec
 from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.candidates.tasks import describe
 from hbtvm.compiler.selection.choose import choose
@@ -139,11 +140,9 @@ def test_one_that_makes_no_sense_is_damage(machine: Machine, size: Any) -> None:
 
 def test_a_launch_without_a_wish_says_nothing_of_it() -> None:
     _, launch = source_and_launch(CUDA["bitvector"].module(shape(), config_of("bitvector")), GPU)
-    assert "carveout" not in launch.to_json()
-    with pytest.raises(ValueError, match="launch"):
-        type(launch).from_json({**launch.to_json(), "carveout": None})
-    with pytest.raises(ValueError, match="launch"):
-        type(launch).from_json({**launch.to_json(), "carve": 1})
+    assert "carveout" not in codec.write(launch)
+    with pytest.raises(codec.CodecError, match="carve"):
+        codec.read(type(launch), {**codec.write(launch), "carve": 1})
 
 
 def config_of(name: str, **knobs: Any) -> Config:

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from hbtvm import codec
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.data_in import Data
 from hbtvm.errors import InputError
@@ -111,7 +112,7 @@ def test_frames_are_read_as_lightgbm_does(name: str, manual: bool) -> None:
     kinds = [c for c in X if isinstance(X[c].dtype, pd.CategoricalDtype)]
     codes = X.assign(**{c: X[c].cat.codes.replace(-1, np.nan) for c in kinds}).to_numpy(float)
     np.testing.assert_allclose(predict(graph, codes), booster.predict(codes), rtol=1e-12)
-    assert InputSpec.from_json(graph.input.to_json()) == graph.input
+    assert codec.read(InputSpec, codec.write(graph.input)) == graph.input
 
 
 @pytest.mark.parametrize("name", FRAMES)

@@ -18,6 +18,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 from sklearn.tree import DecisionTreeRegressor
 
 import hbtvm
+from hbtvm import codec
 from hbtvm.errors import InputError, ModelError, UnsupportedModel
 from hbtvm.frontends import from_object, registry
 from hbtvm.frontends.pickles.live import from_live
@@ -142,7 +143,7 @@ def test_predicts_as_scikit_learn(name: str, dtype: str) -> None:
         X = data()[0].astype(dtype)
     assert_same_as_library(model, graph, X)
     assert_same_as_library(model, graph, X[:1])
-    assert OutputSpec.from_json(graph.output.to_json()) == graph.output
+    assert codec.read(OutputSpec, codec.write(graph.output)) == graph.output
 
 
 def test_probabilities_of_hopeless_rows_are_equal_shares() -> None:

@@ -22,6 +22,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
+from hbtvm import codec
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import from_object, load_model, pickles
 from hbtvm.frontends.pickles import Global, ObjectArray, Record
@@ -47,7 +48,7 @@ def _same(one: Any, other: Any) -> None:
         "category_set",
     ):
         np.testing.assert_array_equal(getattr(one.anchor, name), getattr(other.anchor, name))
-    assert one.output.to_json() == other.output.to_json()
+    assert codec.write(one.output) == codec.write(other.output)
     assert (one.model, one.input) == (other.model, other.input)
 
 
@@ -178,7 +179,7 @@ found = {}
 for path in sys.argv[1:]:
     graph = load_model(path)
     parts = [getattr(graph.anchor, n).tobytes() for n in ("threshold", "value", "base_score", "left")]
-    text = json.dumps([graph.output.to_json(), graph.input.to_json(), graph.model], default=str)
+    text = json.dumps([codec.write(graph.output), codec.write(graph.input), graph.model], default=str)
     found[path] = hashlib.sha256(b"".join(parts) + text.encode()).hexdigest()
 print(json.dumps(found))
 assert not [name for name in ("sklearn", "xgboost", "lightgbm", "joblib") if sys.modules[name] is not None]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hbtvm import codec
 from hbtvm.errors import InputError
 from hbtvm.graph.categories import CategoryList, named, place
 from hbtvm.graph.graph import InputSpec
@@ -74,12 +75,15 @@ def test_a_specification_for_rows_that_tell() -> None:
 
 
 def test_json() -> None:
-    data = spec().to_json()
-    assert InputSpec.from_json(data) == spec()
-    assert "category_order" not in InputSpec(3).to_json()
-    for wrong in (7, [[["x"], [9]]], [[["x"], ["0"]]], [[["x"], [True]]], [["x"]]):
-        with pytest.raises((ValueError, TypeError)):
-            InputSpec.from_json({**data, "category_order": wrong})
+    data = codec.write(spec())
+    assert codec.read(InputSpec, data) == spec()
+    assert "category_order" not in codec.write(InputSpec(3))
+    for wrong in (
+        7, [{"values": ["x"], "columns": [9]}], [{"values": ["x"], "columns": ["0"]}],
+        [{"values": ["x"], "columns": [True]}], [{"values": ["x"], "columns": [-1]}], [{"values": ["x"]}],
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"category_order|column 9"):
+            codec.read(InputSpec, {**data, "category_order": wrong})
 
 
 def test_columns_in_words() -> None:

@@ -7,6 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from hbtvm import codec
+from hbtvm.codec import CodecError
 from hbtvm.errors import InputError
 from hbtvm.frontends import from_object
 from hbtvm.graph.output import OutputSpec
@@ -23,11 +25,11 @@ def _column(*values: float) -> np.ndarray:
 @pytest.mark.parametrize("name", ZOO)
 def test_json_gives_an_equal_specification(name: str) -> None:
     graph = from_object(ZOO[name]())
-    text = json.dumps(graph.output.to_json())
-    found = OutputSpec.from_json(json.loads(text))
+    text = json.dumps(codec.write(graph.output))
+    found = codec.read(OutputSpec, json.loads(text))
     assert found == graph.output
     assert hash(found) == hash(graph.output)
-    assert json.dumps(found.to_json()) == text
+    assert json.dumps(codec.write(found)) == text
     for ours, theirs in zip(found.classes, graph.output.classes, strict=True):
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours, theirs)
@@ -118,21 +120,30 @@ def test_unequal_specifications() -> None:
         ("outputs", ["fortune"]),
         ("n_outputs", 0),
         ("n_outputs", "two"),
-        ("classes", [{"dtype": "|O", "values": "text"}]),
-        ("classes", [{"dtype": "no type", "values": []}]),
+        ("classes", [["|O", "text"]]),
+        ("classes", [["no type", []]]),
+        ("classes", [["V8", []]]),
+        ("classes", [["<U5,<U5", ["a"]]]),
+        ("classes", [["<i8", ["a"]]]),
+        ("classes", [["|u1", [256]]]),
+        ("scale", {"float": "nan"}),
+        ("label_dtype", "text"),
+        ("label_dtype", "M8[s]"),
+        ("selects", [0, 1]),
+        ("slices", {"proba": [0, 1]}),
         ("scale", "wide"),
         ("extra", 1),
     ],
 )
 def test_json_that_cannot_be(name: str, value: object) -> None:
-    data_ = OutputSpec(kind="regressor", n_outputs=1).to_json()
+    data_ = codec.write(OutputSpec(kind="regressor", n_outputs=1))
     data_[name] = value
-    with pytest.raises(ValueError, match="output specification"):
-        OutputSpec.from_json(data_)
+    with pytest.raises(CodecError, match="selected" if name == "selects" else name):
+        codec.read(OutputSpec, data_)
 
 
 def test_json_that_lacks_a_field() -> None:
-    data_ = OutputSpec(kind="regressor", n_outputs=1).to_json()
-    del data_["offset"]
-    with pytest.raises(ValueError, match="offset"):
-        OutputSpec.from_json(data_)
+    data_ = codec.write(OutputSpec(kind="regressor", n_outputs=1))
+    del data_["n_outputs"]
+    with pytest.raises(CodecError, match="n_outputs"):
+        codec.read(OutputSpec, data_)

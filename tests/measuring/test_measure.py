@@ -129,7 +129,7 @@ def with_library(path: Path, number: int, code: bytes) -> None:
     name = f"kernels/{hashlib.sha256(code).hexdigest()[:32]}"
 
     def change(fields: dict[str, Any], contents: dict[str, bytes]) -> None:
-        from hbtvm.runtime.manifest import binding
+        from hbtvm.codec import binding
 
         kernel = fields["candidates"][number]["kernel"]
         kernel["library"] = name

@@ -139,7 +139,7 @@ def pickled() -> bytes:
     np.lib.format.write_array(one, np.array([{}], object), allow_pickle=True)
     with zipfile.ZipFile(io.BytesIO(to_bytes(model()))) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    return packed({**members, "0.npy": one.getvalue()})
+    return packed({**members, "tables/0.npy": one.getvalue()})
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def pickled() -> bytes:
     [
         (b"", "no zip archive"),
         (packed({"a.txt": b""}), "holds 'a.txt'"),
-        (packed({"0.npy": b""}), "has no model.json"),
+        (packed({"tables/0.npy": b""}), "has no model.json"),
         (packed({"model.json": b"[" * 100_000}), "damaged"),
         (packed({"model.json": b"{}" + b" " * 10_000}, zipfile.ZIP_DEFLATED), "is compressed"),
         (pickled(), "float32"),
@@ -155,7 +155,7 @@ def pickled() -> bytes:
         (changed(children=True), "damaged"),
         (changed(children=0), "children is 0"),
         (changed(inner={"h": 0}), "expected its states"),
-        (changed(weights={"U": 99}), "there is no array 99"),
+        (changed(weights={"U": "tables/99.npy"}), "cell.weights.U is 'tables/99.npy'"),
         (changed(values=[{"op": "eval"}]), "unknown operator 'eval'"),
         (changed(readout={"state": "x", "over": "roots"}), "expected one of 'h', 'c'"),
         (changed(classes=[True]), "damaged"),
@@ -187,8 +187,8 @@ def test_headers_of_arrays_that_python_can_not_read(header: str) -> None:
     array = b"\x93NUMPY\x01\x00" + len(line).to_bytes(2, "little") + line + b"\0" * 36
     with zipfile.ZipFile(io.BytesIO(to_bytes(model()))) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    with pytest.raises(ModelError, match=r"in the \.rec file, 0\.npy"):
-        from_bytes(packed({**members, "0.npy": array}))
+    with pytest.raises(ModelError, match=r"in the \.rec file, tables/0\.npy"):
+        from_bytes(packed({**members, "tables/0.npy": array}))
     with pytest.raises(PackageError, match="damaged: 'x'"):
         table_from_bytes("x", memoryview(array))
 

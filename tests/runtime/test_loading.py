@@ -42,7 +42,7 @@ def test_all_packages_ever_written_pass(path: Path) -> None:
 
 def test_a_gpus_code_that_is_cut_short() -> None:
     """The driver takes an address without a size, and would read beyond the end."""
-    members = read_archive((DATA / "package_v4.tar").read_bytes(), MANIFEST)
+    members = read_archive((DATA / "package_v1_gpu.tar").read_bytes(), MANIFEST)
     codes = [bytes(content) for name, content in members.items() if name.endswith(".fatbin")]
     cubin = codes[0][codes[0].index(b"\x7fELF") :]
     for code in (*codes, cubin):

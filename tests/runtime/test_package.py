@@ -98,7 +98,7 @@ def assert_equal(a: Package, b: Package) -> None:
             np.testing.assert_array_equal(x, y)
         assert replace(one, tables=()) == replace(other, tables=())
     assert a.input == b.input
-    assert a.output.to_json() == b.output.to_json()
+    assert a.output == b.output
     for name in ("library", "model", "forest", "target", "tuning"):
         assert getattr(a, name) == getattr(b, name), name
 
@@ -155,28 +155,15 @@ def test_objects_beside_libraries(made: Package, data: bytes) -> None:
 
 def test_manifest_tells_everything_but_numbers(made: Package, data: bytes) -> None:
     manifest = json.loads(files(data)["manifest.json"])
-    assert manifest["format"] == "hbtvm-package" and manifest["version"] == 9
-    assert manifest["model"] == {"library": "scikit-learn", "class": "RandomForestClassifier"}
-    assert manifest["anchor"] == forest_facts(trained(NAME)[1].anchor)
-    assert manifest["tvm"]
+    assert manifest["format"] == "hbtvm-package" and manifest["version"] == 1
+    assert (manifest["library"], manifest["model"]) == ("scikit-learn", "RandomForestClassifier")
+    assert manifest["forest"] == forest_facts(trained(NAME)[1].anchor)
+    assert manifest["tvm_version"]
     kernel = manifest["kernels"][0]
     assert {"strategy", "config", "rows", "threads", "seconds", "value_dtype"} <= kernel.keys()
-    assert {
-        "library",
-        "object",
-        "signature",
-        "tables",
-        "parallel",
-        "grain",
-        "launch",
-        "binding",
-    } <= kernel.keys()
-    names = [one["name"] for one in kernel["signature"]["arguments"]]
-    assert names == ["rows", *kernel["tables"], "scores"] or set(names) == {
-        "rows",
-        "scores",
-        *kernel["tables"],
-    }
+    assert {"library", "object", "signature", "tables", "binding"} <= kernel.keys()
+    roles = [one["role"] for one in kernel["signature"]["arguments"]]
+    assert roles == ["rows", *["table"] * len(kernel["tables"]), "scores"]
 
 
 def test_what_json_lacks_is_refused(made: Package) -> None:
@@ -236,10 +223,10 @@ def test_any_changed_byte_is_noticed(data: bytes) -> None:
         (tar_of({"manifest.json": b'{"format": "docker"}'}), "its manifest.json names another format"),
         (tar_of({"manifest.json": b'{"format": "hbtvm-package"}'}), "its format version is None"),
         (
-            tar_of({"manifest.json": b'{"format": "hbtvm-package", "version": 2}'}),
+            tar_of({"manifest.json": b'{"format": "hbtvm-package", "version": 1}'}),
             "manifest.json has another hash",
         ),
-        (tar_of(manifest_of({"format": "hbtvm-package", "version": 2})), "'members' is missing"),
+        (tar_of(manifest_of({"format": "hbtvm-package", "version": 1})), "'members' is missing"),
     ],
 )
 def test_other_files(content: bytes, message: str) -> None:
@@ -255,7 +242,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_a_newer_format_says_what_to_do(data: bytes) -> None:
     newer = with_manifest(
-        data, lambda m: m.update(version=VERSION + 1, hbtvm="3.1.0", kernels="something else")
+        data, lambda m: m.update(version=VERSION + 1, hbtvm_version="3.1.0", kernels="something else")
     )
     text = refused(newer)
     assert f"has format version {VERSION + 1}" in text and "pip install 'hbtvm>=3.1.0'" in text
@@ -366,27 +353,40 @@ def set_in(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
         (("kernels", 0, "rows"), 0),
         (("kernels", 0, "signature", "arguments", 0, "shape", 1), "64"),
         (("kernels", 0, "signature", "groups"), 7), (("kernels", 0, "seconds"), -1),
-        (("kernels", 0, "seconds"), "soon"), (("kernels", 0, "surprise"), 1), (("anchor", "n_features"), 5),
-        (("anchor", "base_score"), [0.0]), (("anchor", "divisor"), 0), (("anchor", "compare_dtype"), "int8"),
-        (("anchor",), None), (("target",), {}), (("target", "features"), [1]), (("model",), "forest"),
+        (("kernels", 0, "seconds"), "soon"), (("kernels", 0, "surprise"), 1), (("forest", "n_features"), 5),
+        (("forest", "base_score"), [0.0]), (("forest", "divisor"), 0), (("forest", "compare_dtype"), "int8"),
+        (("forest",), None), (("target",), {}), (("target", "features"), [1]), (("model",), 3),
+        (("library",), None),
         (("output", "classes"), []), (("output", "label_dtype"), "scores"), (("output", "label_dtype"), "U5"),
         (("input", "n_features"), -1), (("output", "kind"), "oracle"), (("output", "transform"), "magic"),
-        (("members",), []), (("members",), None), (("tvm",), None),
+        (("members",), []), (("members",), None), (("tvm_version",), None), (("kind",), "x"),
     ],
 )  # fmt: skip
 def test_manifests_that_cannot_be(data: bytes, path: tuple[Any, ...], value: Any) -> None:
-    if path == ("tvm",):
-        assert "'tvm' is missing" in refused(with_manifest(data, lambda m: m.pop("tvm")))
-    else:
-        assert "is damaged" in refused(with_manifest(data, set_in(*path, to=value)))
+    assert "is damaged" in refused(with_manifest(data, set_in(*path, to=value)))
+
+
+@pytest.mark.parametrize("depth", [40, 300, 900])
+def test_nesting_that_is_too_deep(data: bytes, depth: int) -> None:
+    deep: Any = 0
+    for _ in range(depth):
+        deep = [deep]
+    for path in (("tuning", "deep"), ("kernels", 0, "config", "deep"), ("told",), ("surprise",)):
+        assert "is damaged" in refused(with_manifest(data, set_in(*path, to=deep)))
+
+
+@pytest.mark.parametrize("name", ["model", "input", "output", "forest", "target", "kernels", "tuning"])
+def test_a_field_that_is_missing(data: bytes, name: str) -> None:
+    assert f"the field '{name}' is missing" in refused(with_manifest(data, lambda m: m.pop(name)))
 
 
 def test_a_library_is_never_taken_from_elsewhere(data: bytes) -> None:
     table = first(data, ".npy")
-    assert "is no kernel" in refused(with_manifest(data, set_in("kernels", 0, "library", to=table)))
+    told = "a member in kernels/"
+    assert told in refused(with_manifest(data, set_in("kernels", 0, "library", to=table)))
     library, linked = first(data, ".so"), first(data, ".o")
-    assert "is no kernel" in refused(with_manifest(data, set_in("kernels", 0, "library", to=linked)))
-    assert "of a kernel is none" in refused(with_manifest(data, set_in("kernels", 0, "object", to=library)))
+    assert told in refused(with_manifest(data, set_in("kernels", 0, "library", to=linked)))
+    assert "a member in objects/" in refused(with_manifest(data, set_in("kernels", 0, "object", to=library)))
 
 
 def test_write_replaces_whole_files_only(

@@ -20,6 +20,7 @@ from tvm import te
 
 import hbtvm
 from hbtvm.cli.main import main
+from hbtvm.codec import binding
 from hbtvm.errors import InputError, PackageError
 from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.output import OutputSpec
@@ -28,10 +29,9 @@ from hbtvm.runtime.manifest import MANIFEST
 from hbtvm.runtime.model import Model, load
 from hbtvm.runtime.package import Package, _package, from_bytes, to_bytes
 from hbtvm.runtime.recursive.entry import Program, RecursionEntry, RecursionKernels, Step, StepArgument
-from hbtvm.runtime.recursive.entry_json import binding
 from hbtvm.runtime.recursive.structures import Structures
 from tests.recursive_cells import WIDTH, drawn, entry, kernels, reference, reference_levels
-from tests.runtime_models import TARGET, executor, kernel, package, trained
+from tests.runtime_models import TARGET, executor
 
 COLUMNS = WIDTH - 5
 SIZES = [1, 40, 7, 90, 2]
@@ -170,7 +170,6 @@ def test_the_same_package_gives_the_same_bytes() -> None:
 
 
 def test_depth() -> None:
-    """A field of kernels that have one: without it, a package is as releases read it that know of none."""
     own = entry(kernels(1, depth=2), kernels(10, "nodes", 2, depth=1), over="nodes")
     data = to_bytes(bare(own))
     first, second = manifest_of(data)["recursion"]["kernels"]
@@ -184,14 +183,6 @@ def test_depth() -> None:
     for value in (0, -1, 1.5, True, None, 2**10):
         assert refused(changed(manifest, "kernels.0.depth", value), data).startswith("is damaged: manifest")
     assert "panels of 2 levels" in refused(changed(manifest, "kernels.0.share", "panels"), data)
-
-
-def test_versions() -> None:
-    """Only packages with a recursive model have the new version, so older releases read the others."""
-    assert manifest_of(to_bytes(layered()[1]))["version"] == 10
-    graph = trained("lgb_three_nan")[1]
-    plain = manifest_of(to_bytes(package(graph, kernel(graph, 1))))
-    assert plain["version"] == 9 and "recursion" not in plain
 
 
 @pytest.mark.parametrize("given", [np.zeros((2, COLUMNS)), [[0.0] * COLUMNS], None, "text"])
@@ -261,6 +252,12 @@ def changed(manifest: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 STEP = "kernels.0.inner.main.0"
 
+BAD = [("rows", 0), ("state", 1), ("state", -1), ("table", 1), ("scratch", 1), ("number", 1), ("vector", 0),
+       ("number", 2), (None, 0), ("state", True)]  # fmt: skip
+
+USUAL = {"scratch", "tail", "tail_most", "panels", "optional", "object", "depth", "first", "number"}
+"""Fields that may be left out."""
+
 WRONG: dict[str, list[Any]] = {
     "cell": [None, "", 3],
     "children": [0, -1, 2.0, True, "2", 2**20],
@@ -294,10 +291,9 @@ WRONG: dict[str, list[Any]] = {
     f"{STEP}.function": ["", "a b", "main;", None, "x" * 200],
     f"{STEP}.tile": [0, 5, 2**30, None],
     f"{STEP}.panels": [-1, 3, None],
-    f"{STEP}.arguments": [None, [["state", 0], ["state", 0], ["scratch", 0]], [["span", 0]], [["state"]]],
-    f"{STEP}.arguments.0": [["rows", 0], ["state", 1], ["state", -1], ["table", 1], ["scratch", 1],
-                            ["number", 1], ["vector", 0], ["number", 2], [None, 0], ["state", True]],
-    "kernels.0.inner.main.1.arguments.5": [["scratch", 0]],
+    f"{STEP}.arguments": [None, [{"role": "span"}], [{"role": 1}], [{"role": "state"}] * 2],
+    f"{STEP}.arguments.0": [["state", 0], *({"role": role, "number": number} for role, number in BAD)],
+    "kernels.0.inner.main.1.arguments.5": [{"role": "scratch", "number": 0}],
     "kernels.0.inner.main.1.panels": [0],
 }  # fmt: skip
 
@@ -318,7 +314,7 @@ def test_whatever_is_changed_is_noticed_by_the_hash() -> None:
     manifest = manifest_of(data)
     for path, value in (
         ("inputs.0.size", 19), ("kernels.0.rows", 2), ("kernels.0.inner.tail_most", 2), ("over", "total"),
-        ("cell", "other"), ("kernels.0.config", {}), (f"{STEP}.arguments.2", ["scratch", 0.0]),
+        ("cell", "other"), ("kernels.0.config", {}), (f"{STEP}.arguments.2", {"role": "scratch"}),
         ("binding", "0" * 64), ("children", 2),
     ):  # fmt: skip
         assert refused(changed(manifest, path, value), data, seal=False)
@@ -331,7 +327,7 @@ def test_fields_that_are_missing_or_unknown() -> None:
         place: Any = manifest["recursion"]
         for step in path.split(".") if path else []:
             place = place[int(step) if step.isdigit() else step]
-        for name in [*place, "surprise"]:
+        for name in [*(place.keys() - USUAL), "surprise"]:
             value = place.get(name)
             if name == "surprise":
                 place[name] = 1
@@ -342,19 +338,22 @@ def test_fields_that_are_missing_or_unknown() -> None:
                 del place[name]
             else:
                 place[name] = value
-    without = copy.deepcopy(manifest)
-    del without["recursion"]
-    members = read_archive(data, MANIFEST)
-    members.pop(MANIFEST), members.pop("manifest.sha256")
-    with pytest.raises(PackageError, match="'recursion' is missing"):
-        _package(without, members)
+
+
+def test_a_readout_of_nothing() -> None:
+    data = to_bytes(bare(entry()))
+    manifest, members = manifest_of(data), read_archive(data, MANIFEST)
+    del manifest["recursion"], members[MANIFEST], members["manifest.sha256"]
+    with pytest.raises(PackageError, match="0 kernels of network"):
+        _package(manifest, members)
 
 
 @pytest.mark.parametrize(
     "path, value",
     [("width", 48), ("children", 3), ("inputs.0.size", 6), ("kernels.0.inner.tail.0.tile", 2),
      ("kernels.0.inner.main.0.tile", 4), ("kernels.0.inner.main.0.function", "leaf"),
-     ("kernels.0.inner.main.0.arguments.2", ["state", 0]), ("kernels.0.leaf.main.0.function", "nothing")],
+     ("kernels.0.inner.main.0.arguments.2", {"role": "state", "number": 0}),
+     ("kernels.0.leaf.main.0.function", "nothing")],
 )  # fmt: skip
 def test_tvms_kernels_compare_what_they_take(path: str, value: Any) -> None:
     """Values that make sense by themselves, with a right hash: the code itself refuses them."""

@@ -34,6 +34,7 @@ from sklearn.preprocessing import (
 from xgboost import XGBClassifier
 
 import hbtvm
+from hbtvm import codec
 from hbtvm.errors import InputError
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import InputSpec
@@ -304,19 +305,20 @@ def test_rows_on_a_gpu() -> None:
 
 def test_specifications() -> None:
     plain = InputSpec(2)
-    assert not {"sparse_refused", "types_refused"} & set(plain.to_json())
+    assert not {"sparse_refused", "types_refused"} & set(codec.write(plain))
     spec = InputSpec(
         2, sparse_refused="no", types_refused=(RefusedTypes((0, 1), ("int8",), "the step", True),)
     )
-    assert InputSpec.from_json(spec.to_json()) == spec != plain
+    assert codec.read(InputSpec, codec.write(spec)) == spec != plain
     for name, value in (
         ("sparse_refused", 1),
-        ("types_refused", [[[2], ["int8"], "x", False]]),
-        ("types_refused", [[[True], ["int8"], "x", False]]),
-        ("types_refused", [[[0], ["float64"], "x", False]]),
-        ("types_refused", [[[0], ["int8"], 1, False]]),
-        ("types_refused", [[[0], ["int8"], "x", 0]]),
-        ("types_refused", [[[0], ["int8"]]]),
-    ):
-        with pytest.raises(ValueError, match=r"input specification|unpack"):
-            InputSpec.from_json({**plain.to_json(), name: value})
+        *(
+            ("types_refused", [{"columns": [0], "types": ["int8"], "step": "x", **wrong}])
+            for wrong in (
+                {"columns": [2]}, {"columns": [True]}, {"types": ["float64"]}, {"step": 1}, {"together": 0},
+                {"more": 1},
+            )
+        ),
+    ):  # fmt: skip
+        with pytest.raises(codec.CodecError, match=rf"{name}|column 2"):
+            codec.read(InputSpec, {**codec.write(plain), name: value})

@@ -23,6 +23,7 @@ from sklearn.preprocessing import Binarizer, MaxAbsScaler, Normalizer, Polynomia
 from sklearn.tree import DecisionTreeClassifier
 
 import hbtvm
+from hbtvm import codec
 from hbtvm.errors import InputError, PackageError
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import InputSpec
@@ -81,7 +82,7 @@ def test_selectors_keep_container_and_type(name: str) -> None:
     model = SELECTORS[name].fit(X, Y)
     graph = from_object(model)
     graph = graph if graph.transform is None else graph.transform
-    assert OutputSpec.from_json(graph.output.to_json()) == graph.output
+    assert codec.read(OutputSpec, codec.write(graph.output)) == graph.output
     selection = Selection(graph.input, graph.output.selects)
     for rows in CONTAINERS.values():
         same(selection.transform(rows), model.transform(rows))
@@ -106,13 +107,13 @@ def test_selectors_keep_container_and_type(name: str) -> None:
 def test_a_column_that_is_not_there() -> None:
     with pytest.raises(PackageError, match="selects column 4 of 4"):
         Selection(InputSpec(n_features=4), (0, 4))
-    spec = OutputSpec(kind="transformer", n_outputs=2, selects=(0, 1)).to_json()
+    spec = codec.write(OutputSpec(kind="transformer", n_outputs=2, selects=(0, 1)))
     for bad in ([0], [0, -1], [0, True], "01"):
-        with pytest.raises(ValueError, match="output specification"):
-            OutputSpec.from_json({**spec, "selects": bad})
+        with pytest.raises(codec.CodecError, match=r"selects|columns are selected"):
+            codec.read(OutputSpec, {**spec, "selects": bad})
     with pytest.raises(ValueError, match="container"):
-        OutputSpec.from_json({**spec, "container": "frame"})
-    assert not {"selects", "container"} & OutputSpec(kind="regressor", n_outputs=1).to_json().keys()
+        codec.read(OutputSpec, {**spec, "container": "frame"})
+    assert not {"selects", "container"} & codec.write(OutputSpec(kind="regressor", n_outputs=1)).keys()
 
 
 def test_tiles_of_sparse_rows() -> None:

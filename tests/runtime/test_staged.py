@@ -26,7 +26,7 @@ from xgboost import XGBRegressor
 import hbtvm
 from hbtvm.errors import InputError, PackageError
 from hbtvm.runtime.archive import read_archive
-from hbtvm.runtime.manifest import MANIFEST, binding
+from hbtvm.runtime.manifest import MANIFEST
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import _package, from_bytes, to_bytes
 
@@ -160,21 +160,6 @@ def test_what_one_of_the_models_refuses() -> None:
         model.predict(wrong)
 
 
-def test_versions_without_stages_are_read() -> None:
-    forest = RandomForestClassifier(2, max_depth=2, random_state=0).fit(X, Y > 0)
-    model = hbtvm.compile(forest, batch_sizes=[16], threads=1)
-    manifest, members = parts_of(model)
-    assert manifest.pop("stages") == [] and manifest.pop("columns") == []
-    with pytest.raises(PackageError, match="'stages' is missing"):
-        _package(manifest, members)
-    manifest["version"] = 6
-    for entry in manifest["kernels"]:
-        del entry["object"]
-        entry["binding"] = binding(entry)
-    del manifest["executor"]
-    assert not _package(manifest, members).stages
-
-
 def parts_of(model: Model) -> tuple[dict[str, Any], dict[str, memoryview]]:
     members = read_archive(to_bytes(model.package), MANIFEST)
     manifest = json.loads(bytes(members.pop(MANIFEST)))
@@ -190,10 +175,10 @@ DAMAGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a column less": lambda m: m["columns"].pop(),
     "a stage less": lambda m: m["stages"].pop(),
     "no kernels": lambda m: m["stages"][0].update(kernels=[]),
-    "another operator": lambda m: m["stages"][0]["anchor"].update(operator="columns"),
-    "a divisor": lambda m: m["stages"][0]["anchor"].update(divisor=2.0),
-    "a base score": lambda m: m["stages"][0]["anchor"].update(base_score=[1.0] * 3),
-    "other outputs": lambda m: m["stages"][0]["anchor"].update(n_outputs=7),
+    "another operator": lambda m: m["stages"][0]["facts"].update(operator="columns"),
+    "a divisor": lambda m: m["stages"][0]["facts"].update(divisor=2.0),
+    "a base score": lambda m: m["stages"][0]["facts"].update(base_score=[1.0] * 3),
+    "other outputs": lambda m: m["stages"][0]["facts"].update(n_outputs=7),
     "the last kernels in a stage": lambda m: m["stages"][0].update(kernels=m["kernels"]),
     "a further field": lambda m: m["stages"][0].update(more=1),
     "a stage that is a list": lambda m: m.update(stages=[[]]),

@@ -7,6 +7,7 @@ import itertools
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,11 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, 
 import hbtvm
 from hbtvm.compiler.building.cpu import text_library
 from hbtvm.errors import InputError, PackageError
+from hbtvm.graph.text import Vectorize
 from hbtvm.runtime import text_kernel
 from hbtvm.runtime import text_library as code
 from hbtvm.runtime.archive import read_archive
-from hbtvm.runtime.manifest import MANIFEST, from_manifest
+from hbtvm.runtime.manifest import MANIFEST
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import _package, from_bytes, to_bytes
 from hbtvm.runtime.text_kernel import TextKernel
@@ -227,9 +229,9 @@ def test_damaged_manifests_are_refused() -> None:
     model = hbtvm.compile(TfidfVectorizer(ngram_range=(1, 2), stop_words=["the"]).fit(TEXTS), threads=1)
     manifest, members = manifest_of(model)
     assert _package(copy.deepcopy(manifest), members).text_library
-    operation = manifest["front"]["operations"][0]
+    (operation,) = manifest["shared"]
     arrays = sorted(name for name in members if name.endswith(".npy"))
-    assert operation["kind"] == "vectorize" and len(arrays) == 8
+    assert operation["kind"] == "Vectorize" and len(arrays) == 8
     mutants: list[dict[str, Any]] = []
 
     def add(change: Callable[[dict[str, Any]], object]) -> None:
@@ -238,22 +240,24 @@ def test_damaged_manifests_are_refused() -> None:
         mutants.append(mutant)
 
     def of(mutant: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = mutant["front"]["operations"][0]
+        found: dict[str, Any] = mutant["shared"][0]
         return found
 
+    defaults = {one.name for one in fields(Vectorize) if one.default is not MISSING}
     for name in operation:
-        add(lambda one, name=name: of(one).pop(name))
+        if name not in defaults:
+            add(lambda one, name=name: of(one).pop(name))
         add(lambda one, name=name: of(one).update({name: [object.__name__]}))
     for name in operation["analyzer"]:
         add(lambda one, name=name: of(one)["analyzer"].update({name: -1}))
     add(lambda one: of(one)["analyzer"].update(longest=1 << 70))
-    add(lambda one: of(one)["stages"].append({"kind": "scale", "values": None}))
-    add(lambda one: of(one)["stages"].append({"kind": "other", "values": None}))
+    add(lambda one: of(one)["stages"].append({"kind": "scale"}))
+    add(lambda one: of(one)["stages"].append({"kind": "other"}))
     add(lambda one: of(one).update(hashed=5))
-    add(lambda one: one["front"].pop("text_library"))
-    add(lambda one: one["front"].update(text_library="kernels/none.so"))
-    add(lambda one: one["front"]["table"].update(columns=[{"all": 1}]))
-    add(lambda one: one["front"]["table"].update(columns=[{"all": True}]))
+    add(lambda one: one.pop("text_library"))
+    add(lambda one: one.update(text_library="kernels/none.so"))
+    add(lambda one: one["parts"]["table"].update(columns=[1]))
+    add(lambda one: one["parts"]["table"].update(columns=[True]))
     add(lambda one: one["input"].update(rows_are_values=1))
     for mutant in mutants:
         with pytest.raises(PackageError):
@@ -271,12 +275,10 @@ def test_damaged_manifests_are_refused() -> None:
                 Model(package).transform(TEXTS)
 
 
-def test_packages_of_version_6_had_no_texts(counts: Model) -> None:
-    manifest, _ = manifest_of(counts)
-    assert manifest["version"] >= 7
-    with pytest.raises(PackageError, match="newer hbtvm"):
-        read = {**manifest, "front": {**manifest["front"], "operations": [{"kind": "later"}]}}
-        from_manifest(read, {manifest["front"]["text_library"]: b""}, {})
+def test_operations_that_are_not_known(counts: Model) -> None:
+    manifest, members = manifest_of(counts)
+    with pytest.raises(PackageError, match=r"shared\[0\]\.kind is 'Later', which this .* not know"):
+        _package({**manifest, "shared": [{"kind": "Later"}]}, members)
 
 
 def test_the_same_package_has_the_same_bytes(counts: Model) -> None:

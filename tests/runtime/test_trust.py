@@ -19,7 +19,7 @@ from hbtvm.runtime.trust import Trust
 from hbtvm.serving.metrics import Metrics
 from hbtvm.serving.repository import Repository
 
-SOURCE = Path(__file__).parents[1] / "data" / "package_v8_clusters.tar"
+SOURCE = Path(__file__).parents[1] / "data" / "package_v1_clusters.tar"
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hbtvm import codec
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.runtime import signature_json
 from hbtvm.runtime.contents import check_contents
+from hbtvm.runtime.signature import Signature
 from hbtvm.schedules.cpu import WIDE
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from hbtvm.strategies.forest import DType
@@ -74,7 +75,7 @@ def test_it_is_what_the_tables_are(kind: str, name: str, case: str) -> None:
         entry = entry_of(forest, strategy, workload, config)
         named = entry.signature.check_tables(entry.tables)
         check_contents(entry.signature, entry.tables)
-        assert signature_json.read(signature_json.write(entry.signature)) == entry.signature
+        assert codec.read(Signature, codec.write(entry.signature)) == entry.signature
         tables = {**strategy.shared(forest), **strategy.tables(forest, config)}
         assert list(tables) == [argument.name for argument in entry.signature.tables]
         for argument, table in zip(entry.signature.tables, entry.tables, strict=True):

@@ -12,6 +12,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
+from hbtvm import codec
 from hbtvm.compiler.building.cuda_source import PORTABLE, lower, machine_code
 from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.compiler.lowering.gather import gather_source
@@ -115,7 +116,7 @@ def check_toolkit(target: Target) -> None:
 
 def write_code(path: str, code: bytes, launch: Launch) -> None:
     """Write a candidate's code and launch into one file, which appears whole or not at all."""
-    write_whole(path, json.dumps(launch.to_json(), sort_keys=True).encode() + b"\n" + code)
+    write_whole(path, json.dumps(codec.write(launch), sort_keys=True).encode() + b"\n" + code)
 
 
 def write_whole(path: str, content: bytes) -> None:
@@ -130,7 +131,7 @@ def write_whole(path: str, content: bytes) -> None:
 def read_code(path: str) -> tuple[bytes, Launch]:
     """Return the code and the launch that `write_code` wrote."""
     head, _, code = Path(path).read_bytes().partition(b"\n")
-    return code, Launch.from_json(json.loads(head))
+    return code, codec.read(Launch, json.loads(head))
 
 
 def _launch(kernel: Any, host: Any) -> Launch:

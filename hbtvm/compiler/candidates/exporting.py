@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm import codec
 from hbtvm.compiler.assemble import stamp
 from hbtvm.compiler.building.cuda import read_code
 from hbtvm.compiler.candidates.prepared import Prepared, Work
@@ -21,7 +22,6 @@ from hbtvm.compiler.entries import entry_of
 from hbtvm.logs.record import utc_now
 from hbtvm.measuring import archive
 from hbtvm.measuring.archive import MOST_ROWS, Members
-from hbtvm.runtime.manifest import kernel_to_json
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.tuning.measuring.machine import BuiltLibrary
@@ -132,7 +132,7 @@ def export(
         model=model,
         target=dict(target),
         threads=threads,
-        executor=None if on_gpu else members.add(studies[0].executor, None),
+        executor=None if on_gpu else members.add(studies[0].executor, "kernels"),
         data=[_data(work, study, members) for work, study in zip(prepared.works, studies, strict=True)],
         tasks=[
             {
@@ -176,7 +176,7 @@ def _kernel(
         entry = entry_of(forest, strategy, workload, config, code, launch)
     else:
         entry = entry_of(forest, strategy, workload, config, Path(library.path).read_bytes())
-    return kernel_to_json(replace(entry, threads=int(workload.get("threads", 1))), members.add)
+    return codec.write(replace(entry, threads=int(workload.get("threads", 1))), members.add)
 
 
 def _data(work: Work, study: Study, members: Members) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _data(work: Work, study: Study, members: Members) -> dict[str, Any]:
     expected = study.expected[operand.row_dtype]
     rows = np.ascontiguousarray(sample[: max(MOST_ROWS, len(expected))])
     return {
-        "rows": members.add_rows(rows),
-        "expected": members.add_rows(expected),
+        "rows": members.add(rows, "rows"),
+        "expected": members.add(expected, "rows"),
         "tolerance": tolerance_of(operand.value_dtype, study.scale),
     }

@@ -215,11 +215,8 @@ class _Prepared:
         return self._part(package, rows)
 
     def _part(self, package: Package, rows: Rows | None) -> Part:
-        if package.forest["operator"] == "neighbors" or not all(one.object for one in package.all_kernels):
-            raise PackageError(
-                "was compiled by a release whose packages hold nothing that can be linked; compile the "
-                "model again"
-            )
+        if not all(one.object for one in package.all_kernels):
+            raise PackageError("holds nothing that can be linked; compile the model again")
         functions = [Function(1 + self._number(one.object)) for one in package.all_kernels]
         return stages_of(package, functions), described(package, row_reader(package)), rows
 

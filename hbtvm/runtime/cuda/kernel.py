@@ -74,7 +74,7 @@ class DeviceKernel:
         Rows of a tile, and outputs of a row.
     whole_tiles
         Whether it reads and stores a tile at a time: rows that pad the last one have to be allocated and
-        defined. Kernels of packages before format version 14 do.
+        defined. Kernels without bounds do (see `Launch.has_bounds`).
     direct
         Whether it stores raw scores by rows. Otherwise the score epilogue makes them of sums.
     plain

@@ -6,7 +6,9 @@ import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from hbtvm.codec import Index, Via, Within
 
 Size = int | tuple[int, int]
 """A number, or what is found in the shapes of a kernel's arrays: (array, axis)."""
@@ -22,10 +24,13 @@ COUNT, BASE, BASE_SCORE, DIVISOR = "count", "base", "base_score", "divisor"
 """What kernels with bounds take by name (`hbtvm.compiler.lowering.row_bounds`): the number of rows, the
 address of base scores, the first of these, and what sums are divided by."""
 
-_NAMED = (COUNT, BASE, BASE_SCORE, DIVISOR)
-
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_THREADS, _MOST_SHARED = 1024, 2**20
+
+_Named = Literal["count", "base", "base_score", "divisor"]
+_Size = Index | tuple[Index, Index]
+_Threads = Annotated[int, Within(1, _MOST_THREADS + 1)]
+_Shared = Annotated[int, Within(0, _MOST_SHARED)]
 
 
 @dataclass(frozen=True)
@@ -70,48 +75,16 @@ class Launch:
     """
 
     function: str
-    arguments: tuple[Size | str, ...]
-    grid: tuple[Size, Size, Size]
-    block: tuple[int, int, int]
-    shared: int = 0
-    carveout: int | None = None
+    arguments: tuple[Annotated[Size | str, Via(_Size | _Named)], ...]
+    grid: tuple[_Size, _Size, _Size]
+    block: tuple[_Threads, _Threads, _Threads]
+    shared: _Shared = 0
+    carveout: _Shared | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values from which `from_json` makes an equal launch."""
-        return {
-            "function": self.function,
-            "arguments": [list(a) if isinstance(a, tuple) else a for a in self.arguments],
-            "grid": [list(a) if isinstance(a, tuple) else a for a in self.grid],
-            "block": list(self.block),
-            "shared": self.shared,
-            # Left out where there is none: releases up to package version 12 read such launches, too.
-            **({} if self.carveout is None else {"carveout": self.carveout}),
-        }
-
-    @classmethod
-    def from_json(cls, data: Any) -> Launch:
-        """Read what `to_json` gave.
-
-        Raises
-        ------
-        ValueError
-            If it makes no sense.
-        """
-        try:
-            function, shared, carveout = data["function"], data["shared"], data.get("carveout", 0)
-            arguments = tuple(one if one in _NAMED else _size(one) for one in data["arguments"])
-            grid = tuple(_size(one) for one in data["grid"])
-            block = tuple(data["block"])
-        except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(f"a kernel's launch is {data!r}") from error
-        whole = all(type(one) is int and 0 <= one < _MOST_SHARED for one in (shared, carveout))
-        whole = whole and isinstance(function, str)
-        whole = whole and all(type(one) is int and one > 0 for one in block)
-        whole = whole and math.prod(block) <= _MOST_THREADS
-        known = {**data, "carveout": None}.keys() == cls.__dataclass_fields__.keys()
-        if not whole or len(grid) != 3 or len(block) != 3 or not known:
-            raise ValueError(f"a kernel's launch is {data!r}")
-        return cls(function, arguments, grid, block, shared, data.get("carveout"))
+    def validate(self) -> None:
+        """Refuse more threads than a block has, with a `ValueError`."""
+        if math.prod(self.block) > _MOST_THREADS:
+            raise ValueError(f"a kernel's blocks have {math.prod(self.block)} threads")
 
     def check(self, shapes: Sequence[tuple[Any, ...]]) -> None:
         """Check that it speaks of no more arrays, and of no more of their axes, than there are.
@@ -172,12 +145,3 @@ def pointers(values: Sequence[Any]) -> Any:
     made = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     made.values = values  # type: ignore[attr-defined]
     return made
-
-
-def _size(one: Any) -> Size:
-    if type(one) is int and one >= 0:
-        return one
-    array, axis = one
-    if type(array) is int and type(axis) is int and array >= 0 and axis >= 0:
-        return array, axis
-    raise TypeError(one)

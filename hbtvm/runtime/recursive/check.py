@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import get_args
 
-from hbtvm.runtime.recursive.binding import OVERS
 from hbtvm.runtime.recursive.check_device import check_device_kernels
 from hbtvm.runtime.recursive.entry import (
     LANES,
@@ -20,16 +19,13 @@ from hbtvm.runtime.recursive.entry import (
     RecursionKernels,
     RecursiveInput,
     Role,
-    Share,
     Step,
 )
 
 _MOST_NUMBERS = 2**24
 """No row, state, vector or scratch memory has as many numbers."""
 
-_MOST_TILE, _MOST_THREADS, _MOST_STEPS, _MOST_DEPTH, _MOST = 2**14, 2**16, 64, 2**10, 2**31
-"""Tiles are smaller than what the executor leaves free of the range of numbers of nodes (2^16); the number
-of a step is told in 10 bits."""
+_MOST_KERNELS, _MOST_STEPS = 2**16, 64
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 
@@ -47,31 +43,25 @@ def check_entry(entry: RecursionEntry, device: bool = False) -> None:
     ValueError
         If something is wrong.
     """
-    _text(entry.cell, "cell")
-    if entry.children is not None:
-        _whole(entry.children, "children", most=_MOST_TILE)
-    _whole(entry.width, "width", most=_MOST_NUMBERS)
-    _whole(entry.state, "state", 0, _MOST_NUMBERS)
+    if not entry.cell:
+        raise ValueError("the cell has no name")
     if entry.width % LANES or entry.state % LANES:
         raise ValueError(
             f"a state begins at {entry.state} of {entry.width} numbers, not at a multiple of {LANES}"
         )
     if len(entry.shape) > 2:
         raise ValueError(f"a state's shape is {entry.shape!r:.100}")
-    for extent in entry.shape:
-        _whole(extent, "a state's shape", most=_MOST_NUMBERS)
     if entry.state + padded(entry.shape) > entry.width:
         raise ValueError(f"a state of shape {entry.shape} begins at {entry.state} of {entry.width} numbers")
-    _one_of(entry.over, OVERS, "over")
     for one in entry.inputs:
         _check_input(one)
     names = [one.name for one in entry.inputs]
     if len(set(names)) != len(names):
         raise ValueError(f"inputs are {names!r:.200}")
-    if not 0 < len(entry.kernels) <= _MOST_THREADS:
+    if not 0 < len(entry.kernels) <= _MOST_KERNELS:
         raise ValueError(f"there are {len(entry.kernels)} kernels of the recursive model")
     for kernels in entry.kernels:
-        _check_kernels(entry, kernels)
+        _check_kernels(entry, kernels, device)
         if device:
             check_device_kernels(entry, kernels)
             continue
@@ -86,31 +76,21 @@ def padded(shape: Sequence[int]) -> int:
 
 
 def _check_input(given: RecursiveInput) -> None:
-    _text(given.name, "an input's name")
-    _one_of(given.kind, ("number", "vector"), "an input's kind")
-    _whole(given.size, "an input's size", most=_MOST - 1 if given.kind == "number" else _MOST_NUMBERS)
-    if type(given.optional) is not bool or (given.optional and given.kind == "vector"):
-        raise ValueError(f"an input's optional is {given.optional!r:.100}")
+    vector = given.kind == "vector"
+    if not given.name or (given.optional and vector) or (vector and given.size >= _MOST_NUMBERS):
+        raise ValueError(f"an input is {given!r:.200}")
 
 
-def _check_kernels(entry: RecursionEntry, kernels: RecursionKernels) -> None:
-    _whole(kernels.rows, "structures of a call", most=_MOST)
-    _whole(kernels.threads, "threads", most=_MOST_THREADS)
-    seconds = kernels.seconds
-    if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds < math.inf):
-        raise ValueError(f"seconds is {seconds!r:.100}")
-    _text(kernels.strategy, "strategy")
-    if not isinstance(kernels.config, Mapping):
-        raise ValueError(f"config is {kernels.config!r:.100}")
-    _one_of(kernels.share, get_args(Share), "share")
-    _whole(kernels.depth, "depth", most=_MOST_DEPTH)
+def _check_kernels(entry: RecursionEntry, kernels: RecursionKernels, device: bool) -> None:
+    if not kernels.strategy:
+        raise ValueError("kernels have no strategy")
     if kernels.depth > 1 and kernels.share == "panels":
         raise ValueError(f"threads share panels of {kernels.depth} levels at a time")
+    if not device and kernels.persistent is not None:
+        raise ValueError("a kernel for all levels is not a GPU's")
 
 
 def _check_program(entry: RecursionEntry, kernels: RecursionKernels, program: Program) -> None:
-    for width in program.scratch:
-        _whole(width, "a scratch memory's width", most=_MOST_NUMBERS)
     if not program.main:
         raise ValueError("a program has no steps")
     for steps in (program.main, program.tail):
@@ -122,25 +102,24 @@ def _check_program(entry: RecursionEntry, kernels: RecursionKernels, program: Pr
             raise ValueError(f"steps have tiles of {sorted({step.tile for step in steps})} nodes")
         if steps and all(one.role != "out" for step in steps for one in step.arguments):
             raise ValueError("no step of a program writes states")
-    _whole(program.tail_most, "tail_most", 1 if program.tail else 0, program.main[0].tile + 1)
-    if program.tail_most and not program.tail:
-        raise ValueError(f"tail_most is {program.tail_most} without a tail")
+    if bool(program.tail) != bool(program.tail_most) or program.tail_most > program.main[0].tile:
+        raise ValueError(f"tail_most is {program.tail_most} of tiles of {program.main[0].tile}")
 
 
 def _check_step(entry: RecursionEntry, kernels: RecursionKernels, program: Program, step: Step) -> None:
-    if not isinstance(step.function, str) or not _NAME.fullmatch(step.function):
-        raise ValueError(f"a step's function is {step.function!r:.100}")
-    _whole(step.tile, "a step's tile", most=_MOST_TILE)
-    _whole(step.panels, "a step's panels", 0, _MOST_NUMBERS)
+    if not _NAME.fullmatch(step.function) or step.threads or step.shared:
+        raise ValueError(f"a step's function is {step.function!r:.100}, with {step.threads} threads")
     kinds = [one.kind for one in entry.inputs]
     for argument in step.arguments:
-        _one_of(argument.role, get_args(Role), "an argument's role")
+        if argument.role not in get_args(Role):
+            raise ValueError(f"a CPU's step takes {argument.role!r}")
     for argument in sorted(step.arguments, key=lambda one: one.role != "table"):
         role, number = argument.role, argument.number
         there = {"scratch": len(program.scratch), "table": len(kernels.tables)}.get(role, 1)
         if role in ("number", "vector"):
             there = len(kinds)
-        _whole(number, f"the number of a {role}", 0, there)
+        if number >= there:
+            raise ValueError(f"a step takes {role} {number} of {there}")
         if role in ("number", "vector") and kinds[number] != role:
             raise ValueError(f"input {number} is no {role}")
         if role == "number":
@@ -161,18 +140,3 @@ def _check_vocabulary(size: int, kernels: RecursionKernels, step: Step) -> None:
     tables = [kernels.tables[one.number] for one in step.arguments if one.role == "table"]
     if not any(extent >= size for table in tables for extent in table.shape):
         raise ValueError(f"a step takes numbers below {size}, but no table of as many rows")
-
-
-def _whole(value: Any, name: str, least: int = 1, most: int = _MOST) -> None:
-    if type(value) is not int or not least <= value < most:
-        raise ValueError(f"{name} is {value!r:.100}")
-
-
-def _text(value: Any, name: str) -> None:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{name} is {value!r:.100}")
-
-
-def _one_of(value: Any, known: Sequence[str], name: str) -> None:
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name} is {value!r:.100}")

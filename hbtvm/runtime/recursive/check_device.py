@@ -10,8 +10,7 @@ from hbtvm.runtime.recursive.entry import DeviceRole, Program, RecursionEntry, R
 ROLES = (*(role for role in get_args(Role) if role not in ("span", "out")), *get_args(DeviceRole))
 """Roles of arguments of kernels on a GPU."""
 
-_MOST_TILE, _MOST_PANELS, _MOST_THREADS, _MOST_NUMBERS = 2**14, 2**24, 1024, 2**24
-_MOST_STEPS, _MOST_SHARED = 64, 2**20
+_MOST_STEPS = 64
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 
 _EACH, _ALL = {"level", "blocks"}, {"barrier", "count", "blocks"}
@@ -44,8 +43,6 @@ def _check_program(entry: RecursionEntry, kernels: RecursionKernels, program: Pr
         raise ValueError(f"a program on a GPU has {len(program.main)} steps, and {len(program.tail)} more")
     if program.scratch != kernels.inner.scratch:
         raise ValueError(f"programs have scratch memory of {program.scratch} and {kernels.inner.scratch}")
-    for width in program.scratch:
-        _whole(width, "a scratch memory's width", _MOST_NUMBERS)
     for step in program.main:
         if kernels.persistent is None:
             _check_step(entry, kernels, step, _EACH)
@@ -65,7 +62,8 @@ def _check_step(entry: RecursionEntry, kernels: RecursionKernels, step: Step, ow
         there = {"scratch": len(kernels.inner.scratch), "table": len(kernels.tables)}.get(role, 1)
         if role in ("number", "vector"):
             there = len(kinds)
-        _whole(number, f"the number of a {role}", there, 0)
+        if number >= there:
+            raise ValueError(f"a kernel takes {role} {number} of {there}")
         if role in ("number", "vector") and kinds[number] != role:
             raise ValueError(f"input {number} is no {role}")
     roles = [one.role for one in step.arguments]
@@ -76,14 +74,5 @@ def _check_step(entry: RecursionEntry, kernels: RecursionKernels, step: Step, ow
 
 
 def _check_blocks(step: Step) -> None:
-    if not isinstance(step.function, str) or not _NAME.fullmatch(step.function):
-        raise ValueError(f"a step's function is {step.function!r:.100}")
-    _whole(step.tile, "a step's tile", _MOST_TILE)
-    _whole(step.panels, "a step's panels", _MOST_PANELS)
-    _whole(step.threads, "a step's threads", _MOST_THREADS + 1)
-    _whole(step.shared, "a step's shared memory", _MOST_SHARED, 0)
-
-
-def _whole(value: object, name: str, most: int, least: int = 1) -> None:
-    if type(value) is not int or not least <= value < most:
-        raise ValueError(f"{name} is {value!r:.100}")
+    if not _NAME.fullmatch(step.function) or not step.panels or not step.threads:
+        raise ValueError(f"{step.function!r:.100} has {step.panels} panels, {step.threads} threads")

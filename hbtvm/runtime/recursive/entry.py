@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from hbtvm.codec import Index, Member, Seconds, Within, bound
 from hbtvm.runtime.recursive.vocabulary import Vocabulary
 
 LANES = 16
 """Numbers that the width of a state is a multiple of in memory: a vector of AVX-512."""
+
+Numbers = Annotated[int, Within(1, 2**24)]
+"""Numbers of a row, state, vector or scratch memory."""
 
 Share = Literal["none", "structures", "nodes", "panels"]
 """What threads share: whole structures, tiles of a level's nodes, or panels of a step's outputs."""
@@ -48,7 +52,7 @@ class RecursiveInput:
 
     name: str
     kind: Literal["number", "vector"]
-    size: int
+    size: Annotated[int, Within(1, 2**31 - 1)]
     optional: bool = False
 
 
@@ -66,7 +70,7 @@ class StepArgument:
     """
 
     role: Role | DeviceRole
-    number: int = 0
+    number: Index = 0
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,11 @@ class Step:
     """
 
     function: str
-    tile: int
+    tile: Annotated[int, Within(1, 2**14)]
     arguments: tuple[StepArgument, ...]
-    panels: int = 0
-    threads: int = 0
-    shared: int = 0
+    panels: Annotated[int, Within(0, 2**24)] = 0
+    threads: Annotated[int, Within(0, 1025)] = 0
+    shared: Annotated[int, Within(0, 2**20)] = 0
 
 
 @dataclass(frozen=True)
@@ -116,9 +120,9 @@ class Program:
     """
 
     main: tuple[Step, ...]
-    scratch: tuple[int, ...] = ()
+    scratch: tuple[Numbers, ...] = ()
     tail: tuple[Step, ...] = ()
-    tail_most: int = 0
+    tail_most: Index = 0
 
 
 @dataclass(frozen=True)
@@ -150,20 +154,20 @@ class RecursionKernels:
         one where no node has several parents (recursive unrolling, Cortex, section 5.2).
     """
 
-    rows: int
-    threads: int
-    seconds: float | None
+    rows: Annotated[int, Within(1, 2**31)]
+    threads: Annotated[int, Within(1, 2**16)]
+    seconds: Seconds | None
     strategy: str
     config: Mapping[str, Any]
     share: Share
-    library: bytes
+    library: Annotated[bytes, Member("kernels")]
     leaf: Program
     inner: Program
     tables: tuple[np.ndarray, ...]
-    object: bytes = b""
+    object: Annotated[bytes, Member("objects")] = b""
     first: Program | None = None
     persistent: Step | None = None
-    depth: int = 1
+    depth: Annotated[int, Within(1, 2**10)] = 1
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -171,6 +175,7 @@ class RecursionKernels:
         return (self.leaf, self.inner) if self.first is None else (self.leaf, self.inner, self.first)
 
 
+@bound
 @dataclass(frozen=True)
 class RecursionEntry:
     """A recursive model's part of a package.
@@ -196,10 +201,10 @@ class RecursionEntry:
     """
 
     cell: str
-    children: int | None
-    width: int
-    state: int
-    shape: tuple[int, ...]
+    children: Annotated[int, Within(1, 2**14)] | None
+    width: Numbers
+    state: Annotated[int, Within(0, 2**24)]
+    shape: tuple[Numbers, ...]
     over: Literal["roots", "nodes", "total", "mean", "most"]
     inputs: tuple[RecursiveInput, ...]
     kernels: tuple[RecursionKernels, ...]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from hbtvm.printable import shown
 
@@ -75,23 +75,3 @@ class Vocabulary:
         name = max(sizes, key=lambda one: sizes[one])
         if len(self.words) > sizes[name]:
             raise ValueError(f"there are {len(self.words):,} words; the model's {name!r} has {sizes[name]:,}")
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values from which `from_json` makes an equal vocabulary."""
-        return {"words": list(self.words), "unknown": self.unknown, "labels": self.labels}
-
-    @classmethod
-    def from_json(cls, values: Any) -> Vocabulary:
-        """What `to_json` described.
-
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If it makes no sense.
-        """
-        if type(values) is not dict or set(values) != {"words", "unknown", "labels"}:
-            raise ValueError("a vocabulary has other fields")
-        words: Sequence[Any] = values["words"]
-        if type(words) is not list:
-            raise TypeError("a vocabulary's words are no list")
-        return cls(tuple(words), values["unknown"], values["labels"])

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from hbtvm import codec
 from hbtvm.errors import HbtvmError, InputError, ModelError
 from hbtvm.frontends import onnx as reader
 from hbtvm.frontends.recognize import kind_of
@@ -207,8 +208,8 @@ def flipped(sample: bytes, rng: random.Random) -> bytes:
 
 def use(graph: Graph) -> None:
     """What was read can be kept, and predicts."""
-    assert InputSpec.from_json(json.loads(json.dumps(graph.input.to_json()))) == graph.input
-    assert OutputSpec.from_json(json.loads(json.dumps(graph.output.to_json()))) == graph.output
+    assert codec.read(InputSpec, json.loads(json.dumps(codec.write(graph.input)))) == graph.input
+    assert codec.read(OutputSpec, json.loads(json.dumps(codec.write(graph.output)))) == graph.output
     if graph.input.n_features < 100 and not graph.feeds:
         with np.errstate(all="ignore"):
             predict(graph, np.ones((2, graph.input.n_features)))

@@ -30,6 +30,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
+from hbtvm import codec
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import load_model, registry
 from hbtvm.graph.columns_anchor import Columns
@@ -196,7 +197,7 @@ def test_transformed_targets(how: dict[str, Any], shape: str) -> None:
         found = predict(graph, None, rows)
         assert found.shape == wanted.shape
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
-    assert OutputSpec.from_json(graph.output.to_json()) == graph.output
+    assert codec.read(OutputSpec, codec.write(graph.output)) == graph.output
 
 
 def test_a_transformed_target_of_a_pipeline(seen: Seen) -> None:
@@ -211,10 +212,10 @@ def test_a_transformed_target_of_a_pipeline(seen: Seen) -> None:
 
 def test_an_output_without_inverse_is_written_as_before() -> None:
     spec = OutputSpec(kind="regressor", n_outputs=1)
-    assert "inverse" not in spec.to_json()
-    bad = {**spec.to_json(), "inverse": [["open", []]]}
+    assert "inverse" not in codec.write(spec)
+    bad = {**codec.write(spec), "inverse": [["open", []]]}
     with pytest.raises(ValueError, match="inverse has 'open'"):
-        OutputSpec.from_json(bad)
+        codec.read(OutputSpec, bad)
 
 
 def test_last_steps_that_transform() -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hbtvm.errors import PackageError
+from hbtvm import codec
+from hbtvm.codec import CodecError
 from hbtvm.graph import curves
 from hbtvm.graph import steps as kinds
 from hbtvm.graph.feeds import Feed
+from hbtvm.graph.parts import Parts
 from hbtvm.graph.row_operations import Normalize
-from hbtvm.graph.steps_json import STEPS, Parts, from_json, to_json
 from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
 
 VALUES = ("a", "ü\n", "", True, 1, 2.0, -0.5, 2**70, None, math.nan, math.inf, -math.inf)
@@ -43,11 +44,14 @@ ALL = (
 
 
 def there_and_back(parts: Parts, n_features: int = 3) -> Parts:
-    return from_json(json.loads(json.dumps(to_json(parts), allow_nan=False)), n_features)
+    found = codec.read(Parts, json.loads(codec.text(codec.write(parts))))
+    found.check(n_features)
+    return found
 
 
 def test_every_step_comes_back() -> None:
-    assert {type(step) for step in ALL} == {cls for cls, _ in STEPS.values()}
+    known = codec.hints.KINDS.values()
+    assert {type(step) for step in ALL} == {kind for kind in known if issubclass(kind, kinds.Step)}
     found = there_and_back(Parts((Feed(Raw(2), ALL, False, True, "column 'b'"),)))
     (feed,) = found.feeds
     assert (feed.source, feed.allow_nan, feed.allow_inf, feed.where) == (Raw(2), False, True, "column 'b'")
@@ -83,66 +87,74 @@ def plain() -> dict[str, Any]:
     code = kinds.Encode(("a", "b"))
     norm = Normalize(Table((Column(Raw(0)), Column(Raw(1)))), "l2")
     feeds = (Feed(Raw(0), (code,)), Feed(Raw(1), (code, kinds.Lookup(np.zeros(3)))), Feed(Made(norm, 1)))
-    found: dict[str, Any] = json.loads(
-        json.dumps(to_json(Parts(feeds, Table((Column(Raw(2)),), False, ("a",)))))
-    )
+    found: dict[str, Any] = codec.write(Parts(feeds, Table((Column(Raw(2)),), False, ("a",))))
+    return found
+
+
+def read(data: dict[str, Any]) -> Parts:
+    found = codec.read(Parts, data)
+    found.check(3)
     return found
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("feeds", 0, "source"), ["raw", 3]),
-        (("feeds", 0, "source"), ["raw", -1]),
-        (("feeds", 0, "source"), ["raw", True]),
+        (("feeds", 0, "source"), 3),
+        (("feeds", 0, "source"), -1),
+        (("feeds", 0, "source"), True),
         (("feeds", 0, "source"), []),
-        (("feeds", 2, "source"), ["made", 0, 2]),
-        (("feeds", 2, "source"), ["made", 1, 0]),
-        (("operations", 0, "inputs", "columns", 0, "source"), ["made", 0, 0]),
-        (("operations", 0, "inputs", "columns"), []),
-        (("operations", 0, "norm"), "l3"),
+        (("feeds", 2, "source"), [2, 2]),
+        (("feeds", 2, "source"), [3, 0]),
+        (("feeds", 2, "source"), [0, 0]),  # a step
+        (("shared", 2, "inputs", "columns", 0, "source"), [2, 0]),
+        (("shared", 2, "inputs", "columns"), [2]),
+        (("shared", 2, "inputs", "columns"), []),
+        (("shared", 2, "norm"), "l3"),
         (("feeds", 0, "steps"), [9]),
+        (("feeds", 0, "steps"), [2]),  # an operation
         (("feeds", 0, "steps"), [1]),  # a look-up without codes
         (("feeds", 0, "where"), 3),
         (("feeds", 0, "allow_nan"), 1),
         (("feeds",), {}),
-        (("steps", 0, "categories"), [["a"]]),
-        (("steps", 0, "categories"), [{"float": "1"}]),
-        (("steps", 0, "unknown"), "maybe"),
-        (("steps", 0, "surprise"), 1),
-        (("steps", 1, "values"), [0.0, 1.0]),  # fewer than codes
-        (("steps", 1, "values"), ["a", "b", "c"]),
+        (("shared", 0, "categories"), [["a"]]),
+        (("shared", 0, "categories"), [{"float": "1"}]),
+        (("shared", 0, "unknown"), "maybe"),
+        (("shared", 0, "surprise"), 1),
+        (("shared", 1, "values"), [0.0, 1.0]),  # fewer than codes
+        (("shared", 1, "values"), ["a", "b", "c"]),
         (("table", "names"), ["a", "b"]),
         (("table", "columns"), []),
-        (("steps", 0), []),
+        (("shared", 0), []),
+        (("shared", 0), {"kind": "Function", "name": "system"}),
     ],
 )
 def test_nonsense_is_refused(path: tuple[Any, ...], value: Any) -> None:
     data = plain()
-    from_json(data, 3)
+    read(data)
     spot: Any = data
     for key in path[:-1]:
         spot = spot[key]
     spot[path[-1]] = value
     with pytest.raises(ValueError, match=r"\w"):
-        from_json(data, 3)
+        read(data)
 
 
-def test_newer_kinds_are_told_apart() -> None:
-    for where, what in (("steps", "a step"), ("operations", "an operation")):
+def test_kinds_that_are_not_known() -> None:
+    for number in (0, 2):
         data = plain()
-        data[where][0]["kind"] = "ranks"
-        with pytest.raises(PackageError, match=f"newer hbtvm: it has {what} 'ranks'"):
-            from_json(data, 3)
+        data["shared"][number]["kind"] = "Ranks"
+        with pytest.raises(CodecError, match=rf"^shared\[{number}\]\.kind is 'Ranks', which this version"):
+            read(data)
 
 
 @pytest.mark.parametrize("quantiles", [[0.0, 2.0, 1.0], [0.0, 1.0], []])
 def test_quantiles_that_make_no_sense(quantiles: list[float]) -> None:
     data = plain()
     shares = [0.0, 0.5, 1.0]
-    data["steps"][0] = {"kind": "quantile", "quantiles": quantiles, "references": shares, "margin": 0.0}
-    with pytest.raises(ValueError, match=r"ascending numbers|quantiles have"):
-        from_json(data, 3)
+    data["shared"][0] = {"kind": "Quantile", "quantiles": quantiles, "references": shares}
+    with pytest.raises(CodecError, match=r"ascending numbers|quantiles have"):
+        read(data)
 
 
 class Own(RowOperation):
@@ -155,7 +167,7 @@ class Own(RowOperation):
 
 
 def test_what_has_no_form_is_refused() -> None:
-    with pytest.raises(PackageError, match="can't pack a Own"):
-        to_json(Parts((Feed(Made(Own(), 0)),)))
-    with pytest.raises(PackageError, match=r"can't pack the value .*JSON has no bytes"):
-        to_json(Parts((Feed(Raw(0), (kinds.Encode((b"a",)),)),)))
+    with pytest.raises(CodecError, match=r"^feeds\[0\]\.source\[0\] is a Own, which has no form"):
+        codec.write(Parts((Feed(Made(Own(), 0)),)))
+    with pytest.raises(CodecError, match=r"steps\[0\]\.categories\[0\] is b'a'; JSON has no bytes"):
+        codec.write(Parts((Feed(Raw(0), (kinds.Encode((b"a",)),)),)))
