@@ -107,7 +107,7 @@ def candidate_seconds(booster: Any) -> float:
     from hbtvm.compiler.building.cpu import build_kernel
     from hbtvm.compiler.candidates.tasks import forests_of, usable
     from hbtvm.compiler.targets.target import resolve
-    from hbtvm.reading import read_model
+    from hbtvm.run import read_model
     from hbtvm.strategies import workload_of
 
     forest = forests_of(read_model(booster).anchor, "float32")[0]

@@ -89,7 +89,7 @@ def __getattr__(name: str) -> Any:
     try:
         found = getattr(importlib.import_module(_HOMES.get(name, "hbtvm.errors")), name)
     except ModuleNotFoundError as error:
-        from hbtvm.extras import explained  # only where something is missing
+        from hbtvm.errors import explained  # only where something is missing
 
         raise (explained(error) or error) from None
     globals()[name] = found

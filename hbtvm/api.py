@@ -22,9 +22,18 @@ from hbtvm.graph.graph import Graph
 from hbtvm.logs.query import shipped
 from hbtvm.logs.record import Record, utc_now
 from hbtvm.options import CompileOptions, SearchOptions, keywords
-from hbtvm.reading import graph_for, read_model, recursive_model, refuse_columns, refuse_sample
 from hbtvm.recursive.cell import RecursiveModel
-from hbtvm.run import Run, SearchRun, compile_run, search_run
+from hbtvm.run import (
+    Run,
+    SearchRun,
+    compile_run,
+    graph_for,
+    read_model,
+    recursive_model,
+    refuse_columns,
+    refuse_sample,
+    search_run,
+)
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.timing import Copies, time_copies

@@ -116,3 +116,28 @@ def model_file_error(text: str, number: int, path: object) -> ModelFileError:
     """A `ModelFileError` for an operating system's error number of a path."""
     kind = ModelNotFoundError if number == errno.ENOENT else ModelFileError
     return kind(text, number, str(path))
+
+
+_TUNE = frozenset(("filelock", "rich", "scipy", "threadpoolctl", "tvm", "xgboost"))
+"""Top-level modules of the extra ``tune``."""
+
+_SERVE = frozenset(("httptools", "orjson", "prometheus_client", "uvloop"))
+"""Top-level modules of the extra ``serve``."""
+
+
+def explained(error: ModuleNotFoundError) -> MissingPackageError | None:
+    """Return the error that says which extra installs a missing module; None if no extra does."""
+    module = (error.name or "").partition(".")[0]
+    if module in _TUNE:
+        what, extra = "tuning and compiling need", "tune"
+    elif module == "pyarrow":
+        what, extra = "batches of Arrow need", "parquet"
+    elif module == "mlflow":
+        what, extra = "its flavour of MLflow needs", "mlflow"
+    elif module in _SERVE:
+        what, extra = "serving needs", "serve"
+    else:
+        return None
+    return MissingPackageError(
+        f"{what} {module}, which is not installed: pip install 'hbtvm[{extra}]'", name=module
+    )

@@ -75,8 +75,7 @@ def export(
     from hbtvm.compiler.candidates import exporting
     from hbtvm.compiler.candidates.prepared import prepare
     from hbtvm.compiler.pieces import pieces_of
-    from hbtvm.reading import graph_for, read_model, recursive_model, refuse_columns
-    from hbtvm.run import export_run
+    from hbtvm.run import export_run, graph_for, read_model, recursive_model, refuse_columns
     from hbtvm.tuning import session
     from hbtvm.tuning.measuring.scratch import Scratch
 

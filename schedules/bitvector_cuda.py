@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from hbtvm.schedules.cuda import finish, load_vector, place, stage_table, state_row
-from hbtvm.schedules.cuda_settle import HELD, settle
 from hbtvm.schedules.cuda_shape import Shape, staged_trees
 from hbtvm.schedules.cuda_space import (
+    HELD,
     Needs,
     aligned,
     column_bytes,
@@ -23,6 +23,7 @@ from hbtvm.schedules.cuda_space import (
     element,
     fills,
     fits,
+    settle,
     shape_is_valid,
     sum_bytes,
     sum_registers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,13 +43,22 @@ _EVEN = 0.75
 """Part of the multiprocessors' time that blocks at least fill, where there are few for each."""
 
 _WIDE = 256
-"""Features of rows from which on a warp that reads one feature of each row touches too many lines."""
+"""Features of rows from which a warp that reads one feature of each row touches too many lines."""
 
 _WHOLE_ROWS = 16
 """Threads for each row up to which blocks of 512 threads have a warp's rows, that read the same tree."""
 
 _FEWER_THREADS = {75: 1024, 86: 1536, 87: 1536, 89: 1536, 120: 1536}
 """Threads that a multiprocessor holds, by architecture; others hold 2,048 (same place)."""
+
+HELD = 512
+"""Threads of a multiprocessor for which blocks give up rows."""
+
+_FEWEST_ROWS = 8
+"""Fewest rows of a block that stages columns: with fewer, too many blocks load the tables."""
+
+_MOST_SHARING = 64
+"""Threads for each row that are in the space for any number of rows."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +90,7 @@ def _held_threads(target: Target) -> int:
 
 
 def fits(needs: Needs, target: Target, config: Config) -> bool:
-    """Whether as many blocks as the knob ``resident`` asks for fit a multiprocessor of a target, and the knob
-    ``carveout`` has a choice there."""
+    """Whether ``resident`` blocks fit a multiprocessor of a target that has the choice of ``carveout``."""
     resident = int(config["resident"])
     return (
         needs.threads <= int(target["max_threads_per_block"])
@@ -90,12 +98,12 @@ def fits(needs: Needs, target: Target, config: Config) -> bool:
         # A multiprocessor has what one block may ask for, and what is taken of it.
         and resident * (needs.shared + carveout.RESERVED) <= carveout.most(target)
         and needs.registers <= int(target["max_registers_per_thread"])
-        and has_registers(needs, target, resident)
+        and _has_registers(needs, target, resident)
         and carveout.is_choice(config, needs.shared, target)
     )
 
 
-def has_registers(needs: Needs, target: Target, resident: int = 1) -> bool:
+def _has_registers(needs: Needs, target: Target, resident: int = 1) -> bool:
     """Whether a multiprocessor has registers for so many blocks."""
     warp = int(target["thread_warp_size"])
     # They are given out to whole warps, eight for each thread at a time.
@@ -205,7 +213,7 @@ def walk_space(
 
 
 def common_default(workload: Workload, target: Target, busy: int = BUSY, full: bool = True) -> Config:
-    """A default for `common_knobs`; `hbtvm.schedules.cuda_settle` makes it fit the target.
+    """A default for `common_knobs`; `settle` makes it fit the target.
 
     Parameters
     ----------
@@ -289,6 +297,76 @@ def _row_threads(rows: int, tree_threads: int, processors: int) -> int:
         return blocks / (-(-blocks // processors) * processors)
 
     return next((n for n in choices if filled(n) >= _EVEN), max(choices, key=filled))
+
+
+def settle(config: Config, workload: Workload, target: Target, needs: Callable[[Config], Needs]) -> Config:
+    """Make a configuration fit a target, with as many blocks at a time as fit.
+
+    If those are few threads, tables are not staged, then blocks have fewer rows, and last columns are not
+    staged. If shared memory has room for more threads only, more threads share a block's rows.
+    """
+    wanted = int(config["resident"]) * needs(config).threads
+    fitted = _fitted(config, workload, target, needs)
+    while int(fitted["resident"]) * needs(fitted).threads < wanted:
+        trees = 2 * int(fitted["tree_threads"])
+        wider = {**fitted, "tree_threads": trees, "tree_tile": max(trees, int(fitted["tree_tile"]))}
+        if trees > min(int(workload["trees"]), _MOST_SHARING) or not fits(needs(wider), target, wider):
+            break
+        fitted = wider
+    return fitted
+
+
+def _fitted(config: Config, workload: Workload, target: Target, needs: Callable[[Config], Needs]) -> Config:
+    """What `settle` does by fewer blocks at a time, tables that are not staged, and fewer rows."""
+    while int(config["tree_threads"]) > 1 and not _has_registers(needs(config), target):
+        half = int(config["tree_threads"]) // 2
+        config = {**config, "tree_threads": half, "tree_tile": max(half, int(config["tree_tile"]) // 2)}
+    plain: Config = {**config, "tables": "global"}
+    shapes = [config] if config["tables"] != "global" else []
+    best, most = config, 0
+    for shape in (*shapes, *_smaller(plain, int(workload["trees"])), {**plain, "columns": "global"}):
+        for resident in (16, 8, 4, 2, 1):
+            fitted: Config = {**shape, "resident": resident}
+            need = needs(fitted)
+            if resident > int(config["resident"]) or not fits(need, target, fitted):
+                continue
+            held = resident * need.threads
+            # Those of fewer rows load tables more often, which more threads have to hide.
+            enough = HELD if shape["row_tile"] == config["row_tile"] else 2 * HELD
+            if held >= min(enough, int(config["resident"]) * needs(config).threads):
+                return fitted
+            if held > most:
+                best, most = fitted, held
+            break
+        if most and int(shape["row_tile"]) <= _FEWEST_ROWS:
+            break
+    return best
+
+
+def settle_blocks(config: Config, target: Target, needs: Callable[[Config], Needs]) -> Config:
+    """Make a configuration fit a target without changing its blocks: fewer at once, then unstaged columns."""
+    fitted = config
+    for columns in dict.fromkeys((config["columns"], "global")):
+        for resident in (8, 4, 2, 1):
+            fitted = {**config, "columns": columns, "resident": resident}
+            if resident <= int(config["resident"]) and fits(needs(fitted), target, fitted):
+                return fitted
+    return fitted
+
+
+def _smaller(config: Config, most: int) -> Iterator[Config]:
+    """A configuration, then with ever fewer rows of a block, of which each has ever more threads."""
+    yield config
+    shape = Shape.of(config)
+    rows, threads, trees, tile = shape.row_tile, shape.row_threads, shape.tree_threads, shape.tree_tile
+    while rows > _FEWEST_ROWS and config["columns"] != "global":
+        rows //= 2
+        if rows < threads:
+            threads = rows
+            while trees < most and trees * threads < HELD:
+                trees *= 2
+            tile = max(tile, trees)
+        yield {**config, "row_tile": rows, "row_threads": threads, "tree_threads": trees, "tree_tile": tile}
 
 
 def column_bytes(workload: Workload, config: Config, extra: int = 0) -> int:

@@ -16,7 +16,6 @@ from typing import Any
 
 from hbtvm.schedules.cpu import state_tile
 from hbtvm.schedules.cuda import distribute, finish, place, scope, stage_table
-from hbtvm.schedules.cuda_settle import settle_blocks
 from hbtvm.schedules.cuda_shape import PREFETCH, WARP, Shape, staged_trees
 from hbtvm.schedules.cuda_space import (
     Needs,
@@ -25,6 +24,7 @@ from hbtvm.schedules.cuda_space import (
     common_default,
     common_knobs,
     fits,
+    settle_blocks,
     shape_is_valid,
     sum_registers,
 )

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from hbtvm.schedules.cuda import finish, place, stage_table, state_row, state_tree
-from hbtvm.schedules.cuda_settle import settle
 from hbtvm.schedules.cuda_shape import Shape, staged_trees
 from hbtvm.schedules.cuda_space import (
     Needs,
     column_bytes,
     common_default,
     element,
+    settle,
     sum_bytes,
     sum_registers,
     walk_space,

@@ -31,7 +31,6 @@ from hbtvm.schedules.cuda import (
     state_tree,
 )
 from hbtvm.schedules.cuda import place as place_stages
-from hbtvm.schedules.cuda_settle import settle
 from hbtvm.schedules.cuda_shape import Shape, staged_trees
 from hbtvm.schedules.cuda_space import (
     BUSY,
@@ -41,6 +40,7 @@ from hbtvm.schedules.cuda_space import (
     common_default,
     element,
     fills,
+    settle,
     sum_bytes,
     sum_registers,
     walk_space,

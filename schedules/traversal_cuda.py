@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from hbtvm.schedules.cuda import finish, place, state_row
-from hbtvm.schedules.cuda_settle import settle
 from hbtvm.schedules.cuda_shape import Shape
 from hbtvm.schedules.cuda_space import (
     BUSY,
@@ -19,6 +18,7 @@ from hbtvm.schedules.cuda_space import (
     column_bytes,
     common_default,
     element,
+    settle,
     sum_bytes,
     sum_registers,
     walk_space,

@@ -42,7 +42,7 @@ FULL = {
     "hbtvm/runtime": 49,
     "hbtvm/runtime/cuda": 21,
     "hbtvm/runtime/native": 19,
-    "hbtvm/strategies": 17,
+    "hbtvm/strategies": 18,
     "hbtvm/strategies/recursive": 24,
     "schedules": 32,
 }

@@ -36,10 +36,7 @@ class NotedInterrupt:
     def check(self) -> None:
         """Raise a lost interrupt.
 
-        Raises
-        ------
-        KeyboardInterrupt
-            If Ctrl-C came.
+        Raises `KeyboardInterrupt` if Ctrl-C came.
         """
         if self._came:
             raise KeyboardInterrupt

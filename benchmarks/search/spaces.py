@@ -16,7 +16,7 @@ from benchmarks.common import higgs_like
 from hbtvm.compiler.candidates.program import write_study
 from hbtvm.compiler.candidates.tasks import forests_of, make_tasks
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.reading import read_model
+from hbtvm.run import read_model
 from hbtvm.strategies import STRATEGIES, Forest
 from hbtvm.tuning.task import Task
 

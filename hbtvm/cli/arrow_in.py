@@ -94,10 +94,7 @@ class ParquetFile:
 def arrow_parquet() -> Any:
     """The module `pyarrow.parquet`.
 
-    Raises
-    ------
-    UsageError
-        If it is not installed.
+    Raises `UsageError` if it is not installed.
     """
     try:
         import pyarrow.parquet as parquet

@@ -18,10 +18,7 @@ from hbtvm.wording import count, duration
 def predict(arguments: argparse.Namespace, package: bytes, data: Path) -> int:
     """Run the command.
 
-    Raises
-    ------
-    UsageError
-        If no folder is named for the predictions.
+    Raises `UsageError` if no folder is named for the predictions.
     """
     if arguments.out is None:
         raise UsageError(f"{data}: this is a folder; say with -o which folder its predictions go to")

@@ -23,8 +23,7 @@ from hbtvm.cli import compile as compile_command
 from hbtvm.cli import export, inspect, log, measure, predict, report, serve, tune
 from hbtvm.cli.arguments import Parser, UsageError, examples
 from hbtvm.cli.show import print_line
-from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError
-from hbtvm.extras import explained
+from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError, explained
 from hbtvm.tuning.measuring.start import start_without_torch
 
 OK, FAILED, WRONG, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141

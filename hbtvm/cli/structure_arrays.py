@@ -28,14 +28,11 @@ def blocks_of_arrays(
     ``first``, ``child`` has two axes, (nodes, places); ``parent``, (nodes,), may take its place. Without
     ``starts`` all is one structure. Nodes are counted through the whole file; -1 is none.
 
+    Raises `UsageError` if arrays are missing, or of other shapes or types.
+
     Yields
     ------
     The first structure's number, and the structures.
-
-    Raises
-    ------
-    UsageError
-        If arrays are missing, or of other shapes or types.
     """
     given = _arrays(path)
     child, first = _edges(path, given)

@@ -123,50 +123,42 @@ class Bitvector(Strategy):
         return {name: spread(table, tiles, EMPTY[name], trees_inner) for name, table in tables.items()}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        return _arguments(workload, config)
+        leaves, columns = workload["leaves"], workload["numeric"] + workload["categorical"]
+        splits, word = (max(leaves - 1, 1),), f"int{word_bits(leaves)}"
+        value = leaf_table(workload, config, table_leaves(leaves))
+        ends = leaf_rows(table_leaves(leaves), workload["value_dtype"], config)
+        index = str(config["index_dtype"])
+        return (
+            tree_table(workload, config, "column", index, splits, "index", below=columns),
+            tree_table(workload, config, "threshold", workload["dtype"], splits),
+            tree_table(workload, config, "mask", word, splits, "mask", leaves=ends),
+            value,
+        )
 
     def function(self, workload: Workload, config: Config) -> Any:
-        return _function(workload, config)
+        """Return the tensor expressions as a function ready to be scheduled."""
+        builder = StageBuilder(workload, config)
+        tables = builder.placeholders(self.arguments(workload, config))
+        column, threshold, mask, value = tables
+        splits, word = max(workload["leaves"] - 1, 1), str(mask.dtype)
 
+        both = te.comm_reducer(lambda a, b: a & b, lambda t: tirx.const(-1, t), name="both")
+        node = te.reduce_axis((0, splits), "node")
+        columns = builder.stage.columns
 
-def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
-    leaves, columns = workload["leaves"], workload["numeric"] + workload["categorical"]
-    splits, word = (max(leaves - 1, 1),), f"int{word_bits(leaves)}"
-    value = leaf_table(workload, config, table_leaves(leaves))
-    ends = leaf_rows(table_leaves(leaves), workload["value_dtype"], config)
-    index = str(config["index_dtype"])
-    return (
-        tree_table(workload, config, "column", index, splits, "index", below=columns),
-        tree_table(workload, config, "threshold", workload["dtype"], splits),
-        tree_table(workload, config, "mask", word, splits, "mask", leaves=ends),
-        value,
-    )
+        def survivors(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+            at = builder.at(o, g, t, node)
+            index = column[at].astype("int32")
+            # Where lanes are rows, all of them read the same column for a node.
+            x = builder.column(i, index, r) if builder.trees_inner else columns[i, index, r]
+            test = x <= threshold[at]
+            return both(tirx.Select(test, tirx.const(-1, word), mask[at]), axis=node)
 
+        bits = builder.per_tree(survivors, "bits")
 
-def _function(workload: Workload, config: Config) -> Any:
-    """Return the tensor expressions as a function ready to be scheduled."""
-    builder = StageBuilder(workload, config)
-    tables = builder.placeholders(_arguments(workload, config))
-    column, threshold, mask, value = tables
-    splits, word = max(workload["leaves"] - 1, 1), str(mask.dtype)
+        def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
+            b = builder.read(bits, i, o, g, t, r)
+            leaf = tirx.popcount(~b & (b - tirx.const(1, word))).astype("int32")
+            return builder.leaf_value(value, o, g, t, leaf, v)
 
-    both = te.comm_reducer(lambda a, b: a & b, lambda t: tirx.const(-1, t), name="both")
-    node = te.reduce_axis((0, splits), "node")
-    columns = builder.stage.columns
-
-    def survivors(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
-        at = builder.at(o, g, t, node)
-        index = column[at].astype("int32")
-        # Where lanes are rows, all of them read the same column for a node.
-        x = builder.column(i, index, r) if builder.trees_inner else columns[i, index, r]
-        test = x <= threshold[at]
-        return both(tirx.Select(test, tirx.const(-1, word), mask[at]), axis=node)
-
-    bits = builder.per_tree(survivors, "bits")
-
-    def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
-        b = builder.read(bits, i, o, g, t, r)
-        leaf = tirx.popcount(~b & (b - tirx.const(1, word))).astype("int32")
-        return builder.leaf_value(value, o, g, t, leaf, v)
-
-    return builder.function(tables, builder.scores(leaf_value))
+        return builder.function(tables, builder.scores(leaf_value))

@@ -11,24 +11,11 @@ from typing import Any
 
 from tvm import ir, tirx
 
-EXACT = "hbtvm.exact"
+from hbtvm.strategies.intrinsics import register
 
-_PURE = 1  # tirx.CallEffectKind.Pure, as a number
+EXACT = register("hbtvm.exact", "a value as it is, rounded")
 
 
 def exact(x: Any) -> Any:
     """Return a float expression's value, rounded to its type."""
     return tirx.call_intrin(str(x.ty.dtype), ir.Op.get(EXACT), x)
-
-
-def _register() -> None:
-    ir._ffi_api.RegisterOp(EXACT, "a value as it is, rounded")
-    for key, value in (
-        ("TVectorizable", True),
-        ("TCallEffectKind", _PURE),
-        ("TScriptPrinterName", EXACT),
-    ):
-        ir._ffi_api.RegisterOpAttr(EXACT, key, value, 10)
-
-
-_register()

@@ -11,9 +11,9 @@ from typing import Any
 
 from tvm import ir, tirx
 
-EXPONENTIAL = "hbtvm.exponential"
+from hbtvm.strategies.intrinsics import register
 
-_PURE = 1  # tirx.CallEffectKind.Pure, as a number
+EXPONENTIAL = register("hbtvm.exponential", "e to a power")
 
 
 def exponential(x: Any) -> Any:
@@ -22,16 +22,3 @@ def exponential(x: Any) -> Any:
     Below 2e-308 results are less than that, down to 0, and they are infinite where float64 ends. NaN stays.
     """
     return tirx.call_intrin("float64", ir.Op.get(EXPONENTIAL), x)
-
-
-def _register() -> None:
-    ir._ffi_api.RegisterOp(EXPONENTIAL, "e to a power")
-    for key, value in (
-        ("TVectorizable", True),
-        ("TCallEffectKind", _PURE),
-        ("TScriptPrinterName", EXPONENTIAL),
-    ):
-        ir._ffi_api.RegisterOpAttr(EXPONENTIAL, key, value, 10)
-
-
-_register()

@@ -111,69 +111,61 @@ class Gemm(Strategy):
         return {name: spread(table, tiles, empty.get(name, 0), False) for name, table in own.items()}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        return _arguments(workload, config)
+        leaves, columns = workload["leaves"], workload["numeric"] + workload["categorical"]
+        splits, product, index = max(leaves - 1, 1), str(config["product_dtype"]), str(config["index_dtype"])
+        return (
+            tree_table(workload, config, "column", index, (splits,), "index", below=columns),
+            tree_table(workload, config, "threshold", workload["dtype"], (splits,)),
+            tree_table(workload, config, "path", product, (splits, leaves), "path", leaf_axis=1),
+            tree_table(workload, config, "left_counts", product, (leaves,)),
+            leaf_table(workload, config, leaves),
+        )
 
     def function(self, workload: Workload, config: Config) -> Any:
-        return _function(workload, config)
+        """Return the tensor expressions as a function ready to be scheduled."""
+        builder = StageBuilder(workload, config)
+        leaves, product = workload["leaves"], str(config["product_dtype"])
+        splits = max(leaves - 1, 1)
+        tables = builder.placeholders(self.arguments(workload, config))
+        column, threshold, path, left_counts, value = tables
+        columns = builder.stage.columns
+        floating = product.startswith("float")
+        # As integers, true has all bits set: the product with -1, 0 or 1 is a bitwise and.
+        true, false = tirx.const(1 if floating else -1, product), tirx.const(0, product)
 
-
-def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
-    leaves, columns = workload["leaves"], workload["numeric"] + workload["categorical"]
-    splits, product, index = max(leaves - 1, 1), str(config["product_dtype"]), str(config["index_dtype"])
-    return (
-        tree_table(workload, config, "column", index, (splits,), "index", below=columns),
-        tree_table(workload, config, "threshold", workload["dtype"], (splits,)),
-        tree_table(workload, config, "path", product, (splits, leaves), "path", leaf_axis=1),
-        tree_table(workload, config, "left_counts", product, (leaves,)),
-        leaf_table(workload, config, leaves),
-    )
-
-
-def _function(workload: Workload, config: Config) -> Any:
-    """Return the tensor expressions as a function ready to be scheduled."""
-    builder = StageBuilder(workload, config)
-    leaves, product = workload["leaves"], str(config["product_dtype"])
-    splits = max(leaves - 1, 1)
-    tables = builder.placeholders(_arguments(workload, config))
-    column, threshold, path, left_counts, value = tables
-    columns = builder.stage.columns
-    floating = product.startswith("float")
-    # As integers, true has all bits set: the product with -1, 0 or 1 is a bitwise and.
-    true, false = tirx.const(1 if floating else -1, product), tirx.const(0, product)
-
-    shape = (builder.tiles, builder.tree_tiles, builder.groups, builder.tree_tile)
-    tests = te.compute(
-        (*shape, splits, builder.row_tile),
-        lambda i, o, g, t, j, r: tirx.Select(
-            columns[i, column[o, g, t, j].astype("int32"), r] <= threshold[o, g, t, j], true, false
-        ),
-        name="tests",
-    )
-    node = te.reduce_axis((0, splits), "node")
-
-    def product_of(test: Any, direction: Any) -> Any:
-        return test * direction if floating else test & direction
-
-    hits = te.compute(
-        (*shape, leaves, builder.row_tile),
-        lambda i, o, g, t, k, r: te.sum(
-            product_of(tests[i, o, g, t, node, r], path[o, g, t, node, k]), axis=node
-        ),
-        name="hits",
-    )
-    end = te.reduce_axis((0, leaves), "end")
-    leaf = te.compute(
-        (*shape, builder.row_tile),
-        lambda i, o, g, t, r: te.sum(
-            tirx.Select(
-                hits[i, o, g, t, end, r] == left_counts[o, g, t, end], end.var.astype(product), false
+        shape = (builder.tiles, builder.tree_tiles, builder.groups, builder.tree_tile)
+        tests = te.compute(
+            (*shape, splits, builder.row_tile),
+            lambda i, o, g, t, j, r: tirx.Select(
+                columns[i, column[o, g, t, j].astype("int32"), r] <= threshold[o, g, t, j], true, false
             ),
-            axis=end,
-        ),
-        name="leaf",
-    )
+            name="tests",
+        )
+        node = te.reduce_axis((0, splits), "node")
 
-    def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
-        return builder.leaf_value(value, o, g, t, leaf[i, o, g, t, r].astype("int32"), v)
+        def product_of(test: Any, direction: Any) -> Any:
+            return test * direction if floating else test & direction
 
-    return builder.function(tables, builder.scores(leaf_value))
+        hits = te.compute(
+            (*shape, leaves, builder.row_tile),
+            lambda i, o, g, t, k, r: te.sum(
+                product_of(tests[i, o, g, t, node, r], path[o, g, t, node, k]), axis=node
+            ),
+            name="hits",
+        )
+        end = te.reduce_axis((0, leaves), "end")
+        leaf = te.compute(
+            (*shape, builder.row_tile),
+            lambda i, o, g, t, r: te.sum(
+                tirx.Select(
+                    hits[i, o, g, t, end, r] == left_counts[o, g, t, end], end.var.astype(product), false
+                ),
+                axis=end,
+            ),
+            name="leaf",
+        )
+
+        def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
+            return builder.leaf_value(value, o, g, t, leaf[i, o, g, t, r].astype("int32"), v)
+
+        return builder.function(tables, builder.scores(leaf_value))

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from tvm import ir, tirx
 
-OPERATOR = "hbtvm.lookup"
+from hbtvm.strategies.intrinsics import register
+
+OPERATOR = register("hbtvm.lookup", "entry of a table at an index that comes from data")
 
 METHODS = ("scalar", "gather", "permute")
 """How to fetch a vector of entries: lane by lane; by a gather instruction; or by loading the
@@ -21,8 +23,6 @@ whole run into registers and permuting those. On a CPU without such instructions
 
 REGISTER = 64
 """Bytes of the widest register; a run for ``"permute"`` must be padded to a multiple of this."""
-
-_PURE = 1  # tirx.CallEffectKind.Pure, as a number
 
 
 def lookup(load: Any, index: Any, entries: int, method: str) -> Any:
@@ -54,16 +54,3 @@ def padded(entries: int, dtype: str, method: str) -> int:
     """Return how many entries a run's table must have room for."""
     step = REGISTER // np.dtype(dtype).itemsize
     return -(-entries // step) * step if method == "permute" else entries
-
-
-def _register() -> None:
-    ir._ffi_api.RegisterOp(OPERATOR, "entry of a table at an index that comes from data")
-    for key, value in (
-        ("TVectorizable", True),
-        ("TCallEffectKind", _PURE),
-        ("TScriptPrinterName", OPERATOR),
-    ):
-        ir._ffi_api.RegisterOpAttr(OPERATOR, key, value, 10)
-
-
-_register()

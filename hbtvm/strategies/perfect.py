@@ -76,19 +76,44 @@ class PerfectTreeTraversal(Strategy):
         return {name: spread(table, tiles, 0, by_tree) for name, table in tables.items()}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        return _arguments(workload, config)
+        room, columns = (_room(workload["depth"]),), workload["numeric"] + workload["categorical"]
+        return (
+            tree_table(workload, config, "column", "int32", room, "index", below=columns),
+            tree_table(workload, config, "threshold", workload["dtype"], room),
+            leaf_table(workload, config, 2 ** workload["depth"]),
+        )
 
     def function(self, workload: Workload, config: Config) -> Any:
-        return _function(workload, config)
+        """Return the tensor expressions as a function ready to be scheduled."""
+        builder = StageBuilder(workload, config)
+        depth, top = workload["depth"], int(config["top_levels"])
+        tables = builder.placeholders(self.arguments(workload, config))
+        column, threshold, value = tables
 
+        def first(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+            def below(level: int, node: int) -> Any:
+                if level == top:
+                    return tirx.const(node, "int32")
+                at = builder.at(o, g, t, 2**level + node)
+                x = (
+                    builder.column(i, column[at], r)
+                    if builder.trees_inner
+                    else builder.stage.columns[i, column[at], r]
+                )
+                return tirx.Select(
+                    x <= threshold[at], below(level + 1, 2 * node), below(level + 1, 2 * node + 1)
+                )
 
-def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
-    room, columns = (_room(workload["depth"]),), workload["numeric"] + workload["categorical"]
-    return (
-        tree_table(workload, config, "column", "int32", room, "index", below=columns),
-        tree_table(workload, config, "threshold", workload["dtype"], room),
-        leaf_table(workload, config, 2 ** workload["depth"]),
-    )
+            return below(0, 0)
+
+        node = builder.per_tree(first, f"walk_{top}")
+        for level in range(top, depth):
+            node = _step(builder, column, threshold, node, level)
+
+        def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
+            return builder.leaf_value(value, o, g, t, builder.read(node, i, o, g, t, r), v)
+
+        return builder.function(tables, builder.scores(leaf_value))
 
 
 def is_full(workload: Workload) -> bool:
@@ -117,37 +142,6 @@ def perfect_levels(forest: Forest) -> list[np.ndarray]:
 def _room(depth: int) -> int:
     """Return the entries of a tree's tables of nodes; a permute may read a register from any level on."""
     return max(1 << depth, 2 * REGISTER // 4)
-
-
-def _function(workload: Workload, config: Config) -> Any:
-    """Return the tensor expressions as a function ready to be scheduled."""
-    builder = StageBuilder(workload, config)
-    depth, top = workload["depth"], int(config["top_levels"])
-    tables = builder.placeholders(_arguments(workload, config))
-    column, threshold, value = tables
-
-    def first(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
-        def below(level: int, node: int) -> Any:
-            if level == top:
-                return tirx.const(node, "int32")
-            at = builder.at(o, g, t, 2**level + node)
-            x = (
-                builder.column(i, column[at], r)
-                if builder.trees_inner
-                else builder.stage.columns[i, column[at], r]
-            )
-            return tirx.Select(x <= threshold[at], below(level + 1, 2 * node), below(level + 1, 2 * node + 1))
-
-        return below(0, 0)
-
-    node = builder.per_tree(first, f"walk_{top}")
-    for level in range(top, depth):
-        node = _step(builder, column, threshold, node, level)
-
-    def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
-        return builder.leaf_value(value, o, g, t, builder.read(node, i, o, g, t, r), v)
-
-    return builder.function(tables, builder.scores(leaf_value))
 
 
 def _step(builder: StageBuilder, column: Any, threshold: Any, node: Any, level: int) -> Any:

@@ -74,61 +74,55 @@ class RankedTraversal(Strategy):
         return {name: spread(table, tiles, 0, True) for name, table in tables.items()}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        return _arguments(workload, config)
+        depth, bits, columns = (
+            workload["depth"],
+            _column_bits(workload),
+            workload["numeric"] + workload["categorical"],
+        )
+        ranks = (columns, 2 ** workload["rank_bits"])
+        return (
+            table("rank_threshold", workload["dtype"], ranks, "sorted"),
+            tree_table(
+                workload, config, "word", "int32", (2**depth,), "ranked_word", bits=bits, below=columns
+            ),
+            leaf_table(workload, config, 2**depth),
+        )
 
     def function(self, workload: Workload, config: Config) -> Any:
-        return _function(workload, config)
+        """Return the tensor expressions as a function ready to be scheduled."""
+        builder = StageBuilder(workload, config)
+        depth, bits = workload["depth"], _column_bits(workload)
+        count = workload["numeric"] + workload["categorical"]
+        method = str(config["row_lookup"])
+        room = padded(count, "int32", method)
+        tables = builder.placeholders(self.arguments(workload, config))
+        searched, word, value = tables
+        ranks = rank_stage(workload, config, builder.stage.columns, searched, room)
 
+        def step(level: int, node: Any) -> Any:
+            run = range(2**level, 2 ** (level + 1))
 
-def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
-    depth, bits, columns = (
-        workload["depth"],
-        _column_bits(workload),
-        workload["numeric"] + workload["categorical"],
-    )
-    ranks = (columns, 2 ** workload["rank_bits"])
-    return (
-        table("rank_threshold", workload["dtype"], ranks, "sorted"),
-        tree_table(workload, config, "word", "int32", (2**depth,), "ranked_word", bits=bits, below=columns),
-        leaf_table(workload, config, 2**depth),
-    )
+            def next_node(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+                if node is None:
+                    here, w = tirx.const(0, "int32"), word[builder.at(o, g, t, 1)]
+                else:
+                    here = builder.read(node, i, o, g, t, r)
+                    w = builder.entry(word, o, g, t, run, here, str(config["node_lookup"]))
+                rank = lookup(ranks[i, r, 0], w & (2**bits - 1), room, method)
+                above = tirx.Select(rank > (w >> bits), tirx.const(1, "int32"), tirx.const(0, "int32"))
+                return here * 2 + above
+
+            return builder.per_tree(next_node, f"walk_{level}")
+
+        node = None
+        for level in range(depth):
+            node = step(level, node)
+
+        def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
+            return builder.leaf_value(value, o, g, t, builder.read(node, i, o, g, t, r), v)
+
+        return builder.function(tables, builder.scores(leaf_value))
 
 
 def _column_bits(workload: Workload) -> int:
     return int(workload["numeric"] + workload["categorical"] - 1).bit_length()
-
-
-def _function(workload: Workload, config: Config) -> Any:
-    """Return the tensor expressions as a function ready to be scheduled."""
-    builder = StageBuilder(workload, config)
-    depth, bits = workload["depth"], _column_bits(workload)
-    count = workload["numeric"] + workload["categorical"]
-    method = str(config["row_lookup"])
-    room = padded(count, "int32", method)
-    tables = builder.placeholders(_arguments(workload, config))
-    searched, word, value = tables
-    ranks = rank_stage(workload, config, builder.stage.columns, searched, room)
-
-    def step(level: int, node: Any) -> Any:
-        run = range(2**level, 2 ** (level + 1))
-
-        def next_node(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
-            if node is None:
-                here, w = tirx.const(0, "int32"), word[builder.at(o, g, t, 1)]
-            else:
-                here = builder.read(node, i, o, g, t, r)
-                w = builder.entry(word, o, g, t, run, here, str(config["node_lookup"]))
-            rank = lookup(ranks[i, r, 0], w & (2**bits - 1), room, method)
-            above = tirx.Select(rank > (w >> bits), tirx.const(1, "int32"), tirx.const(0, "int32"))
-            return here * 2 + above
-
-        return builder.per_tree(next_node, f"walk_{level}")
-
-    node = None
-    for level in range(depth):
-        node = step(level, node)
-
-    def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
-        return builder.leaf_value(value, o, g, t, builder.read(node, i, o, g, t, r), v)
-
-    return builder.function(tables, builder.scores(leaf_value))

@@ -73,15 +73,53 @@ class TreeTraversal(Strategy):
         return {"root": spread(packing.root.astype(np.int32), tiles, packing.size, False)}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        return _arguments(workload, config)
+        shared = shared_arguments(workload, workload["dtype"], slots_of(workload).width)
+        return (*shared, tree_table(workload, config, "root", "int32", ()))
 
     def function(self, workload: Workload, config: Config) -> Any:
-        return _function(workload, config)
+        """Return the tensor expressions as a function ready to be scheduled."""
+        count = workload["numeric"] + workload["categorical"]
+        builder = StageBuilder(workload, config, by_row=True)
+        slots = slots_of(workload)
+        tables = builder.placeholders(self.arguments(workload, config))
+        node, *values, root = tables
+        value = values[0] if values else None
+        columns, method = builder.stage.columns, str(config["lookup"])
+        # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
+        unroll = int(config["level_unroll"])
+        level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
 
+        def elements(o: Any, g: Any, t: Any, reached: Any) -> Callable[[int], Any]:
+            """Return a function from n to the n-th element of a tree's slot."""
+            first, most = root[o, g, t], 2**31 - 1
+            if builder.trees_inner:
+                return lambda n: lookup(node[0, n], (first + reached) * slots.width, most, method)
+            return lambda n: lookup(node[first, n], reached * slots.width, most, method)
 
-def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
-    shared = shared_arguments(workload, workload["dtype"], slots_of(workload).width)
-    return (*shared, tree_table(workload, config, "root", "int32", ()))
+        def walk(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+            def step(reached: Any, _: Any) -> Any:
+                column, offset, threshold = slots.read(elements(o, g, t, reached[0]))
+                x = lookup(columns[i, 0, 0], r * (count + 1) + column, builder.row_tile * (count + 1), method)
+                return reached[0] + offset + _above(x, threshold, int(config["lanes"]) > 1), offset
+
+            # The state is the slot, from the root on, and the last offset, which is 0 at a leaf.
+            first = tirx.const(0, "int32"), tirx.const(1, "int32")
+            descend = te.comm_reducer(step, lambda *_: first, name="descend")
+            # The reduction ignores its operands; TVM finds the tensors that it depends on only there.
+            some = columns[i, r, 0].astype("int32")
+            return descend((some, some), axis=level)
+
+        reached, _ = builder.per_tree(walk, "walk")
+
+        def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
+            element = elements(o, g, t, builder.read(reached, i, o, g, t, r))
+            if value is None:
+                return element(0)
+            index = slots.read_index(element)
+            return lookup(value[0, 0], index * width + v, 2**31 - 1, method)
+
+        width: int = workload["width"]
+        return builder.function(tables, builder.scores(leaf_value))
 
 
 def slots_of(workload: Workload) -> Slots:
@@ -125,49 +163,3 @@ def _above(x: Any, threshold: Any, vectors: bool) -> Any:
         return tirx.Select(x <= threshold, zero, one)
     # LLVM compiles selects between scalars to branches, which here are unpredictable.
     return one - (x <= threshold).astype("int32")
-
-
-def _function(workload: Workload, config: Config) -> Any:
-    """Return the tensor expressions as a function ready to be scheduled."""
-    count = workload["numeric"] + workload["categorical"]
-    builder = StageBuilder(workload, config, by_row=True)
-    slots = slots_of(workload)
-    tables = builder.placeholders(_arguments(workload, config))
-    node, *values, root = tables
-    value = values[0] if values else None
-    columns, method = builder.stage.columns, str(config["lookup"])
-    # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
-    unroll = int(config["level_unroll"])
-    level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
-
-    def elements(o: Any, g: Any, t: Any, reached: Any) -> Callable[[int], Any]:
-        """Return a function from n to the n-th element of a tree's slot."""
-        first, most = root[o, g, t], 2**31 - 1
-        if builder.trees_inner:
-            return lambda n: lookup(node[0, n], (first + reached) * slots.width, most, method)
-        return lambda n: lookup(node[first, n], reached * slots.width, most, method)
-
-    def walk(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
-        def step(reached: Any, _: Any) -> Any:
-            column, offset, threshold = slots.read(elements(o, g, t, reached[0]))
-            x = lookup(columns[i, 0, 0], r * (count + 1) + column, builder.row_tile * (count + 1), method)
-            return reached[0] + offset + _above(x, threshold, int(config["lanes"]) > 1), offset
-
-        # The state is the slot, from the root on, and the last offset, which is 0 at a leaf.
-        first = tirx.const(0, "int32"), tirx.const(1, "int32")
-        descend = te.comm_reducer(step, lambda *_: first, name="descend")
-        # The reduction ignores its operands; TVM finds the tensors that it depends on only there.
-        some = columns[i, r, 0].astype("int32")
-        return descend((some, some), axis=level)
-
-    reached, _ = builder.per_tree(walk, "walk")
-
-    def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
-        element = elements(o, g, t, builder.read(reached, i, o, g, t, r))
-        if value is None:
-            return element(0)
-        index = slots.read_index(element)
-        return lookup(value[0, 0], index * width + v, 2**31 - 1, method)
-
-    width: int = workload["width"]
-    return builder.function(tables, builder.scores(leaf_value))

@@ -24,7 +24,7 @@ from hbtvm.graph.graph import Graph
 from hbtvm.graph.prologue import Prologue
 from hbtvm.graph.table import Raw
 from hbtvm.logs.store import Log
-from hbtvm.reading import read_model
+from hbtvm.run import read_model
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import from_bytes, to_bytes
 from hbtvm.strategies import STRATEGIES, Forest

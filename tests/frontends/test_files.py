@@ -15,8 +15,8 @@ import hbtvm.recursive as rec
 from hbtvm.errors import HbtvmError, InputError, ModelError, ModelFileError, PackageError, UnsupportedModel
 from hbtvm.frontends import from_object, load_model, ubjson
 from hbtvm.frontends.files import recursive_kind
-from hbtvm.reading import recursive_model
 from hbtvm.recursive import known
+from hbtvm.run import recursive_model
 from hbtvm.runtime.package import write
 from tests.models import ZOO
 from tests.runtime_models import compiled

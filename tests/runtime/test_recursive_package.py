@@ -314,7 +314,7 @@ def test_whatever_is_changed_is_noticed_by_the_hash() -> None:
     manifest = manifest_of(data)
     for path, value in (
         ("inputs.0.size", 19), ("kernels.0.rows", 2), ("kernels.0.inner.tail_most", 2), ("over", "total"),
-        ("cell", "other"), ("kernels.0.config", {}), (f"{STEP}.arguments.2", {"role": "scratch"}),
+        ("cell", "other"), ("kernels.0.config", {}), (f"{STEP}.panels", 2),
         ("binding", "0" * 64), ("children", 2),
     ):  # fmt: skip
         assert refused(changed(manifest, path, value), data, seal=False)

@@ -15,7 +15,7 @@ from sklearn import ensemble, tree
 
 import hbtvm
 from hbtvm.graph.ensemble import LEAF
-from hbtvm.reading import read_model
+from hbtvm.run import read_model
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 
 FEATURES = 4

@@ -37,16 +37,13 @@ library comes before the kernel."""
 def build_kernel(strategy: Strategy, workload: Workload, config: Config, target: Target, path: str) -> None:
     """Schedule, compile and link one kernel for a CPU.
 
+    Raises `BuildError` if there is no C compiler, or linking failed.
+
     Parameters
     ----------
     path
         The shared library to write; it appears whole or not at all. Beside it, at ``path + OBJECT``, appears
         what it was linked from, without scratch memory.
-
-    Raises
-    ------
-    BuildError
-        If there is no C compiler, or linking failed.
     """
     build_module(strategy.module(workload, config), target, path)
 
@@ -58,10 +55,7 @@ def build_module(module: Any, target: Target, path: str) -> None:
     library's key is the lowered module, the target, TVM's version and `PassContext`, the files that lower and
     build modules, and the linker.
 
-    Raises
-    ------
-    BuildError
-        If there is no C compiler, or linking failed.
+    Raises `BuildError` if there is no C compiler, or linking failed.
     """
     lowered, made = _lowered(module, target)
     if not os.environ.get(KERNELS):
@@ -115,15 +109,12 @@ def link_library(compiled: Any, path: str, target: Target | None = None) -> None
 
     Its object appears beside it.
 
+    Raises `BuildError` if there is no compiler for the target, or linking failed.
+
     Parameters
     ----------
     target
         What it was compiled for; by default, this machine.
-
-    Raises
-    ------
-    BuildError
-        If there is no compiler for the target, or linking failed.
     """
     # A kernel needs nothing of C++, whose compilers take three times as long to link it.
     compiler = of_c(linker(target or resolve()))
@@ -148,10 +139,7 @@ def link_library(compiled: Any, path: str, target: Target | None = None) -> None
 def strip_object(data: bytes, target: Target) -> bytes:
     """Return a kernel's object, compiled for a target, without what is for debuggers.
 
-    Raises
-    ------
-    BuildError
-        If the linker failed.
+    Raises `BuildError` if the linker failed.
     """
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         given = Path(folder, "kernel.o")
@@ -162,15 +150,12 @@ def strip_object(data: bytes, target: Target) -> bytes:
 def require_compilers(target: Target, *, linked: bool) -> None:
     """Check, before any work is done, that the compilers for a target are installed.
 
+    Raises `BuildError` if a compiler is missing.
+
     Parameters
     ----------
     linked
         Whether kernels are also linked into shared libraries.
-
-    Raises
-    ------
-    BuildError
-        If a compiler is missing.
     """
     if target["kind"] == "cuda":
         cuda_build.check_toolkit(target)
@@ -181,10 +166,7 @@ def require_compilers(target: Target, *, linked: bool) -> None:
 def executor(target: Target) -> bytes:
     """Return the shared library that runs the kernels of packages for a CPU, compiled once for all processes.
 
-    Raises
-    ------
-    BuildError
-        If there is no C compiler, or it failed.
+    Raises `BuildError` if there is no C compiler, or it failed.
     """
     return executor_library(c_compiler(target), machine_options(target))
 
@@ -192,10 +174,7 @@ def executor(target: Target) -> bytes:
 def host_executor() -> bytes:
     """Return the executor for any CPU of this machine's architecture, as it works beside a GPU.
 
-    Raises
-    ------
-    BuildError
-        If there is no C compiler, or it failed.
+    Raises `BuildError` if there is no C compiler, or it failed.
     """
     return executor_library(c_compiler(resolve()))
 
@@ -203,15 +182,12 @@ def host_executor() -> bytes:
 def text_library(target: Target | None = None) -> bytes:
     """Return the shared library of `text.c`, compiled once for all processes.
 
+    Raises `BuildError` if there is no C compiler, or it failed.
+
     Parameters
     ----------
     target
         What it is compiled for, any CPU of the architecture; by default, this machine. Beside a GPU, too.
-
-    Raises
-    ------
-    BuildError
-        If there is no C compiler, or it failed.
     """
     return _text_library(c_compiler(target or resolve()))
 

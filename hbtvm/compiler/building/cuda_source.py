@@ -127,6 +127,8 @@ def _head(module: Any) -> str:
 def machine_code(source: str, target: Target, *options: str, portable: bool = False) -> tuple[bytes, str]:
     """Compile CUDA source for a target's architecture.
 
+    Raises `BuildError` if there is no compiler, or it fails.
+
     Parameters
     ----------
     options
@@ -139,11 +141,6 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
     -------
     The machine code (a cubin, or a fatbin where it is portable), and what the compiler printed (with
     ``-Xptxas=-v`` among the options: registers, spills, stack and shared memory of each kernel).
-
-    Raises
-    ------
-    BuildError
-        If there is no compiler, or it fails.
     """
     number = str(target["arch"]).removeprefix("sm_")
     kinds = ["--cubin", f"-arch=sm_{number}"]

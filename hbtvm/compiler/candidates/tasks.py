@@ -181,17 +181,14 @@ def usable(
 ) -> tuple[dict[str, Strategy], dict[str, str]]:
     """Return the strategies that can hold an operand on a target, and the reasons why the others cannot.
 
+    Raises `InputError` if a name is unknown, or none of those asked for can hold the forest.
+
     Parameters
     ----------
     names
         The strategies asked for; None for all.
     target
         As `hbtvm.compiler.targets.target.resolve` describes it.
-
-    Raises
-    ------
-    InputError
-        If a name is unknown, or none of those asked for can hold the forest.
     """
     unknown = [name for name in names or () if name not in ALL_STRATEGIES]
     if unknown:

@@ -23,15 +23,12 @@ from hbtvm.tuning.measuring.program import OBJECT
 def build_library(made: Kernels, target: Target, path: str) -> None:
     """Compile and link all functions of a configuration into one shared library.
 
+    Raises `BuildError` if there is no C compiler, or linking failed.
+
     Parameters
     ----------
     path
         The library to write; its object appears beside it, as `link_library` says.
-
-    Raises
-    ------
-    BuildError
-        If there is no C compiler, or linking failed.
     """
     # Steps share what is equal as they are written; looking for more takes most of the time.
     with tvm.transform.PassContext(disabled_pass=["tirx.CommonSubexprElim"]):

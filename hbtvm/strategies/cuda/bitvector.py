@@ -31,47 +31,39 @@ class CudaBitvector(OnGpu, Bitvector):
         return tiled_tables(forest, config, {name: (table, EMPTY[name]) for name, table in tables.items()})
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        return _arguments(workload, config)
+        leaves, columns = workload["leaves"], workload["numeric"] + workload["categorical"]
+        splits, ends = (node_count(leaves, int(config["node_vector"])),), table_leaves(leaves)
+        word, values = f"int{word_bits(leaves)}", (ends, workload["width"])
+        return (
+            tree_table(workload, config, "column", "int32", splits, "index", below=columns),
+            tree_table(workload, config, "threshold", workload["dtype"], splits),
+            tree_table(workload, config, "mask", word, splits, "mask", leaves=ends),
+            tree_table(workload, config, "value", workload["value_dtype"], values),
+        )
 
     def function(self, workload: Workload, config: Config) -> Any:
-        return _function(workload, config)
+        """Return the tensor expressions as a function ready to be scheduled."""
+        grid = Grid(workload, config)
+        leaves, bits = workload["leaves"], word_bits(workload["leaves"])
+        word = f"int{bits}"
+        splits = node_count(leaves, int(config["node_vector"]))
+        tables = grid.placeholders(self.arguments(workload, config))
+        column, threshold, mask, value = tables
+        both = te.comm_reducer(lambda a, b: a & b, lambda t: tirx.const(-1, t), name="both")
+        node = te.reduce_axis((0, splits), "node")
 
+        def survivors(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
+            at = grid.at(o, g, q, y, node)
+            test = grid.column(i, column[at], p, x) <= threshold[at]
+            return both(tirx.Select(test, tirx.const(-1, word), mask[at]), axis=node)
 
-def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
-    leaves, columns = workload["leaves"], workload["numeric"] + workload["categorical"]
-    splits, ends = (node_count(leaves, int(config["node_vector"])),), table_leaves(leaves)
-    word, values = f"int{word_bits(leaves)}", (ends, workload["width"])
-    return (
-        tree_table(workload, config, "column", "int32", splits, "index", below=columns),
-        tree_table(workload, config, "threshold", workload["dtype"], splits),
-        tree_table(workload, config, "mask", word, splits, "mask", leaves=ends),
-        tree_table(workload, config, "value", workload["value_dtype"], values),
-    )
+        survive = grid.per_tree(survivors, "bits")
 
+        def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
+            b = survive[i, o, g, q, y, p, x]
+            below = ~b & (b - tirx.const(1, word))
+            # CUDA's population count takes unsigned words only.
+            leaf = tirx.popcount(below.astype(f"uint{bits}")).astype("int32")
+            return value[grid.at(o, g, q, y, leaf, v)]
 
-def _function(workload: Workload, config: Config) -> Any:
-    """Return the tensor expressions as a function ready to be scheduled."""
-    grid = Grid(workload, config)
-    leaves, bits = workload["leaves"], word_bits(workload["leaves"])
-    word = f"int{bits}"
-    splits = node_count(leaves, int(config["node_vector"]))
-    tables = grid.placeholders(_arguments(workload, config))
-    column, threshold, mask, value = tables
-    both = te.comm_reducer(lambda a, b: a & b, lambda t: tirx.const(-1, t), name="both")
-    node = te.reduce_axis((0, splits), "node")
-
-    def survivors(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
-        at = grid.at(o, g, q, y, node)
-        test = grid.column(i, column[at], p, x) <= threshold[at]
-        return both(tirx.Select(test, tirx.const(-1, word), mask[at]), axis=node)
-
-    survive = grid.per_tree(survivors, "bits")
-
-    def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
-        b = survive[i, o, g, q, y, p, x]
-        below = ~b & (b - tirx.const(1, word))
-        # CUDA's population count takes unsigned words only.
-        leaf = tirx.popcount(below.astype(f"uint{bits}")).astype("int32")
-        return value[grid.at(o, g, q, y, leaf, v)]
-
-    return grid.function(tables, grid.scores(leaf_value))
+        return grid.function(tables, grid.scores(leaf_value))

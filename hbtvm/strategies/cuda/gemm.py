@@ -47,63 +47,55 @@ class CudaGemm(OnGpu, Gemm):
         )
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        return _arguments(workload, config)
+        columns, (splits, leaves) = (
+            workload["numeric"] + workload["categorical"],
+            gemm_cuda.rooms(workload["leaves"]),
+        )
+        product = str(config["product_dtype"])
+        return (
+            tree_table(workload, config, "column", "int32", (splits,), "index", below=columns),
+            tree_table(workload, config, "threshold", workload["dtype"], (splits,)),
+            tree_table(workload, config, "path", product, (leaves, splits), "path", leaf_axis=0),
+            tree_table(workload, config, "left_counts", gemm_cuda.SUMS[product], (leaves,)),
+            tree_table(workload, config, "value", workload["value_dtype"], (leaves, workload["width"])),
+        )
 
     def function(self, workload: Workload, config: Config) -> Any:
-        return _function(workload, config)
+        """Return the tensor expressions as a function ready to be scheduled."""
+        grid, shape = Grid(workload, config), Shape.of(config)
+        splits, leaves = gemm_cuda.rooms(workload["leaves"])
+        product = str(config["product_dtype"])
+        sums = gemm_cuda.SUMS[product]
+        tables = grid.placeholders(self.arguments(workload, config))
+        column, threshold, path, left_counts, value = tables
+        around = (grid.tiles, grid.tree_tiles, grid.groups, shape.tree_tile)
+        tests = te.compute(
+            (*around, splits, shape.row_tile),
+            lambda i, o, g, t, j, r: tirx.Select(
+                grid.stage.columns[i, column[o, g, t, j], r] <= threshold[o, g, t, j],
+                tirx.const(1, product),
+                tirx.const(0, product),
+            ),
+            name="tests",
+        )
+        node = te.reduce_axis((0, splits), "node")
+        hits = te.compute(
+            (*around, leaves, shape.row_tile),
+            lambda i, o, g, t, k, r: te.sum(
+                path[o, g, t, k, node].astype(sums) * tests[i, o, g, t, node, r].astype(sums), axis=node
+            ),
+            name="hits",
+        )
+        end = te.reduce_axis((0, leaves), "end")
 
+        def reached(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
+            count = hits[i, o, g, q, end, p * shape.row_threads + x]
+            here = count == left_counts[o, g, q, end]
+            return te.sum(tirx.Select(here, end.var, tirx.const(0, "int32")), axis=end)
 
-def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
-    columns, (splits, leaves) = (
-        workload["numeric"] + workload["categorical"],
-        gemm_cuda.rooms(workload["leaves"]),
-    )
-    product = str(config["product_dtype"])
-    return (
-        tree_table(workload, config, "column", "int32", (splits,), "index", below=columns),
-        tree_table(workload, config, "threshold", workload["dtype"], (splits,)),
-        tree_table(workload, config, "path", product, (leaves, splits), "path", leaf_axis=0),
-        tree_table(workload, config, "left_counts", gemm_cuda.SUMS[product], (leaves,)),
-        tree_table(workload, config, "value", workload["value_dtype"], (leaves, workload["width"])),
-    )
+        leaf = grid.per_tree(reached, "leaf")
 
+        def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
+            return value[grid.at(o, g, q, y, leaf[i, o, g, q, y, p, x], v)]
 
-def _function(workload: Workload, config: Config) -> Any:
-    """Return the tensor expressions as a function ready to be scheduled."""
-    grid, shape = Grid(workload, config), Shape.of(config)
-    splits, leaves = gemm_cuda.rooms(workload["leaves"])
-    product = str(config["product_dtype"])
-    sums = gemm_cuda.SUMS[product]
-    tables = grid.placeholders(_arguments(workload, config))
-    column, threshold, path, left_counts, value = tables
-    around = (grid.tiles, grid.tree_tiles, grid.groups, shape.tree_tile)
-    tests = te.compute(
-        (*around, splits, shape.row_tile),
-        lambda i, o, g, t, j, r: tirx.Select(
-            grid.stage.columns[i, column[o, g, t, j], r] <= threshold[o, g, t, j],
-            tirx.const(1, product),
-            tirx.const(0, product),
-        ),
-        name="tests",
-    )
-    node = te.reduce_axis((0, splits), "node")
-    hits = te.compute(
-        (*around, leaves, shape.row_tile),
-        lambda i, o, g, t, k, r: te.sum(
-            path[o, g, t, k, node].astype(sums) * tests[i, o, g, t, node, r].astype(sums), axis=node
-        ),
-        name="hits",
-    )
-    end = te.reduce_axis((0, leaves), "end")
-
-    def reached(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
-        count = hits[i, o, g, q, end, p * shape.row_threads + x]
-        here = count == left_counts[o, g, q, end]
-        return te.sum(tirx.Select(here, end.var, tirx.const(0, "int32")), axis=end)
-
-    leaf = grid.per_tree(reached, "leaf")
-
-    def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
-        return value[grid.at(o, g, q, y, leaf[i, o, g, q, y, p, x], v)]
-
-    return grid.function(tables, grid.scores(leaf_value))
+        return grid.function(tables, grid.scores(leaf_value))

@@ -40,45 +40,39 @@ class CudaPerfectTreeTraversal(OnGpu, PerfectTreeTraversal):
         return tiled_tables(forest, config, {"node": (node, 0), "value": (forest.value[levels[-1]], 0)})
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        return _arguments(workload, config)
+        nodes, columns = 2 ** workload["depth"], workload["numeric"] + workload["categorical"]
+        word, values = (nodes, packed_nodes.width(workload["dtype"])), (nodes, workload["width"])
+        # Words of a node lie next to each other, or next to those of neighbouring trees.
+        inner = int(config["layout"] == "trees")
+        return (
+            tree_table(
+                workload, config, "node", "int64", word, "node_word", below=columns, trees_inner=inner
+            ),
+            tree_table(workload, config, "value", workload["value_dtype"], values),
+        )
 
     def function(self, workload: Workload, config: Config) -> Any:
-        return _function(workload, config)
+        """Return the tensor expressions as a function ready to be scheduled."""
+        grid = Grid(workload, config)
+        depth, dtype = workload["depth"], workload["dtype"]
+        tables = grid.placeholders(self.arguments(workload, config))
+        node, value = tables
+        level = te.reduce_axis((0, depth), "level")
 
+        def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
+            def step(here: Any, _: Any) -> Any:
+                threshold, column = packed_nodes.unpack(lambda n: node[grid.at(o, g, q, y, here, n)], dtype)
+                left = grid.column(i, column.astype("int32"), p, x) <= threshold
+                return here * 2 + tirx.Select(left, tirx.const(0, "int32"), tirx.const(1, "int32"))
 
-def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
-    nodes, columns = 2 ** workload["depth"], workload["numeric"] + workload["categorical"]
-    word, values = (nodes, packed_nodes.width(workload["dtype"])), (nodes, workload["width"])
-    # Words of a node lie next to each other, or next to those of neighbouring trees.
-    inner = int(config["layout"] == "trees")
-    return (
-        tree_table(workload, config, "node", "int64", word, "node_word", below=columns, trees_inner=inner),
-        tree_table(workload, config, "value", workload["value_dtype"], values),
-    )
+            descend = te.comm_reducer(step, lambda t: tirx.const(1, t), name="descend")
+            # The reduction ignores its operand; TVM finds the tensors that it depends on only there.
+            return descend(grid.column(i, 0, p, x).astype("int32"), axis=level)
 
+        reached = grid.per_tree(walk, "walk")
 
-def _function(workload: Workload, config: Config) -> Any:
-    """Return the tensor expressions as a function ready to be scheduled."""
-    grid = Grid(workload, config)
-    depth, dtype = workload["depth"], workload["dtype"]
-    tables = grid.placeholders(_arguments(workload, config))
-    node, value = tables
-    level = te.reduce_axis((0, depth), "level")
+        def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
+            leaf = reached[i, o, g, q, y, p, x] - 2**depth
+            return value[grid.at(o, g, q, y, leaf, v)]
 
-    def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
-        def step(here: Any, _: Any) -> Any:
-            threshold, column = packed_nodes.unpack(lambda n: node[grid.at(o, g, q, y, here, n)], dtype)
-            left = grid.column(i, column.astype("int32"), p, x) <= threshold
-            return here * 2 + tirx.Select(left, tirx.const(0, "int32"), tirx.const(1, "int32"))
-
-        descend = te.comm_reducer(step, lambda t: tirx.const(1, t), name="descend")
-        # The reduction ignores its operand; TVM finds the tensors that it depends on only there.
-        return descend(grid.column(i, 0, p, x).astype("int32"), axis=level)
-
-    reached = grid.per_tree(walk, "walk")
-
-    def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
-        leaf = reached[i, o, g, q, y, p, x] - 2**depth
-        return value[grid.at(o, g, q, y, leaf, v)]
-
-    return grid.function(tables, grid.scores(leaf_value))
+        return grid.function(tables, grid.scores(leaf_value))

@@ -91,10 +91,82 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
         return {**(_searched(forest) if self._several(forest) else {}), **tiled}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        return _arguments(workload, config)
+        columns, count = workload["numeric"] + workload["categorical"], entries(workload)
+        ranks = RankLayout.of(workload, config)
+        bounds = {"bits": ranks.place_bits, "below": ranks.below}
+        if is_linked(workload):
+            top = ranks.place_bits + ranks.bits
+            bounds |= {"top": top, "trees_inner": int(config["layout"] == "trees")}
+        kind = "placed_link" if is_linked(workload) else "placed_rank"
+        if ranks.grouped:
+            searched = group_arguments(workload, ranks)
+        else:
+            searched = (table("rank_threshold", workload["dtype"], (columns * (2**ranks.bits - 1),)),)
+        return (
+            *searched,
+            tree_table(workload, config, "word", "int32", (count,), kind, **bounds),
+            tree_table(workload, config, "value", workload["value_dtype"], (count, workload["width"])),
+        )
 
     def function(self, workload: Workload, config: Config) -> Any:
-        return _function(workload, config)
+        """Return the tensor expressions as a function ready to be scheduled."""
+        grid = Grid(workload, config)
+        depth, linked = int(workload["depth"]), is_linked(workload)
+        layout = RankLayout.of(workload, config)
+        bits, rank_bits = layout.place_bits, layout.bits
+        tables = grid.placeholders(self.arguments(workload, config))
+        *searched, word, value = tables
+        if layout.grouped:
+            ranks = ranks_by_columns(grid, layout, *searched)
+        else:
+            ranks = _ranks(grid, workload, layout, *searched)
+        unroll = int(config["level_unroll"]) if linked else 1
+        # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
+        level = te.reduce_axis((0, -(-depth // unroll) * unroll), "level")
+
+        def shifted(w: Any, by: int) -> Any:
+            return w >> tirx.const(by, "uint32")
+
+        def above(w: Any, i: Any, p: Any, x: Any) -> Any:
+            place = (w & tirx.const(2**bits - 1, "uint32")).astype("int32")
+            if layout.grouped:
+                found = ranks[i, p * grid.shape.row_threads + x, place]
+            else:
+                # Places leave the bits of the row free, whose count is a power of two: one instruction.
+                at = (place | (x * layout.packed)) + p * (grid.shape.row_threads * layout.packed)
+                found = ranks[i, at]
+            # (Of unsigned differences TVM assumes that they do not wrap.)
+            return shifted(w, bits).astype("int32") - found.astype("int32")
+
+        def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
+            def down(here: Any, first: Any) -> Any:
+                w = word[grid.at(o, g, q, y, first + here)].astype("uint32")
+                return (here << 1) | shifted(above(w, i, p, x).astype("uint32"), 31).astype("int32")
+
+            def along(state: Any, _: Any) -> Any:
+                w = word[grid.at(o, g, q, y, state[0])].astype("uint32")
+                return state[0] + (above(w, i, p, x) >> rank_bits), shifted(w, bits + rank_bits).astype(
+                    "int32"
+                )
+
+            # TVM finds the tensors that a reduction depends on only in its operands.
+            some = (ranks[i, 0, x] if layout.grouped else ranks[i, x]).astype("int32")
+            if not linked:
+                # The nodes of a level, from the root's on, lie one behind the other.
+                first = tirx.shift_left(tirx.const(1, "int32"), level.var)
+                first = tirx.Select(some >= 0, first, first)
+                return te.comm_reducer(down, lambda t: tirx.const(0, t), name="descend")(first, axis=level)
+            # The state is the node, from the root on, and the last distance, which is 0 at a leaf.
+            start = tirx.const(0, "int32"), tirx.const(1, "int32")
+            return te.comm_reducer(along, lambda *_: start, name="descend")((some, some), axis=level)
+
+        walked = grid.per_tree(walk, "walk")
+        reached = walked[0] if linked else walked
+
+        def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
+            return value[grid.at(o, g, q, y, reached[i, o, g, q, y, p, x], v)]
+
+        return grid.function(tables, grid.scores(leaf_value))
 
 
 def _searched(forest: Forest) -> dict[str, np.ndarray]:
@@ -145,25 +217,6 @@ def _linked(
     return word, value
 
 
-def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
-    columns, count = workload["numeric"] + workload["categorical"], entries(workload)
-    ranks = RankLayout.of(workload, config)
-    bounds = {"bits": ranks.place_bits, "below": ranks.below}
-    if is_linked(workload):
-        top = ranks.place_bits + ranks.bits
-        bounds |= {"top": top, "trees_inner": int(config["layout"] == "trees")}
-    kind = "placed_link" if is_linked(workload) else "placed_rank"
-    if ranks.grouped:
-        searched = group_arguments(workload, ranks)
-    else:
-        searched = (table("rank_threshold", workload["dtype"], (columns * (2**ranks.bits - 1),)),)
-    return (
-        *searched,
-        tree_table(workload, config, "word", "int32", (count,), kind, **bounds),
-        tree_table(workload, config, "value", workload["value_dtype"], (count, workload["width"])),
-    )
-
-
 def _ranks(grid: Grid, workload: Workload, ranks: RankLayout, searched: Any) -> Any:
     """The ranks of the columns of row tiles, shape (tiles, room), laid out as `RankLayout.place` says."""
     columns, count = grid.stage.columns, ranks.count
@@ -192,62 +245,3 @@ def _ranks(grid: Grid, workload: Workload, ranks: RankLayout, searched: Any) -> 
         below = te.compute(shape, narrowed(below, n), name=f"{SEARCH}{n}")
     zero = tirx.const(0, kind)
     return te.compute(shape, lambda i, e: zero if below is None else below[i, e].astype(kind), name="ranks")
-
-
-def _function(workload: Workload, config: Config) -> Any:
-    """Return the tensor expressions as a function ready to be scheduled."""
-    grid = Grid(workload, config)
-    depth, linked = int(workload["depth"]), is_linked(workload)
-    layout = RankLayout.of(workload, config)
-    bits, rank_bits = layout.place_bits, layout.bits
-    tables = grid.placeholders(_arguments(workload, config))
-    *searched, word, value = tables
-    if layout.grouped:
-        ranks = ranks_by_columns(grid, layout, *searched)
-    else:
-        ranks = _ranks(grid, workload, layout, *searched)
-    unroll = int(config["level_unroll"]) if linked else 1
-    # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
-    level = te.reduce_axis((0, -(-depth // unroll) * unroll), "level")
-
-    def shifted(w: Any, by: int) -> Any:
-        return w >> tirx.const(by, "uint32")
-
-    def above(w: Any, i: Any, p: Any, x: Any) -> Any:
-        place = (w & tirx.const(2**bits - 1, "uint32")).astype("int32")
-        if layout.grouped:
-            found = ranks[i, p * grid.shape.row_threads + x, place]
-        else:
-            # Places leave the bits of rows free, whose numbers are a power of two: one instruction for both.
-            at = (place | (x * layout.packed)) + p * (grid.shape.row_threads * layout.packed)
-            found = ranks[i, at]
-        # (Of unsigned differences TVM assumes that they do not wrap.)
-        return shifted(w, bits).astype("int32") - found.astype("int32")
-
-    def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
-        def down(here: Any, first: Any) -> Any:
-            w = word[grid.at(o, g, q, y, first + here)].astype("uint32")
-            return (here << 1) | shifted(above(w, i, p, x).astype("uint32"), 31).astype("int32")
-
-        def along(state: Any, _: Any) -> Any:
-            w = word[grid.at(o, g, q, y, state[0])].astype("uint32")
-            return state[0] + (above(w, i, p, x) >> rank_bits), shifted(w, bits + rank_bits).astype("int32")
-
-        # TVM finds the tensors that a reduction depends on only in its operands.
-        some = (ranks[i, 0, x] if layout.grouped else ranks[i, x]).astype("int32")
-        if not linked:
-            # The nodes of a level, from the root's on, lie one behind the other.
-            first = tirx.shift_left(tirx.const(1, "int32"), level.var)
-            first = tirx.Select(some >= 0, first, first)
-            return te.comm_reducer(down, lambda t: tirx.const(0, t), name="descend")(first, axis=level)
-        # The state is the node, from the root on, and the last distance, which is 0 at a leaf.
-        start = tirx.const(0, "int32"), tirx.const(1, "int32")
-        return te.comm_reducer(along, lambda *_: start, name="descend")((some, some), axis=level)
-
-    walked = grid.per_tree(walk, "walk")
-    reached = walked[0] if linked else walked
-
-    def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
-        return value[grid.at(o, g, q, y, reached[i, o, g, q, y, p, x], v)]
-
-    return grid.function(tables, grid.scores(leaf_value))

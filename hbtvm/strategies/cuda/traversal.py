@@ -50,10 +50,65 @@ class CudaTreeTraversal(OnGpu, TreeTraversal):
         return {"root": spread(slots.root.astype(np.int32), tiles, slots.empty, False)}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        return _arguments(workload, config)
+        form, columns = SlotFormat.of(workload), int(workload["numeric"]) + int(workload["categorical"])
+        bounds = {"bits": form.bits, "linked": int(form.linked), "columns": max(columns, 1)}
+        tables = [table("node", "int64", ("slots", form.words), "flagged_walk", **bounds)]
+        if not form.inline:
+            width, dtype = int(workload["width"]), str(workload["value_dtype"])
+            kind = ("int64", width // 2) if _in_pairs(width, dtype) else (dtype, width)
+            tables.append(table("value", kind[0], ("leaves", kind[1])))
+        return (*tables, tree_table(workload, config, "root", "int32", ()))
 
     def function(self, workload: Workload, config: Config) -> Any:
-        return _function(workload, config)
+        """Return the tensor expressions as a function ready to be scheduled."""
+        grid = Grid(workload, config, lowest=traversal_cuda.lacks_columns(workload))
+        form, value_dtype = SlotFormat.of(workload), str(workload["value_dtype"])
+        tables = grid.placeholders(self.arguments(workload, config))
+        node, *values, root = tables
+        # Rounded up to whole steps of the unrolled loop: walks that have arrived stay.
+        unroll = int(config["level_unroll"])
+        level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
+
+        def slot(o: Any, g: Any, q: Any, y: Any, reached: Any) -> Callable[[Any], Any]:
+            at = root[grid.at(o, g, q, y)] + reached
+            return lambda n: node[at, n]
+
+        def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
+            zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
+
+            def step(state: Any, _: Any) -> Any:
+                column, offset, threshold, is_leaf = form.read(slot(o, g, q, y, state[0]))
+                passes = grid.column(i, column, p, x) <= threshold
+
+                def child(left: Any) -> Any:
+                    return state[0] + offset + tirx.Select(left, zero, one)
+
+                choices = (
+                    # (TVM takes the negation of `left` for `>`, which NaN is not, either.)
+                    lambda left: tirx.Select(is_leaf(left), state[0], child(left)),
+                    child,
+                    lambda left: tirx.Select(is_leaf(left), zero, one),
+                )
+                return tuple(grid.by_test(passes, choice) for choice in choices)
+
+            # The state ends with whether the walk goes on.
+            descend = te.comm_reducer(step, lambda *_: (zero, zero, one), name="descend")
+            # The reduction ignores its operands; TVM finds the tensors that it depends on only there.
+            some = grid.column(i, 0, p, x).astype("int32")
+            return descend((some, some, some), axis=level)
+
+        _, reached, _ = grid.per_tree(walk, "walk")
+
+        def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
+            word = slot(o, g, q, y, reached[i, o, g, q, y, p, x])
+            if form.inline:
+                return value_of(word, v, value_dtype)
+            at = word(0).astype("int32")
+            if _in_pairs(int(workload["width"]), value_dtype):
+                return value_of(lambda n: values[0][at, n], v, value_dtype)
+            return values[0][at, v]
+
+        return grid.function(tables, grid.scores(leaf_value))
 
 
 def _slots(forest: Forest) -> Slots:
@@ -67,66 +122,3 @@ def _slots(forest: Forest) -> Slots:
 def _in_pairs(width: int, value_dtype: str) -> bool:
     """Return whether pairs of values in a table of values share a word: one load for both."""
     return width % 2 == 0 and value_dtype == "float32"
-
-
-def _arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
-    form, columns = SlotFormat.of(workload), int(workload["numeric"]) + int(workload["categorical"])
-    bounds = {"bits": form.bits, "linked": int(form.linked), "columns": max(columns, 1)}
-    tables = [table("node", "int64", ("slots", form.words), "flagged_walk", **bounds)]
-    if not form.inline:
-        width, dtype = int(workload["width"]), str(workload["value_dtype"])
-        kind = ("int64", width // 2) if _in_pairs(width, dtype) else (dtype, width)
-        tables.append(table("value", kind[0], ("leaves", kind[1])))
-    return (*tables, tree_table(workload, config, "root", "int32", ()))
-
-
-def _function(workload: Workload, config: Config) -> Any:
-    """Return the tensor expressions as a function ready to be scheduled."""
-    grid = Grid(workload, config, lowest=traversal_cuda.lacks_columns(workload))
-    form, value_dtype = SlotFormat.of(workload), str(workload["value_dtype"])
-    tables = grid.placeholders(_arguments(workload, config))
-    node, *values, root = tables
-    # Rounded up to whole steps of the unrolled loop: walks that have arrived stay.
-    unroll = int(config["level_unroll"])
-    level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
-
-    def slot(o: Any, g: Any, q: Any, y: Any, reached: Any) -> Callable[[Any], Any]:
-        at = root[grid.at(o, g, q, y)] + reached
-        return lambda n: node[at, n]
-
-    def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
-        zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
-
-        def step(state: Any, _: Any) -> Any:
-            column, offset, threshold, is_leaf = form.read(slot(o, g, q, y, state[0]))
-            passes = grid.column(i, column, p, x) <= threshold
-
-            def child(left: Any) -> Any:
-                return state[0] + offset + tirx.Select(left, zero, one)
-
-            choices = (
-                # (TVM takes the negation of `left` for `>`, which NaN is not, either.)
-                lambda left: tirx.Select(is_leaf(left), state[0], child(left)),
-                child,
-                lambda left: tirx.Select(is_leaf(left), zero, one),
-            )
-            return tuple(grid.by_test(passes, choice) for choice in choices)
-
-        # The state ends with whether the walk goes on.
-        descend = te.comm_reducer(step, lambda *_: (zero, zero, one), name="descend")
-        # The reduction ignores its operands; TVM finds the tensors that it depends on only there.
-        some = grid.column(i, 0, p, x).astype("int32")
-        return descend((some, some, some), axis=level)
-
-    _, reached, _ = grid.per_tree(walk, "walk")
-
-    def leaf_value(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, v: Any) -> Any:
-        word = slot(o, g, q, y, reached[i, o, g, q, y, p, x])
-        if form.inline:
-            return value_of(word, v, value_dtype)
-        at = word(0).astype("int32")
-        if _in_pairs(int(workload["width"]), value_dtype):
-            return value_of(lambda n: values[0][at, n], v, value_dtype)
-        return values[0][at, v]
-
-    return grid.function(tables, grid.scores(leaf_value))
