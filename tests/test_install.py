@@ -17,7 +17,6 @@ from sklearn.preprocessing import StandardScaler
 import hbtvm
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "tests" / "data" / "package_v1.tar"
 
 WITHOUT = (
     "tvm", "xgboost", "scipy", "threadpoolctl", "filelock", "rich", "sklearn", "lightgbm", "joblib", "pandas",
@@ -38,25 +37,7 @@ def run(code: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_predicting_with_an_old_package_takes_numpy_and_tvm_ffi(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("a,b,c\n1,2,3\n4,5,6\n")
-    done = run(
-        "import numpy, hbtvm\n"
-        f"model = hbtvm.load({str(PACKAGE)!r})\n"
-        "print(model.predict_proba(numpy.zeros((3, 3))).shape)\n"
-        "from hbtvm.cli.main import main\n"
-        f"print(main(['predict', {str(PACKAGE)!r}, 'rows.csv', '-o', 'out.csv']))\n"
-        f"print(main(['inspect', {str(PACKAGE)!r}]))\n",
-        tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("(3, 3)\n0\n")
-    assert done.stdout.endswith("\n0\n") and "LGBMClassifier" in done.stdout
-    assert (tmp_path / "out.csv").read_text().startswith("label\n")
-
-
 def test_predicting_on_a_cpu_takes_numpy_alone(tmp_path: Path) -> None:
-    """Of a new package: those of format 8 and before have kernels that call into `tvm_ffi`."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 4)).astype(np.float32)
     y = (X[:, 0] * X[:, 1] > 0).astype(np.int64)
