@@ -165,7 +165,8 @@ def _union(hints: tuple[Any, ...]) -> Form:
             try:
                 return one.write(value, sink)
             except CodecError as error:
-                reason = error if error.path else reason  # of the form that took most of the value
+                # Of the form that the value's type chooses, or that took most of the value.
+                reason = error if error.path or one is likely else reason
             except (AttributeError, TypeError):
                 pass
         raise reason

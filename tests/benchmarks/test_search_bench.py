@@ -21,6 +21,7 @@ from benchmarks.search.studies import STUDIES, Results
 from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log
 from hbtvm.tuning.choices import Choices
+from hbtvm.tuning.settings import Settings
 from tests.fake_programs import cost
 from tests.fake_tuning import SPACE, START, loops
 
@@ -187,11 +188,12 @@ def test_measuring_goes_on_until_there_is_enough(folder: Path, monkeypatch: pyte
 
     calls: list[int] = []
 
-    def tune(tasks: list, *, trials: int, **more: object) -> object:
+    def tune(tasks: list, settings: Settings) -> object:
+        trials = settings.trials
         calls.append(trials)
-        more.pop("time_budget")
         # As if time ran out after ten new ones.
-        result = real(tasks, trials=min(trials, 10 * len(calls)), machine=InProcess(), **more)
+        fewer = replace(settings, trials=min(trials, 10 * len(calls)), time_budget=None)
+        result = real(tasks, fewer, machine=InProcess())
         object.__setattr__(result, "stopped", "time" if result.trials < trials else "trials")
         return result
 

@@ -18,7 +18,7 @@ import pytest
 import xgboost as xgb
 from sklearn import ensemble, tree
 
-from hbtvm import api, options
+from hbtvm import api, run
 from hbtvm.cli.main import main
 from hbtvm.graph.output import OutputSpec
 from hbtvm.streaming.outputs import column_names
@@ -314,7 +314,7 @@ def test_compile_then_predict(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     hbtvm("tune", "--help")
     text = " ".join(capsys.readouterr().out.split())
-    assert f"(default: {options.TRIALS}, in at most {options.TIME_BUDGET:g} seconds;" in text
+    assert f"(default: {run.TRIALS}, in at most {run.TIME_BUDGET:g} seconds;" in text
 
 
 def test_tune_then_again_then_predict() -> None:

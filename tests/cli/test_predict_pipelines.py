@@ -90,7 +90,7 @@ def test_csv_that_does_not_fit(text: str, message: str, capsys: pytest.CaptureFi
         ("d.jsonl", '{"age": 1, "pay": 1}\n', "column 'job' is missing"),
         ("d.json", '[{"age": 1, "pay": 1, "job": "law"}, 3]', "row 2 is 3, expected an object"),
         ("d.json", "[1", "d.json: this is not JSON"),
-        ("d.arrow", "x", "d.arrow: this is not an Arrow file"),
+        ("d.arrow", "x", "d.arrow: this is not a readable Arrow file"),
         ("d.json", "", "there are no rows to predict"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 
 import hbtvm
 from hbtvm import codec
+from hbtvm.compiler import assemble as compiling
 from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.candidates.tasks import describe
 from hbtvm.compiler.selection.choose import choose
@@ -116,26 +117,14 @@ def with_carveout(package: Package, size: int) -> tuple[KernelEntry, ...]:
 
 
 @needs_gxx
-def test_packages_of_older_releases_keep_their_versions(machine: Machine) -> None:
-    new, old = emulated.package("lgb_two"), emulated.whole_tiles_package("lgb_two")
-    X = data()[0].astype(np.float32)
-    for package, size, version in ((old, None, 9), (old, 132, 13), (new, None, 14), (new, 132, 14)):
-        if size is not None:
-            package = replace(package, kernels=with_carveout(package, size))
-        written = to_bytes(package)
-        assert f'"version": {version}'.encode() in written
-        np.testing.assert_array_equal(Model(from_bytes(written)).predict(X), Model(new).predict(X))
-
-
-@needs_gxx
 @pytest.mark.parametrize("size", [-1, True, 2**30, "132"])
-def test_one_that_makes_no_sense_is_damage(machine: Machine, size: Any) -> None:
+def test_a_carveout_that_makes_no_sense_is_refused(machine: Machine, size: Any) -> None:
     package = emulated.package("lgb_two")
     first = package.kernels[0]
     assert first.launch is not None
     broken = replace(first, launch=replace(first.launch, carveout=size))
-    with pytest.raises(PackageError, match="is damaged"):
-        from_bytes(to_bytes(replace(package, kernels=(broken, *package.kernels[1:]))))
+    with pytest.raises(PackageError, match="carveout is"):
+        to_bytes(replace(package, kernels=(broken, *package.kernels[1:])))
 
 
 def test_a_launch_without_a_wish_says_nothing_of_it() -> None:
@@ -179,7 +168,9 @@ def test_a_search_goes_on_from_a_log_from_before_a_knob(tmp_path: Path) -> None:
 
 
 @needs_gxx
-def test_a_logs_choice_is_compiled(machine: Machine, tmp_path: Path) -> None:
+def test_a_logs_choice_is_compiled(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The emulated compiler is known in this process alone.
+    monkeypatch.setattr(compiling, "results", lambda calls: [call() for _, call in calls])
     model, rows = trained("lgb_two")[1], 5000
     forest = make_forest(model.anchor, "float32", "float32")
     workload = workload_of(forest, rows)

