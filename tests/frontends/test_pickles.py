@@ -174,6 +174,7 @@ import sys
 for name in ("sklearn", "xgboost", "lightgbm", "joblib", "pandas", "scipy"):
     sys.modules[name] = None
 import json, hashlib
+from hbtvm import codec
 from hbtvm.frontends import load_model
 found = {}
 for path in sys.argv[1:]:

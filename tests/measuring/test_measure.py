@@ -249,7 +249,7 @@ def test_the_command_line_refuses_what_makes_no_sense(
         (["tune", file, "--export", str(tmp_path / "no" / "t.tar")], "there is no folder"),
         (["measure", file], "no tar archive"),
         (["measure", str(tmp_path / "none.tar")], "there is no such file, expected an archive of trials"),
-        (["log", "import", path, file, "--log", str(tmp_path / "log.jsonl")], "no file of times"),
+        (["log", "import", path, file, "--log", str(tmp_path / "log.jsonl")], "not a file of times"),
     ):
         assert main(arguments) == 2, arguments
         assert words in capsys.readouterr().err

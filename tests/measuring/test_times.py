@@ -114,11 +114,11 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path, trials: Trials) 
     path = tmp_path / "times.jsonl"
     head = {"format": "hbtvm-times", "version": 1, "trials": trials.digest, "target": trials.target}
     for content, words in (
-        (b"a,b\n1,2\n", "no file of times"),
-        (b"a diary", "no file of times"),
+        (b"a,b\n1,2\n", "not a file of times"),
+        (b"a diary", "not a file of times"),
         (json.dumps({**head, "version": 2}).encode() + b"\n", "format version 2, but this hbtvm reads"),
         (json.dumps({**head, "trials": "ab"}).encode() + b"\n", "of another archive"),
-        (json.dumps({**head, "target": 5}).encode() + b"\n", "no file of times"),
+        (json.dumps({**head, "target": 5}).encode() + b"\n", "not a file of times"),
         (
             json.dumps({**head, "target": {"kind": "cuda"}, "device": "a GPU"}).encode() + b"\n",
             r"of another machine \(a GPU\)",
