@@ -17,16 +17,14 @@ from sklearn.linear_model import Ridge
 
 import hbtvm
 from hbtvm.compiler.building.cpu import executor as executor_code
-from hbtvm.errors import BuildError, PackageError
+from hbtvm.errors import PackageError
 from hbtvm.graph.reference import margins
-from hbtvm.runtime import host
-from hbtvm.runtime.model import Model
 from hbtvm.runtime.native import library as library_module
 from hbtvm.runtime.native.description import Described, Stage
 from hbtvm.runtime.native.executor import Executor, OneKernel, Shape
 from hbtvm.runtime.native.library import Library, load_kernels, load_library
 from hbtvm.runtime.package import KernelEntry
-from tests.runtime_models import TARGET, kernel, package, random_rows, trained
+from tests.runtime_models import TARGET, kernel, random_rows, trained
 
 MODELS = ("lgb_two", "lgb_three_nan", "sk_forest_three_nan")
 """One output; three groups of outputs; three outputs to a leaf."""
@@ -334,18 +332,3 @@ def test_an_executor_of_another_version_is_refused(monkeypatch: pytest.MonkeyPat
         PackageError, match="has version 1, but this hbtvm calls version 99; compile the model"
     ):
         Library(ctypes.CDLL(code()._loaded._name))
-
-
-def test_packages_without_an_executor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to format 8: it is compiled where they are loaded."""
-    graph = trained("lgb_two")[1]
-    old = package(graph, kernel(graph, 1), executor=b"")
-    X = random_rows(3)
-    np.testing.assert_array_equal(Model(old).predict(X), Model(package(graph, kernel(graph, 1))).predict(X))
-
-    def none() -> str:
-        raise BuildError("no C++ compiler was found")
-
-    monkeypatch.setattr(host, "c_compiler", none)
-    with pytest.raises(PackageError, match=r"hold no executor; compile the model again .*no C\+\+ compiler"):
-        Model(old).predict(X)
