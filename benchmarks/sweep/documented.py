@@ -36,6 +36,8 @@ def sentence(answers: Answers, reason: str) -> str:
         return "Values that overflow within a model are infinite there."
     if "float16" in title and not answers.of_floats().difference():
         return "float16 rows are computed, and returned, in float32 or float64."
+    if reason.endswith(" for object") and "pandas, Float" in title:
+        return "Nullable columns are plain numbers."
     if reason.startswith("type float"):
         keeps = _WHOLE.search(title) and _has(model, "FunctionTransformer")
         return "A FunctionTransformer gives float64 where its function leaves integers." if keeps else ""
@@ -72,12 +74,14 @@ def _of_containers(model: Any, title: str, reason: str) -> str:
     )
     if unread or marks:
         return "Columns whose numbers do not matter are not checked."
+    if "infinity" in reason and title.startswith(("extreme", "huge")):
+        return "Values that overflow within a model are infinite there."
     if reason == "sparse array for sparse matrix" and _has(
         model, "PolynomialFeatures", "AdditiveChi2Sampler", "SimpleImputer", "MissingIndicator"
     ):
         return "Sparse arrays give sparse arrays."
-    if reason.startswith("array for") and "DataFrame" in reason and _has(model, "FunctionTransformer"):
-        return "A FunctionTransformer gives an array for frames, too."
+    if re.match("array for (list|.*DataFrame)", reason) and _has(model, "FunctionTransformer"):
+        return "A FunctionTransformer gives an array for frames and lists, too."
     return ""
 
 
