@@ -74,7 +74,7 @@ def _of_containers(model: Any, title: str, reason: str) -> str:
     )
     if unread or marks:
         return "Columns whose numbers do not matter are not checked."
-    if "infinity" in reason and title.startswith(("extreme", "huge")):
+    if "infinity" in reason and title.startswith(("extreme", "huge", "large")):
         return "Values that overflow within a model are infinite there."
     if reason == "sparse array for sparse matrix" and _has(
         model, "PolynomialFeatures", "AdditiveChi2Sampler", "SimpleImputer", "MissingIndicator"

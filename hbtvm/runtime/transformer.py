@@ -184,6 +184,8 @@ class Transformer:
                 f"pip install {self._frame}",
                 name=self._frame,
             ) from None
+        if not isinstance(X, library.DataFrame):
+            given = _of_one_type(given)
         names = self._table.names or ()
         columns: list[np.ndarray] = []
         for block in self._blocks:
