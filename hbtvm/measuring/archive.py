@@ -152,7 +152,7 @@ class _Document:
     members: Mapping[str, _Listed]
 
     def validate(self) -> None:
-        """Refuse numbers and names of what is not there, with a `ValueError`."""
+        """Raise a `ValueError` for indices and names that do not exist."""
         for name in ("data", "tasks", "candidates"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is []")

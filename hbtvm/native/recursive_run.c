@@ -17,7 +17,7 @@ struct work {
 };
 
 /* A team of threads that share levels. The leader opens one phase after another, and continues when a phase is done.
- * Each member takes its own part of a phase, and then parts that nobody has taken. A late or preempted thread therefore
+ * Each member takes its own part of a phase, and then the remaining parts. A late or preempted thread therefore
  * joins later phases, and delays the others only by a part that it has started. */
 struct team {
   struct recursive_call *call;

@@ -87,7 +87,7 @@ def wrapped(record: Record, table: Table, where: Where) -> Table:
 
 def last_wrapped(record: Record, table: Table, where: Where, predicts: bool) -> tuple[Record, Table, Where]:
     """The estimator that a search or a ``FrozenEstimator`` holds, with the table that it reads."""
-    # Deeper by a name that no error shows, lest a damaged file wraps itself.
+    # Counts nesting depth, which stops a file that wraps itself; errors show the outer path.
     return unwrapped(record, where), table, replace(where.child("best"), path=where.path)
 
 
