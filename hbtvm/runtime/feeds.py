@@ -20,7 +20,7 @@ from hbtvm.runtime.inputs import Inputs, all_finite
 from hbtvm.runtime.layouts import Layouts
 from hbtvm.runtime.matrix import Interleave, matrix_of
 from hbtvm.runtime.pandas_frame import PandasFrame
-from hbtvm.runtime.raw import RawColumn, number
+from hbtvm.runtime.raw import Numbers, RawColumn, number
 from hbtvm.runtime.sparse import SparseRows, check_sparse, is_sparse
 from hbtvm.runtime.text_feeds import TextFeeds
 from hbtvm.runtime.text_library import TextLibrary
@@ -137,6 +137,10 @@ class FeedReader:
         kernels = [one for one in self._dtypes if self._dtype_for([one]) == one]
         plain = in_order and len(self._numbers) == self._width and not spec.rows_are_values
         self.ready = frozenset(kernels if plain else ())
+        # Columns that only share their type: the library makes one array of all of them.
+        self._unread = [raw for raw in range(spec.n_features) if raw not in plan.raws]
+        if not float32_apart or spec.by_name or self._row_dtype != _F64:
+            self._unread = []
 
     def prepare(self, X: Any) -> np.ndarray:
         """Return the matrix of rows.
@@ -192,7 +196,7 @@ class FeedReader:
                 order = [at[self._raw_of[j]] for j in self._numbers]
                 taken = array if order == list(range(rows.width)) else array[:, order]
                 return self._finished(taken, array.dtype)
-        if rows.rows == 1:
+        if rows.rows == 1 and not (self._unread and isinstance(rows, PandasFrame) and rows.has_small()):
             values = rows.row([at[raw] for raw in self._row_raws], self._row_nulls)
             if values is not None:
                 return self._one(values, False)
@@ -202,7 +206,9 @@ class FeedReader:
             if codes is not None:
                 return codes
         columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
-        return self._matrix(columns, rows.rows)
+        beside = [rows.column(raw, None) for raw in self._unread]
+        dtypes = [column.dtype for column in beside if isinstance(column, Numbers)]
+        return self._matrix(columns, rows.rows, dtypes)
 
     def _of_values(self, X: Any) -> np.ndarray:
         """The matrix of rows that are one value each."""
@@ -326,7 +332,10 @@ class FeedReader:
         coder = self._coders.get(j)
         return number(value, self.feeds[j].where) if coder is None else coder.of_value(value)
 
-    def _matrix(self, columns: dict[int, RawColumn], n: int) -> np.ndarray:
+    def _matrix(
+        self, columns: dict[int, RawColumn], n: int, beside: Sequence[np.dtype] = ()
+    ) -> np.ndarray:
+        """The matrix of columns by their index; `beside` are types of numbers in columns not read."""
         feeds = self.feeds
         numbers = {j: columns[self._raw_of[j]].numbers(feeds[j].where) for j in self._numbers}
         quick = None if self._single else self._host.coded(columns)
@@ -337,7 +346,8 @@ class FeedReader:
         else:
             raw = {i: self._host.raw_values(i, columns[i]) for i in self.plan.host_raws}
             texts = [_F64] if self.plan.texts else []
-            dtype = self._dtype_for([*texts, *(x.dtype for x in (*numbers.values(), *raw.values()))])
+            read = (x.dtype for x in (*numbers.values(), *raw.values()))
+            dtype = self._dtype_for([*texts, *read, *beside])
             # As of one row, and of texts' codes: float64, unless the library's numbers are float32.
             values = dtype if self._single or _F64 in self._dtypes else _F64
             parts = {**numbers, **self._host.compute(raw, values)}

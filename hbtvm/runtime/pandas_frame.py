@@ -68,6 +68,12 @@ class PandasFrame:
         found: np.ndarray = values.T if place == sorted(place) else values.T[:, place]
         return found
 
+    def has_small(self) -> bool:
+        """Whether there are columns of bool or int8, whose common type depends on the others."""
+        return self._blocks is None or any(
+            type(values) is np.ndarray and values.dtype.char in "b?" for values in self._blocks[0]
+        )
+
     def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
         """Python values of the only row's columns; None where `column` has to tell more than values do."""
         if self._blocks is None:

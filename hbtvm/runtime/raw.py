@@ -38,6 +38,11 @@ class Numbers:
     def __init__(self, array: np.ndarray) -> None:
         self._array = array
 
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of its numbers."""
+        return self._array.dtype
+
     def numbers(self, where: str) -> np.ndarray:
         """The column as numbers of any type, shape (n,).
 

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -53,7 +52,7 @@ EXTENSIONS = ["binary_tensor_data", "model_repository"]
 _JSON = (b"content-type", b"application/json")
 _OCTETS = (b"content-type", b"application/octet-stream")
 
-_TURN = 1.5e-3
+_TURN = 0.4e-3
 """Seconds of predictions in a turn of the event loop, after which it starts no other."""
 
 _MODELS = "/v2/models/"
@@ -97,7 +96,7 @@ class Service:
         self._access = access or Access()
         self.account = Account(self.limits)
         self._inline = min(self.limits.inline, self.limits.body)
-        self._spent, self._usual, self._line = 0.0, 0.0, deque[asyncio.Future[None]]()
+        self._spent = 0.0
         self._waiting = 0
         self.stopping = False
         metrics.waiting = lambda: self._waiting
@@ -149,14 +148,15 @@ class Service:
                 data = message.get("body", b"")
             request = None
             if len(data) <= self._inline and not encoding:
-                if self._spent > _TURN or self._line:
+                if self._spent > _TURN:
                     if not share.count:
                         share.take(len(data))
                     await self._next_turn()
+                began = time.perf_counter()
                 request = _read(served, data, header_length)
                 if served.rows(request) <= served.inline_rows:
                     result = _computed(served, request)
-                    self._spend(time.perf_counter() - start)
+                    self._spend(time.perf_counter() - began)
                 else:
                     result = await self._by_thread(served, data, header_length, encoding, request, share)
             else:
@@ -171,27 +171,17 @@ class Service:
 
     def _spend(self, seconds: float) -> None:
         """Count time that the event loop spent on predictions in its current turn."""
-        if not self._spent and not self._line:
+        if not self._spent:
             asyncio.get_running_loop().call_soon(self._begin_turn)
         self._spent += seconds
-        self._usual += 0.1 * (seconds - self._usual)
 
     async def _next_turn(self) -> None:
         """Wait until the event loop has polled its connections and served earlier requests."""
-        turn = asyncio.get_running_loop().create_future()
-        self._line.append(turn)
-        await turn
+        while self._spent > _TURN:
+            await asyncio.sleep(0)
 
     def _begin_turn(self) -> None:
         self._spent = 0.0
-        room = _TURN
-        while self._line and room > 0:
-            turn = self._line.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                room -= self._usual
-        if self._line:
-            asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _served(self, name: str) -> Served:
         served = self.repository.served.get(name)
