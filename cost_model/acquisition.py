@@ -21,21 +21,13 @@ _SURE = 1e-6
 def merit(kind: str, prediction: Prediction, best: float) -> NDArray[np.float64]:
     """Return the merit of candidates, (n,); higher is better.
 
-    Parameters
-    ----------
-    kind
-        ``"mean"``, ``"ucb"`` (upper confidence bound: mean plus one standard deviation) or ``"ei"`` (expected
-        improvement on `best`; Jones et al., 1998, equation 15, as a logarithm, since most values underflow).
-    prediction
-        Speeds are assumed to be normally distributed. Without standard deviations, all kinds order by the
-        mean.
-    best
-        The model's prediction for the best candidate measured so far.
-
-    Raises
-    ------
-    ValueError
-        If there is no such acquisition.
+    `kind`: ``"mean"``, ``"ucb"`` (upper confidence bound: mean plus one standard deviation) or ``"ei"``
+        (expected improvement on `best`; Jones et al., 1998, equation 15, as a logarithm, since most values
+        underflow).
+    `prediction`: speeds are assumed to be normally distributed. Without standard deviations, all kinds order
+        by the mean.
+    `best`: the model's prediction for the best candidate measured so far.
+    Raises `ValueError` if there is no such acquisition.
     """
     if kind not in ("mean", "ucb", "ei"):
         raise ValueError(f"there is no acquisition {kind!r}")

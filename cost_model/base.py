@@ -13,19 +13,12 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted speeds of candidates.
+    """Predicted speeds of candidates."""
 
-    Attributes
-    ----------
-    mean
-        Log2 of each candidate's speed, relative to a zero that all candidates of a group share: 1 more is
-        twice as fast. float64, (n,), finite.
-    std
-        Its standard deviation, in the same unit, (n,); zeros from a model without uncertainty.
-    """
-
+    # Log2 of each candidate's speed, relative to a zero that all candidates of a group share: 1 more is twice
+    # as fast. float64, (n,), finite.
     mean: Vector
-    std: Vector
+    std: Vector  # its standard deviation, in the same unit, (n,); zeros from a model without uncertainty
 
     @classmethod
     def certain(cls, mean: ArrayLike) -> Prediction:
@@ -56,32 +49,20 @@ class CostModel(ABC):
     ) -> None:
         """Fit the model to all of this data; an earlier fit is forgotten.
 
-        Parameters
-        ----------
-        features
-            float32, (n, D).
-        costs
-            Seconds, (n,); infinite or NaN for a failed candidate.
-        groups
-            Integer labels, (n,): costs are comparable only within one group, e.g. one task.
-            ``None`` puts all in one group.
-        margin
-            Log2 speeds predicted by another model, (n,), to which this model's predictions will be added.
-
-        Raises
-        ------
-        ValueError
-            If the lengths disagree, or the features are not a table.
+        `features`: float32, (n, D).
+        `costs`: seconds, (n,); infinite or NaN for a failed candidate.
+        `groups`: integer labels, (n,): costs are comparable only within one group, e.g. one task. ``None``
+            puts all in one group.
+        `margin`: log2 speeds predicted by another model, (n,), to which this model's predictions will be
+            added.
+        Raises `ValueError` if the lengths disagree, or the features are not a table.
         """
 
     @abstractmethod
     def predict(self, features: ArrayLike) -> Prediction:
         """Predict candidates' speeds; means are zero if there was nothing to learn from.
 
-        Parameters
-        ----------
-        features
-            float32, (n, D).
+        `features`: float32, (n, D).
         """
 
     def mean(self, features: ArrayLike) -> Vector:
@@ -94,14 +75,7 @@ class CostModel(ABC):
         Means stay the same. Standard deviations near these candidates fall, so that a batch selects
         candidates that add information (Ginsbourger et al., 2010).
 
-        Parameters
-        ----------
-        features
-            float32, (m, D).
-
-        Returns
-        -------
-        None if the model has no covariance between candidates.
+        `features`: float32, (m, D).
         """
         return None
 
@@ -111,16 +85,8 @@ def check(
 ) -> tuple[NDArray[np.float32], Vector, NDArray[np.intp], Vector]:
     """Normalise the arguments of `CostModel.fit`.
 
-    Returns
-    -------
-    tuple
-        Features (n, D), costs (n,) with failures infinite, group numbers (n,) from 0 on, and
-        margin (n,).
-
-    Raises
-    ------
-    ValueError
-        If the lengths disagree.
+    Returns features (n, D), costs (n,) with failures infinite, group numbers (n,) from 0 on, and margin (n,).
+    Raises `ValueError` if the lengths disagree.
     """
     table = clean(features)
     times = np.array(costs, dtype=np.float64)
@@ -188,10 +154,7 @@ def slope(scores: Vector, times: Vector, labels: NDArray[np.intp], margin: Vecto
 def clean(features: ArrayLike) -> NDArray[np.float32]:
     """Return features as float32, (n, D), with NaN (to XGBoost: unknown) for non-finite values.
 
-    Raises
-    ------
-    ValueError
-        If they are not a table.
+    Raises `ValueError` if they are not a table.
     """
     table = table_of(features)
     return np.where(np.isfinite(table), table, np.float32(np.nan))
@@ -200,10 +163,7 @@ def clean(features: ArrayLike) -> NDArray[np.float32]:
 def table_of(features: ArrayLike) -> NDArray[np.float32]:
     """Return features as float32, (n, D), unchanged.
 
-    Raises
-    ------
-    ValueError
-        If they are not a table.
+    Raises `ValueError` if they are not a table.
     """
     table = np.asarray(features, dtype=np.float32)
     if table.ndim != 2:

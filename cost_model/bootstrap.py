@@ -16,12 +16,8 @@ MODELS = 5
 class Bootstrap(CostModel):
     """Several models, each fitted to a sample of the data drawn with replacement.
 
-    Parameters
-    ----------
-    make
-        Creates an untrained model from a seed.
-    count
-        Number of models.
+    `make`: creates an untrained model from a seed.
+    `count`: number of models.
     """
 
     def __init__(self, make: Callable[[int], CostModel], count: int = MODELS) -> None:

@@ -28,83 +28,40 @@ BUFFERS = ("x", "table", "scratch", "out", "other")
 
 @dataclass(frozen=True)
 class AccessContexts:
-    """The accesses of all statements; p in number.
+    """The accesses of all statements; p in number."""
 
-    Attributes
-    ----------
-    statement
-        The statement's column, (p,).
-    buffer
-        Index into `BUFFERS`, (p,).
-    bytes
-        Size of an element, (p,).
-    store, gather
-        As in `hbtvm.cost_model.nest.Access`, (p,).
-    strides
-        Elements between iterations, (L, p), never negative; 0 for a loop that runs once.
-    touched
-        Distinct elements in one pass of each level's subtree, (L + 1, p).
-    footprint
-        Bytes of the cache lines of these elements, (L + 1, p).
-    """
-
-    statement: Integers
-    buffer: Integers
-    bytes: Array
+    statement: Integers  # the statement's column, (p,)
+    buffer: Integers  # index into `BUFFERS`, (p,)
+    bytes: Array  # size of an element, (p,)
+    # `store`, `gather`: as in `hbtvm.cost_model.nest.Access`, (p,)
     store: Flags
     gather: Flags
-    strides: Array
-    touched: Array
-    footprint: Array
+    strides: Array  # elements between iterations, (L, p), never negative; 0 for a loop that runs once
+    touched: Array  # distinct elements in one pass of each level's subtree, (L + 1, p)
+    footprint: Array  # bytes of the cache lines of these elements, (L + 1, p)
 
 
 @dataclass(frozen=True)
 class Contexts:
-    """The statements of n programs; m in number, with at most L loops.
+    """The statements of n programs; m in number, with at most L loops."""
 
-    Attributes
-    ----------
-    n
-        Number of programs.
-    program, position
-        The program of each statement, and its position there, (m,).
-    depth
-        Number of loops, (m,).
-    numbers
-        `hbtvm.cost_model.nest.Loop.number` of each loop, (L, m); -1 without a loop.
-    extents
-        Iterations of each loop, (L, m), at least 1.
-    vectorized, unrolled, parallel
-        The same, with 1 for loops of other kinds.
-    outer
-        Number of entries to each level: product of the loops around it, (L + 1, m).
-    inner
-        Body executions in one pass of each level (bottom-up product), (L + 1, m).
-    footprint
-        Bytes of cache lines that each level touches in all buffers, (L + 1, m).
-    operations
-        Arithmetic operations in one body execution, by `OPERATIONS`, (len(OPERATIONS), m).
-    lane_bytes
-        Width of a vector's elements in bytes, (m,).
-    accesses
-        The statements' accesses.
-    """
-
-    n: int
+    n: int  # number of programs
+    # `program`, `position`: the program of each statement, and its position there, (m,)
     program: Integers
     position: Integers
-    depth: Integers
-    numbers: Integers
-    extents: Array
+    depth: Integers  # number of loops, (m,)
+    numbers: Integers  # `hbtvm.cost_model.nest.Loop.number` of each loop, (L, m); -1 without a loop
+    extents: Array  # iterations of each loop, (L, m), at least 1
+    # `vectorized`, `unrolled`, `parallel`: the same, with 1 for loops of other kinds
     vectorized: Array
     unrolled: Array
     parallel: Array
-    outer: Array
-    inner: Array
-    footprint: Array
-    operations: Array
-    lane_bytes: Array
-    accesses: AccessContexts
+    outer: Array  # number of entries to each level: product of the loops around it, (L + 1, m)
+    inner: Array  # body executions in one pass of each level (bottom-up product), (L + 1, m)
+    footprint: Array  # bytes of cache lines that each level touches in all buffers, (L + 1, m)
+    operations: Array  # arithmetic operations in one body execution, by `OPERATIONS`, (len(OPERATIONS), m)
+    lane_bytes: Array  # width of a vector's elements in bytes, (m,)
+    accesses: AccessContexts  # the statements' accesses
 
     @property
     def iterations(self) -> Array:
@@ -126,10 +83,7 @@ class Contexts:
 def contexts(nests: Sequence[Nest]) -> Contexts:
     """Compute the contexts of n programs.
 
-    Raises
-    ------
-    ValueError
-        If an access does not have one stride for each loop.
+    Raises `ValueError` if an access does not have one stride for each loop.
     """
     placed = [(i, k, statement) for i, nest in enumerate(nests) for k, statement in enumerate(nest)]
     statements = [statement for _, _, statement in placed]

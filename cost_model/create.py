@@ -31,22 +31,13 @@ def maker(
 ) -> MakeModel:
     """Return a factory of cost models for this run's measurements.
 
-    Parameters
-    ----------
-    kind
-        ``"rank_process"`` (rank models, and a Gaussian process on their residual), ``"gaussian_process"``,
-        ``"rank"``, ``"regression"`` or ``"tree_gru"``.
-    acquisition
-        ``"mean"``; with ``"ucb"`` or ``"ei"``, a model without standard deviations becomes a bootstrap of
-        models (see `hbtvm.cost_model.bootstrap`).
-    frame
-        Returns the units of features for a Gaussian process; called when a process is created.
-    make_scorer
-        Creates the scorer that replaces PyTorch (see `hbtvm.cost_model.tree_gru.TreeGRU`).
-
-    Returns
-    -------
-    Creates an untrained model that corrects fitted global models (AutoTVM, equation 4), if there are any.
+    `kind`: ``"rank_process"`` (rank models, and a Gaussian process on their residual),
+        ``"gaussian_process"``, ``"rank"``, ``"regression"`` or ``"tree_gru"``.
+    `acquisition`: ``"mean"``; with ``"ucb"`` or ``"ei"``, a model without standard deviations becomes a
+        bootstrap of models (see `hbtvm.cost_model.bootstrap`).
+    `frame`: returns the units of features for a Gaussian process; called when a process is created.
+    `make_scorer`: creates the scorer that replaces PyTorch (see `hbtvm.cost_model.tree_gru.TreeGRU`).
+    The result creates an untrained model that corrects fitted global models, if any (AutoTVM, equation 4).
 
     Notes
     -----

@@ -23,24 +23,14 @@ Workload = Mapping[str, Any]
 class Encoder:
     """Features of configurations (AutoTVM, section 6.2 compares the three kinds).
 
-    Parameters
-    ----------
-    kind
-        ``"relation"``: context relation features, which transfer between all programs;
-        ``"flat"``: all loops' contexts in order, which transfer between programs of the same form;
-        ``"knobs"``: the choices themselves, which transfer if knobs of the same name do the same, and the
-        sizes in which the workloads differ;
-        ``"joint"``: context relation features, then the choices.
-    spaces
-        The spaces of knobs; the columns cover the choices of all spaces.
-    workloads
-        The workloads to distinguish: the best choices depend on sizes such as the batch size, which choices
-        alone do not show.
-
-    Raises
-    ------
-    ValueError
-        If there is no such kind.
+    `kind`: ``"relation"``: context relation features, which transfer between all programs; ``"flat"``: all
+        loops' contexts in order, which transfer between programs of the same form; ``"knobs"``: the choices
+        themselves, which transfer if knobs of the same name do the same, and the sizes in which the workloads
+        differ; ``"joint"``: context relation features, then the choices.
+    `spaces`: the spaces of knobs; the columns cover the choices of all spaces.
+    `workloads`: the workloads to distinguish: the best choices depend on sizes such as the batch size, which
+        choices alone do not show.
+    Raises `ValueError` if there is no such kind.
     """
 
     def __init__(self, kind: str, spaces: Sequence[Choices] = (), workloads: Sequence[Workload] = ()) -> None:
@@ -86,25 +76,11 @@ class Encoder:
     ) -> NDArray[np.float32]:
         """Encode n configurations of one space.
 
-        Parameters
-        ----------
-        columns
-            The choices: an array of n values for each knob.
-        workload
-            The workload; without it, sizes are unknown.
-        loops
-            The loop features from `loops`; not needed for ``"knobs"``.
-
-        Returns
-        -------
-        numpy.ndarray
-            float32, (n, D), with the same D for every space; NaN for a knob that the space lacks, and
-            for an unknown size.
-
-        Raises
-        ------
-        ValueError
-            If loop features are needed and missing.
+        `columns`: the choices: an array of n values for each knob.
+        `workload`: the workload; without it, sizes are unknown.
+        `loops`: the loop features from `loops`; not needed for ``"knobs"``.
+        Returns float32, (n, D), with the same D for every space; NaN for a knob that the space lacks, and for
+        an unknown size. Raises `ValueError` if loop features are needed and missing.
         """
         encoded: list[NDArray[np.float32]] = []
         if self.reads_loops:

@@ -25,21 +25,9 @@ def features(nests: Sequence[Nest]) -> NDArray[np.float32]:
     The columns are the context relation features (AutoTVM, section 4; see
     `hbtvm.cost_model.relation`), then totals over the nest (see `hbtvm.cost_model.totals`).
 
-    Parameters
-    ----------
-    nests
-        The statements of each program.
-
-    Returns
-    -------
-    numpy.ndarray
-        Finite float32 values of shape (n, len(FEATURE_NAMES)), independent of the order of statements and of
-        loops of extent 1.
-
-    Raises
-    ------
-    ValueError
-        If an access does not have one stride for each loop.
+    `nests`: the statements of each program.
+    Returns finite float32 values of shape (n, len(FEATURE_NAMES)), independent of the order of statements and
+    of loops of extent 1. Raises `ValueError` if an access does not have one stride for each loop.
     """
     known = contexts(nests)
     return np.concatenate([relation.relations(known), totals.totals(known)], axis=1)

@@ -52,11 +52,8 @@ FLAT_NAMES = tuple(
 def flat_features(nests: Sequence[Nest]) -> NDArray[np.float32]:
     """Describe each of n programs by all its loops in order.
 
-    Returns
-    -------
-    numpy.ndarray
-        Finite float32 values of shape (n, len(FLAT_NAMES)), in the order (statement, level, context).
-        Missing levels are zeros.
+    Returns finite float32 values of shape (n, len(FLAT_NAMES)), in the order (statement, level, context).
+    Missing levels are zeros.
     """
     context = contexts(nests)
     statement, place = _kept(context)

@@ -40,18 +40,11 @@ _JITTER = 1e-5
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """Units of distance between candidates.
+    """Units of distance between candidates."""
 
-    Attributes
-    ----------
-    widths
-        Columns of each block of features, in order.
-    mean, deviation
-        Of each column, (D,), over random candidates. Measured candidates cluster where the search expects the
-        best, and vary too little.
-    """
-
-    widths: tuple[int, ...]
+    widths: tuple[int, ...]  # columns of each block of features, in order
+    # `mean`, `deviation`: of each column, (D,), over random candidates. Measured candidates cluster where the
+    # search expects the best, and vary too little.
     mean: Table
     deviation: Table
 
@@ -93,16 +86,10 @@ class Bases:
 
     The coefficients are independent and normally distributed. They are learned with the process, and their
     uncertainty adds to the prediction's (Rasmussen and Williams, 2006, equation 2.40).
-
-    Attributes
-    ----------
-    values
-        Log2 speeds, (n, k).
-    mean, variance
-        Prior of each coefficient, (k,).
     """
 
-    values: Table
+    values: Table  # log2 speeds, (n, k)
+    # `mean`, `variance`: prior of each coefficient, (k,)
     mean: Table
     variance: Table
 
@@ -125,12 +112,9 @@ class GaussianProcess(CostModel):
     (Rasmussen and Williams, 2006, equation 5.8, with normal priors on their logarithms); the scale of the
     covariance follows from them. Group means are unknowns with a prior.
 
-    Parameters
-    ----------
-    frame
-        Blocks and units of features; by default one block, in units of the data. most Maximal number of
-        measurements; beyond it, the fastest of each group and a sample of the rest are used. seed Seed of
-        that sample.
+    `frame`: blocks and units of features; by default one block, in units of the data.
+    `most`: most measurements; beyond it, the fastest of each group and a sample of the rest are used.
+    `seed`: seed of that sample.
     """
 
     def __init__(self, *, frame: FeatureSpace | None = None, most: int = 500, seed: int = 0) -> None:
@@ -154,12 +138,8 @@ class GaussianProcess(CostModel):
         A failed candidate counts as twice as slow as the group's slowest. Groups without a
         success are left out.
 
-        Parameters
-        ----------
-        features, costs, groups, margin
-            As for `CostModel.fit`.
-        bases
-            Other models' predictions for the same candidates; later predictions then need them too.
+        `features`, `costs`, `groups`, `margin`: as for `CostModel.fit`.
+        `bases`: other models' predictions for the same candidates; later predictions then need them too.
         """
         table, times, labels, base = check(features, costs, groups, margin)
         self._known = None
@@ -210,12 +190,8 @@ class GaussianProcess(CostModel):
         """Predict speeds; without measurements, all candidates have the mean of the bases and maximal
         uncertainty.
 
-        Parameters
-        ----------
-        features
-            float32, (n, D).
-        bases
-            Predictions of the bases for these candidates, log2 speeds, (n, k), if the fit had any.
+        `features`: float32, (n, D).
+        `bases`: predictions of the bases for these candidates, log2 speeds, (n, k), if the fit had any.
         """
         table = clean(features)
         slopes = np.zeros((len(table), len(self._prior))) if bases is None else bases

@@ -27,23 +27,13 @@ _ROW = np.arange(_PLACES).reshape(STATEMENTS, LEVELS).T.ravel()
 
 @dataclass(frozen=True)
 class LoopTrees:
-    """The distinct loops of n programs; N in number, parents before children.
+    """The distinct loops of n programs; N in number, parents before children."""
 
-    Attributes
-    ----------
-    starts
-        int64, (n + 1,): program i has the nodes ``starts[i]`` to ``starts[i + 1] - 1``.
-    first
-        int32, (N + 1,): the children of node v are ``child[first[v]:first[v + 1]]``.
-    child
-        int32: numbers of nodes, counted through all programs.
-    contexts
-        Context vectors as in `hbtvm.cost_model.flat.CONTEXT`, float32, (N, len(CONTEXT)), finite.
-    """
-
+    # Int64, (n + 1,): program i has the nodes ``starts[i]`` to ``starts[i + 1] - 1``
     starts: NDArray[np.int64]
-    first: NDArray[np.int32]
-    child: NDArray[np.int32]
+    first: NDArray[np.int32]  # int32, (N + 1,): the children of node v are ``child[first[v]:first[v + 1]]``
+    child: NDArray[np.int32]  # int32: numbers of nodes, counted through all programs
+    # Context vectors as in `hbtvm.cost_model.flat.CONTEXT`, float32, (N, len(CONTEXT)), finite
     contexts: NDArray[np.float32]
 
 
@@ -73,15 +63,8 @@ MakeScorer = Callable[[Weights], Scorer | None]
 def loop_trees(table: NDArray[np.float32]) -> LoopTrees:
     """Build the trees of `hbtvm.cost_model.flat.flat_features`.
 
-    Parameters
-    ----------
-    table
-        float32, (n, len(FLAT_NAMES)). Non-finite values count as 0.
-
-    Raises
-    ------
-    ValueError
-        If these are not loop trees.
+    `table`: float32, (n, len(FLAT_NAMES)). Non-finite values count as 0.
+    Raises `ValueError` if these are not loop trees.
     """
     if table.ndim != 2 or table.shape[1] != len(FLAT_NAMES):
         raise ValueError(

@@ -12,12 +12,8 @@ _ROWS = 256
 def recall_at_k(scores: ArrayLike, costs: ArrayLike, k: int) -> float:
     """Return the fraction of the k cheapest candidates among the k with the highest scores.
 
-    Ties are broken by position. With fewer than k candidates, all are compared, which gives 1.
-
-    Raises
-    ------
-    ValueError
-        If k is less than 1, or there are no candidates.
+    Ties are broken by position. With fewer than k candidates, all are compared, which gives 1. Raises
+    `ValueError` if k is less than 1, or there are no candidates.
     """
     score, cost = np.asarray(scores, dtype=np.float64), np.asarray(costs, dtype=np.float64)
     if k < 1 or not len(cost):

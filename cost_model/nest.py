@@ -14,74 +14,40 @@ SERIAL, UNROLLED, VECTORIZED, PARALLEL = 0, 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop.
+    """One loop."""
 
-    Attributes
-    ----------
-    extent
-        Number of iterations.
-    kind
-        `SERIAL`, `UNROLLED`, `VECTORIZED` or `PARALLEL`.
-    number
-        Identifies loops of a program: statements with a common number share that loop.
-    """
-
-    extent: int
-    kind: int = SERIAL
-    number: int = 0
+    extent: int  # number of iterations
+    kind: int = SERIAL  # `SERIAL`, `UNROLLED`, `VECTORIZED` or `PARALLEL`
+    number: int = 0  # identifies loops of a program: statements with a common number share that loop
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An access to a buffer by a statement.
+    """An access to a buffer by a statement."""
 
-    Attributes
-    ----------
-    buffer
-        The buffer's role: ``"x"`` (the operator's first argument), ``"table"`` (its other arguments),
-        ``"out"`` (its results), ``"scratch"`` (its allocations), or another.
-    bytes
-        Size of one element.
-    strides
-        Elements between consecutive iterations of each loop of the statement, outermost first; 0 if the loop
-        does not move the access.
-    store
-        Whether it writes.
-    gather
-        Whether neighbouring lanes have data-dependent addresses, so that a vector access is a gather.
-    span
-        Number of elements that a data-dependent address may select; 1 for other addresses.
-    """
-
+    # The buffer's role: ``"x"`` (the operator's first argument), ``"table"`` (its other arguments), ``"out"``
+    # (its results), ``"scratch"`` (its allocations), or another
     buffer: str
-    bytes: int
+    bytes: int  # size of one element
+    # Elements between consecutive iterations of each loop of the statement, outermost first; 0 if the loop
+    # does not move the access
     strides: tuple[int, ...]
-    store: bool = False
+    store: bool = False  # whether it writes
+    # Whether neighbouring lanes have data-dependent addresses, so that a vector access is a gather
     gather: bool = False
-    span: int = 1
+    span: int = 1  # number of elements that a data-dependent address may select; 1 for other addresses
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """An innermost statement: its loops, operations and accesses.
+    """An innermost statement: its loops, operations and accesses."""
 
-    Attributes
-    ----------
-    loops
-        Surrounding loops, outermost first.
-    operations
-        Arithmetic operations in one scalar execution, by kind: ``compare``, ``bit``, ``add``,
-        ``multiply``, ``select``, ``convert``; any other counts as ``other``.
-    accesses
-        Its reads and writes.
-    lane_bytes
-        Width of a vector's elements in bytes.
-    """
-
-    loops: tuple[Loop, ...]
+    loops: tuple[Loop, ...]  # surrounding loops, outermost first
+    # Arithmetic operations in one scalar execution, by kind: ``compare``, ``bit``, ``add``, ``multiply``,
+    # ``select``, ``convert``; any other counts as ``other``
     operations: Mapping[str, float]
-    accesses: tuple[Access, ...]
-    lane_bytes: int = 4
+    accesses: tuple[Access, ...]  # its reads and writes
+    lane_bytes: int = 4  # width of a vector's elements in bytes
 
 
 Nest = tuple[Statement, ...]

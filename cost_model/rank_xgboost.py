@@ -76,16 +76,11 @@ class RankModel(_Boosted):
     The loss considers the order of costs only. A scale from scores to log speeds is fitted afterwards
     (`hbtvm.cost_model.base.slope`), so that scores can be added to other models' predictions.
 
-    Parameters
-    ----------
-    rounds, learning_rate, max_depth
-        Number, weight and depth of the trees.
-    seed
-        With the same seed and thread count, the same data give the same model.
-    threads
-        Number of threads of XGBoost.
-    pairs
-        Rows with which each row is compared per round, approximately, drawn at random in groups of more rows.
+    `rounds`, `learning_rate`, `max_depth`: number, weight and depth of the trees.
+    `seed`: with the same seed and thread count, the same data give the same model.
+    `threads`: number of threads of XGBoost.
+    `pairs`: rows with which each row is compared per round, approximately, drawn at random in groups of more
+        rows.
     """
 
     def __init__(self, *, pairs: int = 512, **boosting: Any) -> None:
@@ -130,10 +125,7 @@ class RankModel(_Boosted):
 class RegressionModel(_Boosted):
     """Trees that minimise the squared error of log2(seconds).
 
-    Parameters
-    ----------
-    rounds, learning_rate, max_depth, seed, threads
-        As for `RankModel`.
+    `rounds`, `learning_rate`, `max_depth`, `seed`, `threads`: as for `RankModel`.
     """
 
     def fit(

@@ -56,10 +56,7 @@ NAMES = tuple(f"max_{i}|{j}<2^{beta:g}" for i, j in _PAIRS for beta in THRESHOLD
 def relations(context: Contexts) -> NDArray[np.float32]:
     """Compute the relation features of n programs.
 
-    Returns
-    -------
-    numpy.ndarray
-        (n, len(NAMES)), in log2; 0 if no loop is below a threshold.
+    Returns (n, len(NAMES)), in log2; 0 if no loop is below a threshold.
     """
     accesses = context.accesses
     of = accesses.statement

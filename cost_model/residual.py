@@ -59,14 +59,9 @@ class ResidualModel(CostModel):
     Parmanto et al., 1996). Every measurement thus has an out-of-fold prediction; in-fold predictions would
     leave no residual to learn from.
 
-    Parameters
-    ----------
-    sources
-        Fitted global models; none for a first run.
-    make
-        Creates an untrained local model from a seed, such as a `hbtvm.cost_model.rank_xgboost.RankModel`.
-    process
-        An unfitted process.
+    `sources`: fitted global models; none for a first run.
+    `make`: creates an untrained local model from a seed, such as a `hbtvm.cost_model.rank_xgboost.RankModel`.
+    `process`: an unfitted process.
     """
 
     def __init__(

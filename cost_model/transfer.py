@@ -32,12 +32,8 @@ class TransferModel(CostModel):
     measurements, in units of the measured speeds' spread. A model that orders them wrongly gets 0 after a few
     measurements.
 
-    Parameters
-    ----------
-    sources
-        Fitted models, each with its own weight, whose mean counts; none for a first run.
-    local
-        A cost model that can be fitted on a margin.
+    `sources`: fitted models, each with its own weight, whose mean counts; none for a first run.
+    `local`: a cost model that can be fitted on a margin.
     """
 
     def __init__(self, sources: Sequence[CostModel], local: CostModel) -> None:

@@ -78,20 +78,13 @@ class TreeGRU(CostModel):
 
     Its features are `hbtvm.cost_model.flat.flat_features`.
 
-    Parameters
-    ----------
-    epochs
-        Passes over the data in one fit.
-    hidden, slots
-        Size of a loop's state, and the number of slots that states are scattered into.
-    rate
-        Learning rate of Adam.
-    batch
-        Rows of one step; pairs are compared within it.
-    seed
-        With the same seed the same data give the same model.
-    make_scorer
-        Creates a scorer from the weights of each fit. PyTorch scores if it is missing or returns None.
+    `epochs`: passes over the data in one fit.
+    `hidden`, `slots`: size of a loop's state, and the number of slots that states are scattered into.
+    `rate`: learning rate of Adam.
+    `batch`: rows of one step; pairs are compared within it.
+    `seed`: with the same seed the same data give the same model.
+    `make_scorer`: creates a scorer from the weights of each fit. PyTorch scores if it is missing or returns
+        None.
     """
 
     def __init__(
@@ -123,10 +116,7 @@ class TreeGRU(CostModel):
     ) -> None:
         """Learn the order of costs within each group (see `CostModel.fit`).
 
-        Raises
-        ------
-        ValueError
-            If the features are not loop trees.
+        Raises `ValueError` if the features are not loop trees.
         """
         table, times, labels, base = check(features, costs, groups, margin)
         trees = _trees(table)

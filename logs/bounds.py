@@ -50,11 +50,8 @@ class RecordError(ValueError):
 def parsed(line: str | bytes) -> Any:
     """Parse one line of JSON.
 
-    Raises
-    ------
-    RecordError
-        If the line is longer than `MOST_BYTES`, is not UTF-8 or not JSON by RFC 8259 (``NaN`` is not), or
-        repeats a key in an object.
+    Raises `RecordError` if the line is longer than `MOST_BYTES`, is not UTF-8 or not JSON by RFC 8259
+    (``NaN`` is not), or repeats a key in an object.
     """
     if len(line) > MOST_BYTES:
         raise RecordError(f"a line of more than {MOST_BYTES >> 20} MiB")
@@ -74,10 +71,7 @@ def parsed(line: str | bytes) -> Any:
 def plain(name: str, value: object) -> None:
     """Check that a field is JSON within the bounds.
 
-    Raises
-    ------
-    RecordError
-        If it is not.
+    Raises `RecordError` if it is not.
     """
     left: list[tuple[Any, int]] = [((value,), -1)]
     while left:
@@ -110,10 +104,7 @@ def plain(name: str, value: object) -> None:
 def check_workload(workload: Mapping[str, Any]) -> None:
     """Check the known entries of a workload.
 
-    Raises
-    ------
-    RecordError
-        If an entry has a wrong type or an impossible size.
+    Raises `RecordError` if an entry has a wrong type or an impossible size.
     """
     _check_entries("workload", workload, _WORKLOAD_COUNTS, _WORKLOAD_SIZES, _WORKLOAD_NAMES)
 
@@ -121,10 +112,7 @@ def check_workload(workload: Mapping[str, Any]) -> None:
 def check_target(target: Mapping[str, Any]) -> None:
     """Check the known entries of a target.
 
-    Raises
-    ------
-    RecordError
-        If an entry has a wrong type or an impossible size.
+    Raises `RecordError` if an entry has a wrong type or an impossible size.
     """
     _check_entries("target", target, frozenset(), _TARGET_SIZES, _TARGET_NAMES)
     for key in ("cores", "num-cores"):
@@ -153,10 +141,7 @@ def _check_entries(
 def check_times(times: object) -> None:
     """Check a record's times.
 
-    Raises
-    ------
-    RecordError
-        If the times are not a list of plausible seconds.
+    Raises `RecordError` if the times are not a list of plausible seconds.
     """
     if not isinstance(times, list | tuple) or len(times) > _TIMES:
         raise RecordError(f"times must be a list, not {brief(times)}")
@@ -167,10 +152,7 @@ def check_times(times: object) -> None:
 def check_seconds(name: str, seconds: object) -> None:
     """Check the duration of a build or a measurement.
 
-    Raises
-    ------
-    RecordError
-        If the duration is not plausible.
+    Raises `RecordError` if the duration is not plausible.
     """
     if not _is_number(seconds, 0, _MOST_SECONDS):
         raise RecordError(f"{name} must be seconds, not {brief(seconds)}")
@@ -179,10 +161,7 @@ def check_seconds(name: str, seconds: object) -> None:
 def check_marks(extra: Mapping[str, Any]) -> None:
     """Check the fields that the tuner adds to a record: ``final``, ``waited``, ``drift``, ``drawn``.
 
-    Raises
-    ------
-    RecordError
-        If a field is present and malformed.
+    Raises `RecordError` if a field is present and malformed.
     """
     for name in ("waited", "drift"):
         if name in extra and not _is_number(extra[name], 0, _MOST_SECONDS):

@@ -45,33 +45,21 @@ class PruneResult:
 
 @dataclass(frozen=True)
 class Stats:
-    """Statistics of a log.
+    """Statistics of a log."""
 
-    Attributes
-    ----------
-    records, failed
-        Number of records, and of records with an error.
-    skipped
-        Number of invalid lines.
-    workloads, strategies, targets
-        Number of records of each, by workload key, name and target key.
-    failures
-        Number of failed records by kind of error.
-    best
-        The fastest candidate's record for each (workload key, target key, strategy), by the rule of
-        `hbtvm.logs.ranking`.
-    first, last
-        Dates of the oldest and newest record; ``None`` for an empty log.
-    """
-
+    # `records`, `failed`: number of records, and of records with an error
     records: int
     failed: int
-    skipped: int
+    skipped: int  # number of invalid lines
+    # `workloads`, `strategies`, `targets`: number of records of each, by workload key, name and target key
     workloads: Mapping[str, int]
     strategies: Mapping[str, int]
     targets: Mapping[str, int]
-    failures: Mapping[str, int]
+    failures: Mapping[str, int]  # number of failed records by kind of error
+    # The fastest candidate's record for each (workload key, target key, strategy), by the rule of
+    # `hbtvm.logs.ranking`
     best: Mapping[tuple[str, str, str], Record]
+    # `first`, `last`: dates of the oldest and newest record; ``None`` for an empty log
     first: str | None
     last: str | None
 
@@ -86,12 +74,7 @@ def best(
 
     Within one workload and target, finals decide (see `hbtvm.logs.ranking`). Across several, the fastest
     winner is returned. Failures and empty configurations never win. Targets match by `target_key`. Of equally
-    fast records, the earlier wins.
-
-    Returns
-    -------
-    Record or None
-        ``None`` if no record matches.
+    fast records, the earlier wins. Returns ``None`` if no record matches.
     """
     workload_key = None if workload is None else canonical(workload)
     machine = None if target is None else target_key(target)
@@ -127,12 +110,8 @@ def merge(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[str]) 
     """Merge logs into one, oldest record first, without duplicates.
 
     The output is written completely or not at all. It replaces an existing file, which is merged only if it
-    is among the inputs.
-
-    Raises
-    ------
-    LogError
-        If an input does not exist or cannot be read, or the output cannot be written.
+    is among the inputs. Raises `LogError` if an input does not exist or cannot be read, or the output cannot
+    be written.
     """
     distinct: dict[str, Record] = {}
     total = skipped = 0
@@ -160,23 +139,13 @@ def prune(
     For each (workload, target, strategy), keep three kinds of records, and the winner with the finals that
     decided it, so that `best` does not change. Drop invalid lines.
 
-    Parameters
-    ----------
-    path
-        The log; other processes may append to it meanwhile.
-    keep
-        Number of fastest records; 0 drops the winner and its finals too.
-    others
-        Number of slower records, spread evenly over the ranking: cost models learn from slow candidates too.
-    errors
-        Number of failures to keep, newest first.
-
-    Raises
-    ------
-    LogError
-        If the log does not exist, or cannot be read or written.
-    ValueError
-        If a number is negative.
+    `path`: the log; other processes may append to it meanwhile.
+    `keep`: number of fastest records; 0 drops the winner and its finals too.
+    `others`: number of slower records, spread evenly over the ranking: cost models learn from slow candidates
+        too.
+    `errors`: number of failures to keep, newest first.
+    Raises `LogError` if the log does not exist, or cannot be read or written. Raises `ValueError` if a number
+    is negative.
     """
     if min(keep, others, errors) < 0:
         raise ValueError("keep, others and errors must not be negative")

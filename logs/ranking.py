@@ -38,12 +38,8 @@ Candidate = tuple[str, str]
 def final_mark(ident: str, reading: float | None) -> dict[str, Any]:
     """Return the ``extra`` field of a record measured in a final.
 
-    Parameters
-    ----------
-    ident
-        The final's id, unique among all logs.
-    reading
-        Seconds that the search measured; None if unknown.
+    `ident`: the final's id, unique among all logs.
+    `reading`: seconds that the search measured; None if unknown.
     """
     known = {} if reading is None or not math.isfinite(reading) else {"reading": reading}
     return {"final": {"id": ident, **known}}
@@ -57,14 +53,8 @@ def is_final(record: Record) -> bool:
 def ranking(records: Iterable[Record]) -> list[Record]:
     """Rank the working candidates of one workload and target by this module's rule, best first.
 
-    Parameters
-    ----------
-    records
-        Of alternative strategies, in the order in which they were written.
-
-    Returns
-    -------
-    One record for each candidate: its record in a final that counts, else its latest reading. Empty
+    `records`: of alternative strategies, in the order in which they were written.
+    Returns one record for each candidate: its record in a final that counts, else its latest reading. Empty
     configurations are left out.
     """
     seen = _Seen(records)
@@ -106,16 +96,11 @@ class _Final:
 class _Seen:
     """Records sorted into finals and readings.
 
-    Attributes
-    ----------
-    latest
-        The latest record of each working candidate; of equal records, the first.
-    first
-        The position of a candidate's first record.
-    failed
-        Candidates that failed in their latest final.
-    standing
-        Finals with a winner that no later final replaces; without an id, only finals of several candidates.
+    `latest`: the latest record of each working candidate; of equal records, the first.
+    `first`: the position of a candidate's first record.
+    `failed`: candidates that failed in their latest final.
+    `standing`: finals with a winner that no later final replaces; without an id, only finals of several
+        candidates.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:

@@ -57,10 +57,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)", re.
 def canonical(value: Mapping[str, Any]) -> str:
     """Return a mapping as JSON; equal mappings give equal text.
 
-    Raises
-    ------
-    RecordError
-        If a value has no form in JSON.
+    Raises `RecordError` if a value has no form in JSON.
     """
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -182,12 +179,8 @@ class Record:
     def to_line(self) -> str:
         """Return the record as one line of JSON, without the newline.
 
-        Equal records give equal lines.
-
-        Raises
-        ------
-        RecordError
-            If the workload, target or extra fields hold a value that JSON has no form for.
+        Equal records give equal lines. Raises `RecordError` if the workload, target or extra fields hold a
+        value that JSON has no form for.
         """
         fields = {name: getattr(self, name) for name in _FIELDS}
         return canonical({**self.extra, **fields})
@@ -196,11 +189,8 @@ class Record:
     def from_line(cls, line: str | bytes) -> Record:
         """Read a record from one line of JSON; the inverse of `to_line`.
 
-        Raises
-        ------
-        RecordError
-            If the line is torn or foreign, breaks the schema or the bounds of `hbtvm.logs.bounds`, or has
-            another schema version.
+        Raises `RecordError` if the line is torn or foreign, breaks the schema or the bounds of
+        `hbtvm.logs.bounds`, or has another schema version.
         """
         fields = parsed(line)
         if not isinstance(fields, dict):

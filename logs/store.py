@@ -25,20 +25,11 @@ class LogError(OSError):
 
 @dataclass(frozen=True)
 class ReadResult:
-    """The contents of a log.
+    """The contents of a log."""
 
-    Attributes
-    ----------
-    records
-        Every valid record, oldest line first.
-    skipped
-        Number of invalid lines: torn, foreign, of another schema version, or against the schema.
-    line, reason
-        Number of the first invalid line, from 1, and the reason; 0 and "" without any.
-    """
-
-    records: list[Record]
-    skipped: int
+    records: list[Record]  # every valid record, oldest line first
+    skipped: int  # number of invalid lines: torn, foreign, of another schema version, or against the schema
+    # `line`, `reason`: number of the first invalid line, from 1, and the reason; 0 and "" without any
     line: int = 0
     reason: str = ""
 

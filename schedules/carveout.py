@@ -46,10 +46,7 @@ def is_choice(config: Config, shared: int, target: Target) -> bool:
 def wanted(config: Config, shared: int) -> int | None:
     """Return the bytes of shared memory that a configuration wants; None where the driver decides.
 
-    Parameters
-    ----------
-    shared
-        Bytes of a block.
+    `shared`: bytes of a block.
     """
     how = config.get("carveout", "driver")
     if how == "driver":

@@ -67,10 +67,7 @@ def is_arm(target: Target) -> bool:
 def lookup_knob(name: str, target: Target, entries: int, shared: bool = True) -> Knob:
     """How a lookup among `entries` fetches a vector (`hbtvm.strategies.lookup`).
 
-    Parameters
-    ----------
-    shared
-        Whether, in any configuration, all lanes look into the same run.
+    `shared`: whether, in any configuration, all lanes look into the same run.
     """
     if is_arm(target):
         return Knob(name, ("scalar", "permute") if shared and entries <= MAX_BY_BYTES else ("scalar",))
@@ -179,30 +176,16 @@ def transposed_lanes(lanes: int, dtype: str) -> int:
 
 @dataclass(frozen=True)
 class Placed:
-    """A strategy's main stage, placed among the stages around it.
+    """A strategy's main stage, placed among the stages around it."""
 
-    Attributes
-    ----------
-    tile
-        The loop over row tiles.
-    tree
-        The stage's own loop over the trees it handles together (vectors of rows), else None.
-    register, lane
-        The stage's loops over vector registers and lanes.
-    reduction
-        The stage's reduction loop, if it has one.
-    inside
-        The loop that the stage was placed in.
-    sums
-        The block that sums leaf values, and the loop its initial value belongs in front of.
-    """
-
-    tile: Any
-    tree: Any | None
+    tile: Any  # the loop over row tiles
+    tree: Any | None  # the stage's own loop over the trees it handles together (vectors of rows), else None
+    # `register`, `lane`: the stage's loops over vector registers and lanes
     register: Any
     lane: Any
-    reduction: Any | None
-    inside: Any
+    reduction: Any | None  # the stage's reduction loop, if it has one
+    inside: Any  # the loop that the stage was placed in
+    # The block that sums leaf values, and the loop its initial value belongs in front of
     sums: tuple[Any, Any]
 
 
@@ -220,14 +203,9 @@ def place(sch: Any, config: Config, stage: str, together: int = 1, reduces: bool
         for tile: for group: for row: for tree tile: <stage>; sums += values
             scores = total of sums
 
-    Parameters
-    ----------
-    stage
-        Name of the block of the strategy's main stage.
-    together
-        Trees that the stage handles at once (vectors of rows only).
-    reduces
-        Whether the stage is a reduction.
+    `stage`: name of the block of the strategy's main stage.
+    `together`: trees that the stage handles at once (vectors of rows only).
+    `reduces`: whether the stage is a reduction.
     """
     lanes, vectors = int(config["lanes"]), int(config["vectors"])
     scores = sch.get_sblock("scores")
@@ -283,14 +261,9 @@ def finish(
 ) -> None:
     """Place the columns and split off every reduction's initial value; the last step.
 
-    Parameters
-    ----------
-    reductions
-        The strategy's own reduction blocks, each with the outermost loop of its reduction.
-    readers
-        Names of the blocks that read the columns, and which of their iterators is the row.
-    column_lanes
-        Lanes of the loop that makes the columns; by default, as many as the rows' vectors have.
+    `reductions`: the strategy's own reduction blocks, each with the outermost loop of its reduction.
+    `readers`: names of the blocks that read the columns, and which of their iterators is the row.
+    `column_lanes`: lanes of the loop that makes the columns; by default, as many as the rows' vectors have.
     """
     lanes = int(config["lanes"])
     by_tree = config["axis"] == "trees"
@@ -312,12 +285,8 @@ def state_read(sch: Any, block: Any, buffer: str, ranges: Callable[..., Sequence
     Without it `compute_at` has no bound for the region. (`Schedule.annotate_buffer_access`
     demands one range for each block iterator; the function behind it does not.)
 
-    Parameters
-    ----------
-    buffer
-        The buffer's name.
-    ranges
-        From the block's iterators to (begin, end) for each dimension of the buffer.
+    `buffer`: the buffer's name.
+    `ranges`: from the block's iterators to (begin, end) for each dimension of the buffer.
     """
     here = sch.get(block)
     names = [region.source.name for region in here.reads]
@@ -329,12 +298,8 @@ def state_read(sch: Any, block: Any, buffer: str, ranges: Callable[..., Sequence
 def state_tile(sch: Any, block: Any, buffer: str, row_axis: int, by_row: bool = False) -> None:
     """State that a block reads anything that a buffer holds of its own tile (iterator 0) and row.
 
-    Parameters
-    ----------
-    buffer
-        Its shape: (tiles, entries, rows), or (tiles, rows, entries) with `by_row`.
-    row_axis
-        Which of the block's iterators is the row.
+    `buffer`: its shape: (tiles, entries, rows), or (tiles, rows, entries) with `by_row`.
+    `row_axis`: which of the block's iterators is the row.
     """
     shape = next(region.source for region in sch.get(block).reads if region.source.name == buffer).shape
 

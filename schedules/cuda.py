@@ -56,27 +56,14 @@ def scope(shared: int) -> str:
 
 @dataclass(frozen=True)
 class Placed:
-    """A strategy's main stage, placed among the stages around it.
+    """A strategy's main stage, placed among the stages around it."""
 
-    Attributes
-    ----------
-    block
-        What is placed in this loop is done once for a block.
-    rows
-        What is placed in this loop is done once for a tile of rows; the same, unless blocks are persistent.
-    tile
-        The loop over tree tiles.
-    tree
-        The loop over a thread's trees of a tile.
-    reduction
-        The main stage's reduction loop.
-    """
-
-    block: Any
+    block: Any  # what is placed in this loop is done once for a block
+    # What is placed in this loop is done once for a tile of rows; the same, unless blocks are persistent
     rows: Any
-    tile: Any
-    tree: Any
-    reduction: Any
+    tile: Any  # the loop over tree tiles
+    tree: Any  # the loop over a thread's trees of a tile
+    reduction: Any  # the main stage's reduction loop
 
 
 def place(
@@ -90,17 +77,11 @@ def place(
 ) -> Placed:
     """Arrange the sums of a kernel, bind its loops to blocks and threads, and place the main stage.
 
-    Parameters
-    ----------
-    stage
-        Name of the block of the strategy's main stage, a reduction.
-    together
-        Trees of a thread that the stage handles at once, in unrolled loops.
-    by_warp
-        As in `bind_threads`.
-    gathered
-        Whether a thread adds up all sums of a row, rather than all threads of the row in steps, for which
-        rows of a warp meet in the banks of shared memory.
+    `stage`: name of the block of the strategy's main stage, a reduction.
+    `together`: trees of a thread that the stage handles at once, in unrolled loops.
+    `by_warp`: as in `bind_threads`.
+    `gathered`: whether a thread adds up all sums of a row, rather than all threads of the row in steps, for
+        which rows of a warp meet in the banks of shared memory.
     """
     scores, lanes, parts, main = (sch.get_sblock(name) for name in ("scores", "lane_sums", "parts", stage))
     i, g, _, _, x, *rest = sch.get_loops(scores)
@@ -171,12 +152,8 @@ def finish(
 ) -> None:
     """Place the columns, and split off every reduction's initial value; the last step.
 
-    Parameters
-    ----------
-    reductions
-        The strategy's own reduction blocks, each with the outermost loop of its reduction.
-    shared
-        Bytes of shared memory that a block takes in all.
+    `reductions`: the strategy's own reduction blocks, each with the outermost loop of its reduction.
+    `shared`: bytes of shared memory that a block takes in all.
     """
     columns = sch.get_sblock("columns")
     if config["columns"] == "global":
@@ -254,16 +231,10 @@ def stage_table(
 ) -> None:
     """Copy a tile's part of a table to shared memory, or all of it, by all threads of a block.
 
-    Parameters
-    ----------
-    block, name
-        Who reads the table, and its name.
-    placed
-        The loops around; where warps share a tree at a time, its part is what one tree has.
-    shared
-        Bytes of shared memory that a block takes in all.
-    vector
-        Elements that a thread copies at once; the table's innermost extent is a multiple.
+    `block`, `name`: who reads the table, and its name.
+    `placed`: the loops around; where warps share a tree at a time, its part is what one tree has.
+    `shared`: bytes of shared memory that a block takes in all.
+    `vector`: elements that a thread copies at once; the table's innermost extent is a multiple.
     """
     loop = placed.tree if by_warp else placed.tile
     if config["tables"] == "kept":
@@ -300,10 +271,7 @@ def distribute(sch: Any, config: Config, loop: Any, vector: int = 1, by_warp: bo
 def bind_threads(sch: Any, x: Any, y: Any = None, by_warp: bool = False) -> None:
     """Bind a nest's loops over rows and trees to a block's threads; one of one iteration stays a loop.
 
-    Parameters
-    ----------
-    by_warp
-        Whether threads are numbered by warp and lane, as instructions of whole warps want it; then
+    `by_warp`: whether threads are numbered by warp and lane, as instructions of whole warps want it; then
         there is one thread along the trees.
     """
     if by_warp:

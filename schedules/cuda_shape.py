@@ -47,11 +47,8 @@ class Shape:
 def shared_out(workload: Workload, tree_blocks: int) -> Workload:
     """A workload as blocks see it that share a group's trees: as many groups more, of fewer trees each.
 
-    Parameters
-    ----------
-    tree_blocks
-        Blocks for each group and tile of rows. Of group g, block b has what is then
-        group b * G + g.
+    `tree_blocks`: blocks for each group and tile of rows. Of group g, block b has what is then group b * G +
+        g.
     """
     trees, groups = -(-workload["trees"] // tree_blocks), workload["groups"] * tree_blocks
     return {**workload, "trees": trees, "groups": groups}
@@ -72,11 +69,7 @@ def staged_trees(workload: Workload, config: Config) -> int:
 def persistent_blocks(workload: Workload, persistent: int, resident: int) -> int:
     """Blocks for each group of outputs that stay while there are tiles of rows.
 
-    Parameters
-    ----------
-    persistent
-        Multiprocessors to fill.
-    resident
-        Blocks that each of them holds at a time.
+    `persistent`: multiprocessors to fill.
+    `resident`: blocks that each of them holds at a time.
     """
     return -(-persistent * resident // int(workload["groups"]))

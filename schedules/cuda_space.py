@@ -63,21 +63,11 @@ _MOST_SHARING = 64
 
 @dataclass(frozen=True)
 class Needs:
-    """What a block takes of a multiprocessor.
-
-    Attributes
-    ----------
-    threads
-        Threads.
-    shared
-        Bytes of shared memory.
-    registers
-        32-bit registers of a thread, estimated.
-    """
+    """What a block takes of a multiprocessor."""
 
     threads: int
-    shared: int
-    registers: int
+    shared: int  # bytes of shared memory
+    registers: int  # 32-bit registers of a thread, estimated
 
 
 def _processors(target: Target) -> int:
@@ -181,16 +171,10 @@ def walk_space(
 ) -> Space:
     """The space of a strategy that walks trees, level by level.
 
-    Parameters
-    ----------
-    needs
-        What a block takes with a configuration.
-    fixed
-        Knobs of `common_knobs` that have no choice.
-    unroll
-        Candidate numbers of levels to unroll, 1 the first; those deeper than the trees are left out.
-    also
-        What else a configuration has to be.
+    `needs`: what a block takes with a configuration.
+    `fixed`: knobs of `common_knobs` that have no choice.
+    `unroll`: candidate numbers of levels to unroll, 1 the first; those deeper than the trees are left out.
+    `also`: what else a configuration has to be.
     """
 
     def valid(config: Config) -> bool:
@@ -215,12 +199,8 @@ def walk_space(
 def common_default(workload: Workload, target: Target, busy: int = BUSY, full: bool = True) -> Config:
     """A default for `common_knobs`; `settle` makes it fit the target.
 
-    Parameters
-    ----------
-    busy
-        Threads of a multiprocessor to aim at least at, where rows alone are too few.
-    full
-        Whether threads take few enough registers for as many of them as a multiprocessor holds.
+    `busy`: threads of a multiprocessor to aim at least at, where rows alone are too few.
+    `full`: whether threads take few enough registers for as many of them as a multiprocessor holds.
     """
     rows, trees = int(workload["rows"]), int(workload["trees"])
     processors = _processors(target)

@@ -30,10 +30,7 @@ VALUES_AT_ONCE = 4
 def share_columns(sch: Any, config: Config, shared: int) -> None:
     """Schedule the expressions of a network in place.
 
-    Parameters
-    ----------
-    shared
-        Bytes of shared memory that a block takes.
+    `shared`: bytes of shared memory that a block takes.
     """
     _Scheduler(sch, config, scope(shared)).run()
 

@@ -31,23 +31,15 @@ _FEWEST = 64
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of one search.
+    """Sizes of one search."""
 
-    Attributes
-    ----------
-    points, features
-        As the model has them.
-    size, blocks
-        Points of a block, and blocks, maybe some without points.
-    lanes
-        Blocks that a vector runs over; 0 where vectors run over rows.
-    """
-
+    # `points`, `features`: as the model has them
     points: int
     features: int
+    # `size`, `blocks`: points of a block, and blocks, maybe some without points
     size: int
     blocks: int
-    lanes: int
+    lanes: int  # blocks that a vector runs over; 0 where vectors run over rows
 
 
 def shape_of(plan: Plan, at: int) -> Shape:
@@ -86,10 +78,7 @@ def rows_of(plan: Plan) -> int:
 def schedule(sch: Any, plan: Plan, name: str, block: Any, unroll: int, late: list[tuple[Any, Any]]) -> bool:
     """Schedule a stage inside the loop over tiles if it is one of a search's own; return whether it is.
 
-    Parameters
-    ----------
-    late
-        Gets reductions that are to be decomposed, with the loops in front of which they begin.
+    `late`: gets reductions that are to be decomposed, with the loops in front of which they begin.
     """
     if name.endswith("_least"):
         _least(sch, plan, name, block, unroll, late)

@@ -29,12 +29,8 @@ def fusible(
     The product reads something wide that nothing else reads, made by functions of single numbers of other
     products or distances (which nothing else reads), and of constants.
 
-    Parameters
-    ----------
-    one_pass
-        Whether the k smallest of such values are found in one pass, and so can be of blocks, too.
-    narrowest
-        Columns that are wide.
+    `one_pass`: whether the k smallest of such values are found in one pass, and so can be of blocks, too.
+    `narrowest`: columns that are wide.
     """
     readers = readers_of(nodes)
     found: dict[int, list[int]] = {}

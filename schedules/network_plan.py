@@ -52,63 +52,35 @@ SPLIT_SUM = 32
 
 @dataclass(frozen=True)
 class Stage:
-    """One node of the network.
+    """One node of the network."""
 
-    Attributes
-    ----------
-    form
-        What the network says of it (`hbtvm.operators.base.Node.form`).
-    kept
-        Whether its values are stored.
-    room
-        Columns that are stored or may be read, `width` of which count.
-    inside
-        Number of the product in whose loop over blocks of terms it is computed; -1 for none.
-    split
-        Whether its sum is made of a vector of sums.
-    tile
-        Outputs of a sum that are in the making at once, on a CPU with vectors of rows.
-    """
-
-    form: Mapping[str, Any]
-    kept: bool
-    room: int
-    inside: int = -1
-    split: bool = False
-    tile: int = 1
+    form: Mapping[str, Any]  # what the network says of it (`hbtvm.operators.base.Node.form`)
+    kept: bool  # whether its values are stored
+    room: int  # columns that are stored or may be read, `width` of which count
+    inside: int = -1  # number of the product in whose loop over blocks of terms it is computed; -1 for none
+    split: bool = False  # whether its sum is made of a vector of sums
+    tile: int = 1  # outputs of a sum that are in the making at once, on a CPU with vectors of rows
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All stages, by the numbers of nodes.
-
-    Attributes
-    ----------
-    lanes, vectors, output_tile, row_tile, block
-        As the configuration says; `block` is 0 where no product computes what it reads.
-    by_rows
-        Whether vectors run over rows (else over columns).
-    expanded
-        Whether squared distances are computed from products.
-    points
-        Points of a block of which only the least approximate distance is kept (`schedules.network_nearest`).
-    nearest
-        By the numbers of what is computed that way: the numbers of the distances.
-    scaled
-        By the numbers of products of expanded distances and a constant that are computed as one sum: the
-        distances'.
-    """
+    """All stages, by the numbers of nodes."""
 
     stages: tuple[Stage, ...]
+    # `lanes`, `vectors`, `output_tile`, `row_tile`, `block`: as the configuration says; `block` is 0 where no
+    # product computes what it reads
     lanes: int
     vectors: int
     output_tile: int
     row_tile: int
     block: int
-    by_rows: bool
-    expanded: bool
+    by_rows: bool  # whether vectors run over rows (else over columns)
+    expanded: bool  # whether squared distances are computed from products
+    # Points of a block of which only the least approximate distance is kept (`schedules.network_nearest`)
     points: int
-    nearest: Mapping[int, int]
+    nearest: Mapping[int, int]  # by the numbers of what is computed that way: the numbers of the distances
+    # By the numbers of products of expanded distances and a constant that are computed as one sum: the
+    # distances'
     scaled: Mapping[int, int]
 
 

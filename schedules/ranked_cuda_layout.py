@@ -42,24 +42,12 @@ def fills_only(workload: Workload) -> bool:
 
 @dataclass(frozen=True)
 class RankLayout:
-    """The ranks of a tile.
+    """The ranks of a tile."""
 
-    Attributes
-    ----------
-    grouped
-        Whether a rank is that in a group of a column's thresholds, not in all of them.
-    count
-        Ranks of a row: as many as there are columns, or groups.
-    bits
-        Bits of a rank.
-    row_tile
-        Rows.
-    """
-
-    grouped: bool
-    count: int
-    bits: int
-    row_tile: int
+    grouped: bool  # whether a rank is that in a group of a column's thresholds, not in all of them
+    count: int  # ranks of a row: as many as there are columns, or groups
+    bits: int  # bits of a rank
+    row_tile: int  # rows
 
     @classmethod
     def of(cls, workload: Workload, config: Config) -> RankLayout:

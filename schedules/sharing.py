@@ -47,14 +47,10 @@ def threads_are_valid(config: Config) -> bool:
 def with_threads(config: Config, workload: Workload, nanoseconds: float, space: Space) -> Config:
     """Add a good choice of `thread_knobs` where nothing was measured.
 
-    Parameters
-    ----------
-    config
-        A configuration for one thread. Its row tile becomes smaller where threads then share rows evenly.
-    nanoseconds
-        Estimated time of one tree for one row; decides which calls are split between threads.
-    space
-        The configurations that there are.
+    `config`: a configuration for one thread. Its row tile becomes smaller where threads then share rows
+        evenly.
+    `nanoseconds`: estimated time of one tree for one row; decides which calls are split between threads.
+    `space`: the configurations that there are.
     """
     threads, rows = int(workload["threads"]), int(workload["rows"])
     if threads == 1:

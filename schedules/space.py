@@ -24,15 +24,10 @@ Columns = Mapping[str, np.ndarray]
 class Knob:
     """One decision of a schedule.
 
-    Parameters
-    ----------
-    name
-        What the decision is about, e.g. ``"row_tile"``.
-    choices
-        The values it may take, all of one type; for numbers in rising order, so that
-        neighbours in the tuple are neighbours in meaning.
-    before
-        Of a knob that is newer than logs: the choice that configurations without it stand for.
+    `name`: what the decision is about, e.g. ``"row_tile"``.
+    `choices`: the values it may take, all of one type; for numbers in rising order, so that neighbours in the
+        tuple are neighbours in meaning.
+    `before`: of a knob that is newer than logs: the choice that configurations without it stand for.
     """
 
     name: str
@@ -54,12 +49,8 @@ class Knob:
 class Space:
     """The configurations that one schedule accepts on one target.
 
-    Parameters
-    ----------
-    knobs
-        The decisions, in a fixed order.
-    valid
-        Tells whether a configuration makes sense; ``None`` accepts every combination.
+    `knobs`: the decisions, in a fixed order.
+    `valid`: tells whether a configuration makes sense; ``None`` accepts every combination.
     """
 
     knobs: tuple[Knob, ...]

@@ -14,49 +14,36 @@ from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 
 class Workload(TypedDict):
-    """Shapes and types of a forest and of a call, see `hbtvm.strategies.workload_of`.
+    """Shapes and types of a forest and of a call, see `hbtvm.strategies.workload_of`."""
 
-    Attributes
-    ----------
-    rows, threads
-        Rows of a call, and threads that it may use; 1 where a call is too short to be shared.
-    features
-        Columns of the input.
-    numeric, categorical
-        Columns that kernels compare (see `hbtvm.strategies.forest`): values, and category tests.
-    category_words, category_size
-        32-bit words of a category test's table, and one more than the largest category.
-    negative_fraction_is_zero
-        Whether -0.5, as a category, is category 0.
-    fills_missing, zeros_missing
-        Whether a numeric column replaces NaN, and whether one takes zeros for missing.
-    groups, trees, width
-        Groups of outputs, most trees of a group, and outputs of a group.
-    nodes, leaves, depth
-        Of the largest tree: nodes and leaves; splits on the longest way of any.
-    rank_bits
-        Bits that count the different thresholds of any column.
-    dtype, value_dtype
-        Types of the input (of what trees compare, in a `PrologueWorkload`) and of leaf values.
-    """
-
+    # `rows`, `threads`: rows of a call, and threads that it may use; 1 where a call is too short to be shared
     rows: int
     threads: int
-    features: int
+    features: int  # columns of the input
+    # `numeric`, `categorical`: columns that kernels compare (see `hbtvm.strategies.forest`): values, and
+    # category tests
     numeric: int
     categorical: int
+    # `category_words`, `category_size`: 32-bit words of a category test's table, and one more than the
+    # largest category
     category_words: int
     category_size: int
-    negative_fraction_is_zero: bool
+    negative_fraction_is_zero: bool  # whether -0.5, as a category, is category 0
+    # `fills_missing`, `zeros_missing`: whether a numeric column replaces NaN, and whether one takes zeros for
+    # missing
     fills_missing: bool
     zeros_missing: bool
+    # `groups`, `trees`, `width`: groups of outputs, most trees of a group, and outputs of a group
     groups: int
     trees: int
     width: int
+    # `nodes`, `leaves`, `depth`: of the largest tree: nodes and leaves; splits on the longest way of any
     nodes: int
     leaves: int
     depth: int
-    rank_bits: int
+    rank_bits: int  # bits that count the different thresholds of any column
+    # `dtype`, `value_dtype`: types of the input (of what trees compare, in a `PrologueWorkload`) and of leaf
+    # values
     dtype: Literal["float32", "float64"]
     value_dtype: Literal["float32", "float64"]
 
@@ -66,67 +53,39 @@ RANK_GROUP = 7
 
 
 class WideWorkload(Workload):
-    """Of a forest of many columns for GPUs, whose kernels may count thresholds group by group.
+    """Of a forest of many columns for GPUs, whose kernels may count thresholds group by group."""
 
-    Attributes
-    ----------
-    rank_groups
-        Groups of `RANK_GROUP` neighbouring thresholds of a column, or fewer, of all columns together.
-    """
-
+    # Groups of `RANK_GROUP` neighbouring thresholds of a column, or fewer, of all columns together
     rank_groups: int
 
 
 class PrologueWorkload(Workload):
-    """Of a forest whose kernels read float64 rows, and compute the numbers that its trees compare.
+    """Of a forest whose kernels read float64 rows, and compute the numbers that its trees compare."""
 
-    Attributes
-    ----------
-    prologue
-        Names of the operations that some column needs (`hbtvm.graph.prologue.OPERATIONS`), with blanks
-        between; then the numbers are rounded to `dtype`.
-    """
-
+    # Names of the operations that some column needs (`hbtvm.graph.prologue.OPERATIONS`), with blanks between;
+    # then the numbers are rounded to `dtype`
     prologue: str
 
 
 class LinearWorkload(TypedDict):
-    """Shapes and types of a linear model and of a call; strategies for such models `cast` a `Workload` to it.
+    """Shapes and types of a linear model and of a call; strategies for these `cast` a `Workload` to it."""
 
-    Attributes
-    ----------
-    family
-        ``"linear"``; forests' workloads have no such entry.
-    rows, threads
-        As in `Workload`.
-    features
-        Columns of the input.
-    numbers, codes
-        Weighted columns, and columns of codes with a table each.
-    entries
-        Of all tables together.
-    outputs
-        Scores of a row.
-    in_order
-        Whether number k is column k.
-    shifts, fills_missing
-        Whether something is subtracted from numbers first, and whether NaN has a value of its own.
-    dtype
-        Type of the input; sums are in float64.
-    """
-
-    family: Literal["linear"]
+    family: Literal["linear"]  # ``"linear"``; forests' workloads have no such entry
+    # `rows`, `threads`: as in `Workload`
     rows: int
     threads: int
-    features: int
+    features: int  # columns of the input
+    # `numbers`, `codes`: weighted columns, and columns of codes with a table each
     numbers: int
     codes: int
-    entries: int
-    outputs: int
-    in_order: bool
+    entries: int  # of all tables together
+    outputs: int  # scores of a row
+    in_order: bool  # whether number k is column k
+    # `shifts`, `fills_missing`: whether something is subtracted from numbers first, and whether NaN has a
+    # value of its own
     shifts: bool
     fills_missing: bool
-    dtype: Literal["float32", "float64"]
+    dtype: Literal["float32", "float64"]  # type of the input; sums are in float64
 
 
 class _NetworkShapes(TypedDict):
@@ -144,28 +103,17 @@ class _NetworkShapes(TypedDict):
 class NetworkWorkload(_NetworkShapes, total=False):
     """Shapes of a network of operators and of a call, as `LinearWorkload`.
 
-    Attributes
-    ----------
-    family
-        ``"contract"``, ``"distance"``, ``"select"`` or ``"pointwise"``: what most of the work is.
-    rows, threads
-        As in `Workload`.
-    features, outputs
-        Columns of the input, and scores of a row.
-    widest
-        Columns of the widest node.
-    operations
-        About how many multiplications a row takes.
-    nodes
-        Kind, width, inputs, attributes and shapes of tables of each node, behind its inputs (see
+    `family`: ``"contract"``, ``"distance"``, ``"select"`` or ``"pointwise"``: what most of the work is.
+    `rows`, `threads`: as in `Workload`.
+    `features`, `outputs`: columns of the input, and scores of a row.
+    `widest`: columns of the widest node.
+    `operations`: about how many multiplications a row takes.
+    `nodes`: kind, width, inputs, attributes and shapes of tables of each node, behind its inputs (see
         `hbtvm.operators.base.form`).
-    dtype
-        Type of the input; everything is computed in float64, but for nodes that say ``"single"``.
-    scores
-        Type of the scores; float64 where it is not said.
+    `dtype`: type of the input; everything is computed in float64, but for nodes that say ``"single"``.
     """
 
-    scores: Literal["float32", "float64"]
+    scores: Literal["float32", "float64"]  # type of the scores; float64 where it is not said
 
 
 def family_of(workload: Mapping[str, Any]) -> str:
@@ -191,38 +139,26 @@ def row_dtype_of(workload: Mapping[str, Any]) -> Literal["float32", "float64"]:
 
 
 class Target(TypedDict, total=False):
-    """A machine, as `hbtvm.compiler.targets.target.resolve` describes it.
+    """A machine, as `hbtvm.compiler.targets.target.resolve` describes it."""
 
-    Attributes
-    ----------
-    kind
-        ``"llvm"`` for a CPU, ``"cuda"`` for a GPU; always there.
-    mcpu, features, vector_bits
-        Of a CPU: LLVM's name, instruction sets that kernels use, and bits of its widest vector.
-    arch
-        Of a GPU, as are all below: ``"sm_90"`` or the like. Of a CPU, its architecture, ``"aarch64"``, unless
-        it is x86-64.
-    max_threads_per_block, thread_warp_size
-        Threads of a block at most, and of a warp.
-    max_shared_memory_per_block
-        Bytes.
-    registers_per_block, max_registers_per_thread
-        Registers of 32 bits.
-    cores
-        Multiprocessors: a device's that was asked, else those that GPUs of the architecture usually have;
-        left out where neither is known.
-    """
-
-    kind: str
+    kind: str  # ``"llvm"`` for a CPU, ``"cuda"`` for a GPU; always there
+    # `mcpu`, `features`, `vector_bits`: of a CPU: LLVM's name, instruction sets that kernels use, and bits of
+    # its widest vector
     mcpu: str
     features: list[str]
     vector_bits: int
+    # Of a GPU, as are all below: ``"sm_90"`` or the like. Of a CPU, its architecture, ``"aarch64"``, unless
+    # it is x86-64.
     arch: str
+    # `max_threads_per_block`, `thread_warp_size`: threads of a block at most, and of a warp
     max_threads_per_block: int
     thread_warp_size: int
-    max_shared_memory_per_block: int
+    max_shared_memory_per_block: int  # bytes
+    # `registers_per_block`, `max_registers_per_thread`: registers of 32 bits
     registers_per_block: int
     max_registers_per_thread: int
+    # Multiprocessors: a device's that was asked, else those that GPUs of the architecture usually have; left
+    # out where neither is known
     cores: int
 
 

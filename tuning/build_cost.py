@@ -18,11 +18,8 @@ FACTOR, SECONDS = 10.0, 5.0
 def out_of_proportion(builds: Sequence[Sequence[float]]) -> list[int]:
     """Return the indices of tasks whose builds are far more expensive than the others'.
 
-    Parameters
-    ----------
-    builds
-        Processor seconds of each task's builds; infinite for builds that timed out. Tasks with fewer than
-        `FEWEST` builds, or with fewer builds to compare with, are not judged.
+    `builds`: processor seconds of each task's builds; infinite for builds that timed out. Tasks with fewer
+        than `FEWEST` builds, or with fewer builds to compare with, are not judged.
     """
     found = []
     for index, own in enumerate(builds):

@@ -34,29 +34,18 @@ class ChoiceError(ValueError):
 class Choices:
     """The parts of a search.
 
-    Parameters
-    ----------
-    explorer
-        One of `EXPLORERS`. Only annealing uses a cost model; the others serve comparisons.
-    cost_model
-        One of `COST_MODELS`.
-    features
-        One of `FEATURES`; the TreeGRU always takes ``"flat"``. All but ``"knobs"`` lower each candidate, in
-        some 20 ms, so annealing scores at most 160 new candidates per batch instead of 2,300.
-    acquisition
-        One of `ACQUISITIONS`. ``"auto"`` is ``"ei"`` for models with a Gaussian process, which predicts its
-        uncertainty, and ``"mean"`` for others, which train five models instead of one for ``"ucb"`` and
-        ``"ei"``.
-    diversity
-        AutoTVM's λ: a batch of b is picked from the λ·b best candidates to cover many choices (equation 3)
-        or, with a model that predicts its uncertainty, to be informative; with 1 it is the b best.
-    epsilon
-        AutoTVM's ε: random share of each batch.
-
-    Raises
-    ------
-    ChoiceError
-        If a choice does not exist or is out of range.
+    `explorer`: one of `EXPLORERS`. Only annealing uses a cost model; the others serve comparisons.
+    `cost_model`: one of `COST_MODELS`.
+    `features`: one of `FEATURES`; the TreeGRU always takes ``"flat"``. All but ``"knobs"`` lower each
+        candidate, in some 20 ms, so annealing scores at most 160 new candidates per batch instead of 2,300.
+    `acquisition`: one of `ACQUISITIONS`. ``"auto"`` is ``"ei"`` for models with a Gaussian process, which
+        predicts its uncertainty, and ``"mean"`` for others, which train five models instead of one for
+        ``"ucb"`` and ``"ei"``.
+    `diversity`: AutoTVM's λ: a batch of b is picked from the λ·b best candidates to cover many choices
+        (equation 3) or, with a model that predicts its uncertainty, to be informative; with 1 it is the b
+        best.
+    `epsilon`: AutoTVM's ε: random share of each batch.
+    Raises `ChoiceError` if a choice does not exist or is out of range.
     """
 
     explorer: str = "annealing"
@@ -134,17 +123,9 @@ relation features. ``process`` uses the Gaussian process alone. The last five se
 def assembled(preset: str = "default", **parts: Any) -> Choices:
     """Return a preset with some parts replaced.
 
-    Parameters
-    ----------
-    preset
-        A name in `PRESETS`.
-    parts
-        Parameters of `Choices`; None keeps the preset's.
-
-    Raises
-    ------
-    ChoiceError
-        If the preset or a part does not exist.
+    `preset`: a name in `PRESETS`.
+    `parts`: parameters of `Choices`; None keeps the preset's.
+    Raises `ChoiceError` if the preset or a part does not exist.
     """
     _known("preset", preset, tuple(PRESETS))
     return replace(PRESETS[preset], **{name: part for name, part in parts.items() if part is not None})

@@ -16,28 +16,13 @@ TaskKey = tuple[str, str, str]
 class Database:
     """Sorts the log's records by task, and appends new ones.
 
-    Parameters
-    ----------
-    log
-        Receives every new record at once; None keeps nothing.
-    owners
-        The run's tasks by log key; they take over their records.
-
-    Attributes
-    ----------
-    resumed
-        The log's records of these tasks' spaces.
-    foreign
-        The log's records of other workloads, targets and strategies.
-    history
-        Every record made in this run, in order.
-    notes
-        A sentence on each kind of skipped record.
-
-    Raises
-    ------
-    LogError
-        If the log cannot be read.
+    `log`: receives every new record at once; None keeps nothing.
+    `owners`: the run's tasks by log key; they take over their records.
+    `resumed`: the log's records of these tasks' spaces.
+    `foreign`: the log's records of other workloads, targets and strategies.
+    `history`: every record made in this run, in order.
+    `notes`: a sentence on each kind of skipped record.
+    Raises `LogError` if the log cannot be read.
     """
 
     def __init__(self, log: Log | None, owners: Mapping[TaskKey, TaskState]) -> None:
@@ -78,10 +63,7 @@ class Database:
     def add(self, record: Record) -> None:
         """Add a new record.
 
-        Raises
-        ------
-        LogError
-            If the log cannot be written; `history` has the record.
+        Raises `LogError` if the log cannot be written; `history` has the record.
         """
         self.history.append(record)
         if self._log is not None:

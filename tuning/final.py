@@ -21,24 +21,13 @@ from hbtvm.tuning.trials import Budget, Recorder, candidate
 
 @dataclass(frozen=True)
 class FinalOptions:
-    """How finals are held.
+    """How finals are held."""
 
-    Attributes
-    ----------
-    finalists
-        Most candidates of each group, winners of earlier finals not counted; below 2, there is no final.
-    margin
-        Slowdown against the best beyond which third and later candidates are excluded.
-    rounds
-        Measurements of each finalist.
-    share
-        Largest share of the time budget reserved for the final.
-    """
-
+    # Most candidates of each group, winners of earlier finals not counted; below 2, there is no final
     finalists: int = 3
-    margin: float = 1.3
-    rounds: int = 5
-    share: float = 0.1
+    margin: float = 1.3  # slowdown against the best beyond which third and later candidates are excluded
+    rounds: int = 5  # measurements of each finalist
+    share: float = 0.1  # largest share of the time budget reserved for the final
 
     def count(self, seconds: Sequence[float]) -> int:
         """Return the number of finalists for a group's times in rising order.
@@ -69,14 +58,9 @@ class _Finalist:
 class Final:
     """One run's final.
 
-    Parameters
-    ----------
-    options
-        The rules.
-    states
-        The run's tasks.
-    incumbents
-        Winners of earlier finals. They always take part, so that no new reading replaces them unchallenged.
+    `states`: the run's tasks.
+    `incumbents`: winners of earlier finals. They always take part, so that no new reading replaces them
+        unchallenged.
     """
 
     def __init__(
@@ -93,12 +77,8 @@ class Final:
     def play(self, machine: Machine, recorder: Recorder, budget: Budget, timing: Timing) -> None:
         """Measure the finalists in rounds until the rounds or the time are over.
 
-        Records the rounds that all finalists of a group completed, also after an interrupt.
-
-        Raises
-        ------
-        LogError
-            If the log cannot be written; the run keeps all results.
+        Records the rounds that all finalists of a group completed, also after an interrupt. Raises `LogError`
+        if the log cannot be written; the run keeps all results.
         """
         finalists = self._enter(machine, budget, recorder)
         turn = replace(timing, repeats=1, most=1)

@@ -18,12 +18,8 @@ def ranked(
 ) -> dict[str, list[tuple[TaskState, Entry]]]:
     """Return each group's working candidates, best first.
 
-    Parameters
-    ----------
-    owners
-        The run's tasks by log key.
-    records
-        All records of these tasks, in the order of writing.
+    `owners`: the run's tasks by log key.
+    `records`: all records of these tasks, in the order of writing.
     """
     by_group: dict[str, list[Record]] = {state.task.group: [] for state in owners.values()}
     for record in records:

@@ -26,14 +26,9 @@ def spread(
 ) -> list[tuple[TaskState, Config]]:
     """Choose candidates, best first, each task in turn.
 
-    Parameters
-    ----------
-    states
-        The tasks and their results.
-    first
-        First guesses, in order.
-    count
-        Candidates in all; fewer if the spaces are exhausted.
+    `states`: the tasks and their results.
+    `first`: first guesses, in order.
+    `count`: candidates in all; fewer if the spaces are exhausted.
     """
     chosen: dict[int, dict[Point, Config]] = {state.index: {} for state in states}
     for state, config in first[:count]:

@@ -16,72 +16,39 @@ from hbtvm.tuning.task import Task
 
 @dataclass(frozen=True)
 class Entry:
-    """A working candidate.
+    """A working candidate."""
 
-    Attributes
-    ----------
-    task, config
-        The candidate.
-    time
-        Median seconds per run.
-    times
-        Seconds per run of each repeat or, for finalists, of each round.
-    final
-        Whether the final measured the times.
-    """
-
+    # `task`, `config`: the candidate
     task: Task
     config: Config
-    time: float
-    times: tuple[float, ...]
-    final: bool = False
+    time: float  # median seconds per run
+    times: tuple[float, ...]  # seconds per run of each repeat or, for finalists, of each round
+    final: bool = False  # whether the final measured the times
 
 
 @dataclass(frozen=True)
 class GroupResult:
-    """The result of one group.
+    """The result of one group."""
 
-    Attributes
-    ----------
-    best
-        The winner by the rule of `hbtvm.logs.ranking`; None if every candidate failed.
-    runners_up
-        The next best by the same rule.
-    trials
-        Candidates tried, those in the log included.
-    failures
-        Failed candidates by kind (`hbtvm.tuning.measuring.messages.FAILURES`).
-    example
-        A message for each kind.
-    reading
-        Seconds of the search's fastest reading, which the display shows; None without a reading.
-    """
-
-    best: Entry | None
-    runners_up: tuple[Entry, ...]
-    trials: int
-    failures: Mapping[str, int]
-    example: Mapping[str, str]
+    best: Entry | None  # the winner by the rule of `hbtvm.logs.ranking`; None if every candidate failed
+    runners_up: tuple[Entry, ...]  # the next best by the same rule
+    trials: int  # candidates tried, those in the log included
+    failures: Mapping[str, int]  # failed candidates by kind (`hbtvm.tuning.measuring.messages.FAILURES`)
+    example: Mapping[str, str]  # a message for each kind
+    # Seconds of the search's fastest reading, which the display shows; None without a reading
     reading: float | None = None
 
 
 @dataclass
 class WallClock:
-    """Seconds that a run spent on each activity.
+    """Seconds that a run spent on each activity."""
 
-    Attributes
-    ----------
-    planning, training
-        Choosing candidates, and fitting cost models.
-    total
-        The whole run, start-up and logging included.
-    """
-
+    # `planning`, `training`: choosing candidates, and fitting cost models
     planning: float = 0.0
     training: float = 0.0
     building: float = 0.0
     measuring: float = 0.0
-    total: float = 0.0
+    total: float = 0.0  # the whole run, start-up and logging included
 
     @contextmanager
     def spend(self, what: str) -> Iterator[None]:
@@ -95,39 +62,19 @@ class WallClock:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a run.
+    """The result of a run."""
 
-    Attributes
-    ----------
-    groups
-        By group, in the order of the tasks.
-    history
-        Every record of this run, in order.
-    trials
-        Candidates tried, those in the log included.
-    resumed
-        Candidates in the log.
-    failures
-        Failed trials of this run by kind.
-    seconds
-        Time by activity.
-    stopped
-        Why the search ended: ``"trials"``, ``"time"``, ``"exhausted"`` (no new candidates),
-        ``"interrupted"``, ``"log"`` (not writable) or ``"devices"`` (none left; see the warnings).
-    log_error
-        The log's error.
-    warnings
-        Problems that did not stop the run, such as a failing cost model.
-    """
-
-    groups: Mapping[str, GroupResult]
-    history: list[Record]
-    trials: int
-    resumed: int
-    failures: Mapping[str, int]
-    seconds: WallClock
+    groups: Mapping[str, GroupResult]  # by group, in the order of the tasks
+    history: list[Record]  # every record of this run, in order
+    trials: int  # candidates tried, those in the log included
+    resumed: int  # candidates in the log
+    failures: Mapping[str, int]  # failed trials of this run by kind
+    seconds: WallClock  # time by activity
+    # Why the search ended: ``"trials"``, ``"time"``, ``"exhausted"`` (no new candidates), ``"interrupted"``,
+    # ``"log"`` (not writable) or ``"devices"`` (none left; see the warnings)
     stopped: str
-    log_error: LogError | None = None
+    log_error: LogError | None = None  # the log's error
+    # Problems that did not stop the run, such as a failing cost model
     warnings: list[str] = field(default_factory=list)
 
     @property

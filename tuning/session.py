@@ -43,22 +43,12 @@ def tune(tasks: Sequence[Task], settings: Settings, machine: Machine | None = No
     measured first; batches then go to the tasks that promise most (`hbtvm.tuning.task_scheduler`). A final
     measures each group's fastest candidates again, in turns, and picks the winner.
 
-    Parameters
-    ----------
-    tasks
-        What to tune. Each task has its own combination of workload, target and strategy.
-    settings
-        How to search.
-    machine
-        Builds and measures, closed at the end; by default, a `Pool`.
-
-    Raises
-    ------
-    ValueError
-        If a task has no knobs, a workload or target that is not JSON, or an initial configuration outside
-        its space; if two tasks share their records; or if a choice needs a library that is not installed.
-    LogError
-        If the log cannot be read. The result holds later errors of the log.
+    `tasks`: what to tune. Each task has its own combination of workload, target and strategy.
+    `settings`: how to search.
+    `machine`: builds and measures, closed at the end; by default, a `Pool`.
+    Raises `ValueError` if a task has no knobs, a workload or target that is not JSON, or an initial
+    configuration outside its space; if two tasks share their records; or if a choice needs a library that is
+    not installed. Raises `LogError` if the log cannot be read. The result holds later errors of the log.
     """
     return _Session(tasks, settings).run(machine)
 

@@ -21,68 +21,33 @@ from hbtvm.tuning.progress import Progress
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of `hbtvm.tuning.session.tune` and `hbtvm.tuning.session.plan`.
+    """Settings of `hbtvm.tuning.session.tune` and `hbtvm.tuning.session.plan`."""
 
-    Attributes
-    ----------
-    trials
-        Candidates to try, over all tasks. `tune` counts the log's candidates of these tasks, and tries none
-        of them again; `plan` does not count them.
-    time_budget
-        Seconds for the run, exceeded by a trial at most; None for no limit.
-    log
-        Receives every result at once; None keeps nothing.
-    seed
-        The same seed, log and measured times give the same candidates.
-    transfer
-        Whether to learn from other workloads' records.
-    choices
-        The parts of the search.
-    batch
-        Candidates planned, built and measured at a time.
-    progress
-        Called after each trial.
-    describe
-        Returns the space and the loops of other workloads' records; without it they only give first guesses.
-    experience
-        Records to learn from besides the log's; by default, the records that ship.
-    pool, timing
-        Worker processes, and how they time candidates; the run sets the cutoff.
-    slow
-        Multiple of the group's best time above which one reading of a candidate is enough.
-    seeds
-        Most first guesses that each task takes from similar workloads.
-    final
-        How the winner is picked among the fastest.
-    noise
-        When the machine counts as busy.
-    make_model
-        Makes cost models in place of the chosen one.
-    make_scorer
-        Makes a TreeGRU's predictor in place of PyTorch (see `hbtvm.cost_model.tree_gru.TreeGRU`).
-    artifacts
-        Keeps the libraries of each group's fastest candidates.
-    stamp
-        Fields that all records of the run share: ``tvm``, ``hbtvm``, ``session``.
-    """
-
+    # Candidates to try, over all tasks. `tune` counts the log's candidates of these tasks, and tries none of
+    # them again; `plan` does not count them.
     trials: int
-    time_budget: float | None = None
-    log: Log | None = None
-    seed: int = 0
-    transfer: bool = True
-    choices: Choices = field(default_factory=Choices)
-    batch: int = 4
-    progress: Progress | None = None
+    time_budget: float | None = None  # seconds for the run, exceeded by a trial at most; None for no limit
+    log: Log | None = None  # receives every result at once; None keeps nothing
+    seed: int = 0  # the same seed, log and measured times give the same candidates
+    transfer: bool = True  # whether to learn from other workloads' records
+    choices: Choices = field(default_factory=Choices)  # the parts of the search
+    batch: int = 4  # candidates planned, built and measured at a time
+    progress: Progress | None = None  # called after each trial
+    # Returns the space and the loops of other workloads' records; without it they only give first guesses
     describe: DescribeRecord | None = None
+    # Records to learn from besides the log's; by default, the records that ship
     experience: Sequence[Record] | None = None
+    # `pool`, `timing`: worker processes, and how they time candidates; the run sets the cutoff
     pool: PoolOptions = field(default_factory=PoolOptions)
     timing: Timing = field(default_factory=Timing)
-    slow: float = 3.0
-    seeds: int = 2
-    final: FinalOptions = field(default_factory=FinalOptions)
-    noise: NoiseOptions = field(default_factory=NoiseOptions)
-    make_model: Callable[[], CostModel] | None = None
+    slow: float = 3.0  # multiple of the group's best time above which one reading of a candidate is enough
+    seeds: int = 2  # most first guesses that each task takes from similar workloads
+    final: FinalOptions = field(default_factory=FinalOptions)  # how the winner is picked among the fastest
+    noise: NoiseOptions = field(default_factory=NoiseOptions)  # when the machine counts as busy
+    make_model: Callable[[], CostModel] | None = None  # makes cost models in place of the chosen one
+    # Makes a TreeGRU's predictor in place of PyTorch (see `hbtvm.cost_model.tree_gru.TreeGRU`)
     make_scorer: MakeScorer | None = None
+    # Keeps the libraries of each group's fastest candidates
     artifacts: Artifacts = field(default_factory=Artifacts)
+    # Fields that all records of the run share: ``tvm``, ``hbtvm``, ``session``
     stamp: Mapping[str, str] = field(default_factory=dict)

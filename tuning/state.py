@@ -16,29 +16,14 @@ from hbtvm.tuning.task_scheduler import Standing
 class TaskState:
     """The state of one task.
 
-    Parameters
-    ----------
-    index
-        The task's index among the run's tasks.
-    task
-        The task.
-    explorer
-        Searches its space.
-
-    Attributes
-    ----------
-    measured
-        Seconds of each candidate tried; infinite for failures.
-    records
-        The latest record of each candidate.
-    readings
-        Seconds that the search, not the final, measured; infinite for failures.
-    twins
-        The first candidate measured with each fingerprint.
-    exhausted
-        Whether the task gets no more trials: no new candidates, or builds that cost too much.
-    builds
-        Processor seconds of each build of this run; infinite for builds that timed out.
+    `index`: the task's index among the run's tasks.
+    `explorer`: searches its space.
+    `measured`: seconds of each candidate tried; infinite for failures.
+    `records`: the latest record of each candidate.
+    `readings`: seconds that the search, not the final, measured; infinite for failures.
+    `twins`: the first candidate measured with each fingerprint.
+    `exhausted`: whether the task gets no more trials: no new candidates, or builds that cost too much.
+    `builds`: processor seconds of each build of this run; infinite for builds that timed out.
     """
 
     def __init__(self, index: int, task: Task, explorer: Explorer) -> None:

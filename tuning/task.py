@@ -15,39 +15,17 @@ Describe = Callable[[Config], Nest]
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A tensor program and the space of its configurations.
+    """A tensor program and the space of its configurations."""
 
-    Attributes
-    ----------
-    name
-        Shown to users; unique within a run.
-    workload
-        The shapes that determine a configuration's speed. JSON; part of the log's key.
-    target
-        The machine to compile for. JSON; part of the log's key.
-    strategy
-        The algorithm; part of the log's key.
-    group
-        Tasks of a group compete: only the fastest of, say, a batch size is used.
-    space
-        The configurations.
-    describe
-        Describes a configuration's program, for cost models that learn on loops.
-    program
-        The factory that workers call, ``"package.module:attribute"`` (see `hbtvm.tuning.measuring.program`).
-    payload
-        The factory's argument. JSON, because it travels to other processes.
-    initial
-        Configurations to measure first.
-    """
-
-    name: str
+    name: str  # shown to users; unique within a run
+    # The shapes that determine a configuration's speed. JSON; part of the log's key.
     workload: Mapping[str, Any]
-    target: Mapping[str, Any]
-    strategy: str
-    group: str
+    target: Mapping[str, Any]  # the machine to compile for. JSON; part of the log's key.
+    strategy: str  # the algorithm; part of the log's key
+    group: str  # tasks of a group compete: only the fastest of, say, a batch size is used
     space: Space
-    describe: Describe
+    describe: Describe  # describes a configuration's program, for cost models that learn on loops
+    # The factory that workers call, ``"package.module:attribute"`` (see `hbtvm.tuning.measuring.program`)
     program: str
-    payload: dict[str, Any]
-    initial: tuple[Config, ...] = ()
+    payload: dict[str, Any]  # the factory's argument. JSON, because it travels to other processes.
+    initial: tuple[Config, ...] = ()  # configurations to measure first

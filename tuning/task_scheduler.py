@@ -28,24 +28,13 @@ _MOST = 0.95  # nothing becomes 20 times faster in one batch
 
 @dataclass(frozen=True)
 class Standing:
-    """A task's progress.
-
-    Attributes
-    ----------
-    group
-        Its group.
-    trials
-        Candidates measured, failures included.
-    trace
-        Seconds of the best candidate before each batch and after the last; infinite without a candidate.
-    exhausted
-        Whether the space has no new candidate.
-    """
+    """A task's progress."""
 
     group: str
-    trials: int
+    trials: int  # candidates measured, failures included
+    # Seconds of the best candidate before each batch and after the last; infinite without a candidate
     trace: Sequence[float]
-    exhausted: bool = False
+    exhausted: bool = False  # whether the space has no new candidate
 
     @property
     def best(self) -> float:
@@ -76,10 +65,7 @@ def slope(trace: Sequence[float]) -> float:
 class TaskScheduler:
     """Divides a run's trials among its tasks.
 
-    Parameters
-    ----------
-    batch
-        Trials of a task from which its gain is extrapolated.
+    `batch`: trials of a task from which its gain is extrapolated.
     """
 
     def __init__(self, batch: int) -> None:

@@ -24,17 +24,9 @@ from hbtvm.tuning.state import TaskState
 class Budget:
     """The limits of a run.
 
-    Parameters
-    ----------
-    trials
-        Candidates to try.
-    seconds
-        Time for the whole run; None for no limit.
-
-    Attributes
-    ----------
-    reserve
-        Seconds reserved for the final.
+    `trials`: candidates to try.
+    `seconds`: time for the whole run; None for no limit.
+    `reserve`: seconds reserved for the final.
     """
 
     def __init__(self, trials: int, seconds: float | None) -> None:
@@ -77,23 +69,12 @@ class Budget:
 class Recorder:
     """Adds results to the database and the tasks' states, and reports progress.
 
-    Parameters
-    ----------
-    states
-        The run's tasks.
-    budget
-        For progress reports.
-    database
-        Receives every record.
-    progress, stamp
-        As in `hbtvm.tuning.settings.Settings`.
-
-    Attributes
-    ----------
-    failures
-        Failed trials of this run by kind.
-    noise
-        Notices other load on the machine.
+    `states`: the run's tasks.
+    `budget`: for progress reports.
+    `database`: receives every record.
+    `progress`, `stamp`: as in `hbtvm.tuning.settings.Settings`.
+    `failures`: failed trials of this run by kind.
+    `noise`: notices other load on the machine.
     """
 
     def __init__(
@@ -138,19 +119,10 @@ class Recorder:
     ) -> Record:
         """Record a candidate's result, and report progress.
 
-        Parameters
-        ----------
-        final
-            The final's id for a finalist's measurement, which is not a trial.
-        marks
-            Extra fields of the record (see `hbtvm.tuning.measuring.noise.NoiseMonitor.note`).
-        outcome
-            The result, as fields of `hbtvm.logs.record.Record`.
-
-        Raises
-        ------
-        LogError
-            If the log cannot be written; the run keeps the result.
+        `final`: the final's id for a finalist's measurement, which is not a trial.
+        `marks`: extra fields of the record (see `hbtvm.tuning.measuring.noise.NoiseMonitor.note`).
+        `outcome`: the result, as fields of `hbtvm.logs.record.Record`.
+        Raises `LogError` if the log cannot be written; the run keeps the result.
         """
         task = state.task
         extra = dict(marks or {})

@@ -31,35 +31,19 @@ from hbtvm.wording import count
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """The kernel chosen for one batch size.
+    """The kernel chosen for one batch size."""
 
-    Attributes
-    ----------
-    rows
-        The batch size.
-    strategy, config
-        Name of the strategy, and its schedule configuration.
-    seconds
-        Measured seconds per call; None where nothing was measured.
-    threads
-        Most threads that a call may use.
-    origin
-        Origin of the choice: ``"tuned"``, or as in `hbtvm.compiler.selection.choose.Choice`.
-    library
-        A CPU's kernel as the tuner built and timed it, to be packaged as it is. A GPU's is built anew, since
-        a package's has portable code beside what was timed.
-    object
-        What `library` was linked from; empty without one.
-    """
-
-    rows: int
+    rows: int  # the batch size
+    # `strategy`, `config`: name of the strategy, and its schedule configuration
     strategy: str
     config: Config
-    seconds: float | None
-    threads: int
-    origin: str
+    seconds: float | None  # measured seconds per call; None where nothing was measured
+    threads: int  # most threads that a call may use
+    origin: str  # origin of the choice: ``"tuned"``, or as in `hbtvm.compiler.selection.choose.Choice`
+    # A CPU's kernel as the tuner built and timed it, to be packaged as it is. A GPU's is built anew, since a
+    # package's has portable code beside what was timed.
     library: bytes | None = None
-    object: bytes = b""
+    object: bytes = b""  # what `library` was linked from; empty without one
 
 
 def stamp() -> dict[str, str]:
@@ -78,28 +62,15 @@ def assemble(
 ) -> Package:
     """Build the kernels, lay out their tables, and return the package.
 
-    Parameters
-    ----------
-    graph
-        The model.
-    forests
-        Its operands, from `hbtvm.compiler.candidates.tasks.operands_of`. The choices were made for the first
-        operand; for the others, of another row type or without missing values, they are translated.
-    kernels
-        One choice for each batch size.
-    target
-        The machine to build for.
-    tuning
-        How the choices were made, for the package's summary.
-    stages
-        Operands and choices of each of the graph's stages.
-    limited
-        Whether the log's choices are built within a time limit (see `hbtvm.compiler.building.limited`).
-
-    Raises
-    ------
-    BuildError
-        If a kernel cannot be built.
+    `forests`: its operands, from `hbtvm.compiler.candidates.tasks.operands_of`. The choices were made for the
+        first operand; for the others, of another row type or without missing values, they are translated.
+    `kernels`: one choice for each batch size.
+    `target`: the machine to build for.
+    `tuning`: how the choices were made, for the package's summary.
+    `stages`: operands and choices of each of the graph's stages.
+    `limited`: whether the log's choices are built within a time limit (see
+        `hbtvm.compiler.building.limited`).
+    Raises `BuildError` if a kernel cannot be built.
     """
     staged = bool(graph.stages)
     groups = [_fitted(*group, target) for group in (*stages, (forests, kernels))]
@@ -173,17 +144,9 @@ def _kept(library: bytes, object_file: bytes) -> _Code:
 def build_packaged(strategy: str, workload: Workload, config: Config, target: Target, staged: bool) -> _Code:
     """Build one kernel as packages hold it.
 
-    Parameters
-    ----------
-    strategy
-        The strategy's name.
-    staged
-        Whether a GPU's kernel is one of several that run in turn.
-
-    Raises
-    ------
-    BuildError
-        If it cannot be built.
+    `strategy`: the strategy's name.
+    `staged`: whether a GPU's kernel is one of several that run in turn.
+    Raises `BuildError` if it cannot be built.
     """
     chosen = strategies_on(target, family_of(workload))[strategy]
     if target["kind"] == "cuda":

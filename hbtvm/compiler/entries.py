@@ -23,12 +23,9 @@ def entry_of(
 ) -> KernelEntry:
     """Lay out a kernel's tables, and describe it as one that nobody timed.
 
-    Parameters
-    ----------
-    workload
-        What the kernel was, or will be, built for.
-    library, launch, object_file
-        What was built, how a GPU's kernel is started, and what a CPU's was linked from.
+    `workload`: what the kernel was, or will be, built for.
+    `library`, `launch`, `object_file`: what was built, how a GPU's kernel is started, and what a CPU's was
+        linked from.
     """
     signature = strategy.signature(workload, config)
     tables = (*strategy.shared(forest).values(), *strategy.tables(forest, config).values())

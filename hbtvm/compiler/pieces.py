@@ -20,24 +20,13 @@ from hbtvm.strategies.forest import DType
 
 @dataclass(frozen=True)
 class Piece:
-    """What one kernel computes.
+    """What one kernel computes."""
 
-    Attributes
-    ----------
-    graph
-        As a model by itself, over the columns that it reads.
-    operands
-        From `hbtvm.compiler.candidates.tasks.operands_of`; the first is the one that is tuned.
-    strategies
-        Those that can hold it, by name.
-    title
-        Which piece it is, for names of tasks; empty where it is the only one.
-    """
-
-    graph: Graph
+    graph: Graph  # as a model by itself, over the columns that it reads
+    # From `hbtvm.compiler.candidates.tasks.operands_of`; the first is the one that is tuned
     operands: Sequence[Operand]
-    strategies: dict[str, Strategy]
-    title: str = ""
+    strategies: dict[str, Strategy]  # those that can hold it, by name
+    title: str = ""  # which piece it is, for names of tasks; empty where it is the only one
 
 
 def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: Target) -> list[Piece]:
@@ -45,14 +34,9 @@ def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: T
 
     Raises `InputError` if the target or none of the strategies can hold a piece.
 
-    Parameters
-    ----------
-    dtype
-        As for `hbtvm.compiler.candidates.tasks.operands_of`.
-    names
-        The strategies asked for; None for all.
-    target
-        What to compile for.
+    `dtype`: as for `hbtvm.compiler.candidates.tasks.operands_of`.
+    `names`: the strategies asked for; None for all.
+    `target`: what to compile for.
     """
     on_gpu = target["kind"] == "cuda"
     if not graph.stages:

@@ -92,24 +92,12 @@ class TrialsTask:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel to measure.
+    """A kernel to measure."""
 
-    Attributes
-    ----------
-    task
-        The index of its task.
-    kernel
-        The JSON of its `hbtvm.runtime.entry.KernelEntry`.
-    build_seconds
-        What building it took.
-    number
-        Its place in the archive.
-    """
-
-    task: Index
-    kernel: Mapping[str, Any]
-    build_seconds: float
-    number: Annotated[int, codec.SKIP] = 0
+    task: Index  # the index of its task
+    kernel: Mapping[str, Any]  # the JSON of its `hbtvm.runtime.entry.KernelEntry`
+    build_seconds: float  # what building it took
+    number: Annotated[int, codec.SKIP] = 0  # its place in the archive
 
     @property
     def config(self) -> dict[str, int | str | bool]:
@@ -176,21 +164,11 @@ class _Document:
 
 @dataclass(frozen=True)
 class Trials:
-    """The contents of an archive.
+    """The contents of an archive."""
 
-    Attributes
-    ----------
-    manifest
-        See the module's table.
-    digest
-        SHA-256 of the manifest, which lists the hashes of all members: the archive's identity.
-    contents
-        Deflated members by name.
-    """
-
-    manifest: Mapping[str, Any]
-    digest: str
-    contents: Mapping[str, bytes | memoryview]
+    manifest: Mapping[str, Any]  # see the module's table
+    digest: str  # SHA-256 of the manifest, which lists the hashes of all members: the archive's identity
+    contents: Mapping[str, bytes | memoryview]  # deflated members by name
 
     @cached_property
     def target(self) -> dict[str, Any]:
@@ -215,10 +193,8 @@ class Trials:
     def unpack(self, folder: Path) -> None:
         """Write all members, inflated, and a description of each candidate into a folder.
 
-        Raises
-        ------
-        PackageError
-            If a member is damaged. The text continues a sentence that begins with the archive.
+        Raises `PackageError` if a member is damaged. The text continues a sentence that begins with the
+        archive.
         """
         for name, data in self.contents.items():
             path = folder / name
@@ -251,15 +227,8 @@ class Trials:
 def write(path: Path, members: Members, **fields: Any) -> Trials:
     """Write an archive; the file is never half-written.
 
-    Parameters
-    ----------
-    fields
-        Fields of the manifest other than ``format``, ``version`` and ``members``.
-
-    Raises
-    ------
-    PackageError
-        If it can't be written.
+    `fields`: fields of the manifest other than ``format``, ``version`` and ``members``.
+    Raises `PackageError` if it can't be written.
     """
     manifest = {"format": FORMAT, "version": VERSION, "members": members.listed, **fields}
     data = codec.text(manifest)
@@ -272,10 +241,7 @@ def write(path: Path, members: Members, **fields: Any) -> Trials:
 def read(path: Path) -> Trials:
     """Read an archive; members are checked when they are unpacked.
 
-    Raises
-    ------
-    PackageError
-        If the file is missing, damaged, not such an archive, or of a newer format.
+    Raises `PackageError` if the file is missing, damaged, not such an archive, or of a newer format.
     """
     try:
         data = path.read_bytes()

@@ -12,18 +12,13 @@ import numpy as np
 class CheckedKernel:
     """A loaded kernel with rows to run on.
 
-    Parameters
-    ----------
-    scores
-        Returns an operand's sums of rows: float64 (N, O).
-    rows, checked, expected, tolerance
-        Rows to time; rows to check, their scores, and the absolute tolerance.
-    clock
-        Returns the seconds of a number of runs on rows; by default, it times calls of `scores`, the Python
-        call included.
-    poison
-        Turns filling the scores with NaN before each call on and off: the memory may hold the correct scores
-        of an earlier candidate.
+    `scores`: returns an operand's sums of rows: float64 (N, O).
+    `rows`, `checked`, `expected`, `tolerance`: rows to time; rows to check, their scores, and the absolute
+        tolerance.
+    `clock`: returns the seconds of a number of runs on rows; by default, it times calls of `scores`, the
+        Python call included.
+    `poison`: turns filling the scores with NaN before each call on and off: the memory may hold the correct
+        scores of an earlier candidate.
     """
 
     def __init__(

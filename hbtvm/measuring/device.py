@@ -28,12 +28,8 @@ class DeviceCandidate:
     A kernel's fault destroys the process's CUDA context. The process then prints a sentence and exits; the
     tuner records the failure and starts another worker.
 
-    Parameters
-    ----------
-    entry
-        The kernel; it has a `launch`.
-    device
-        The GPU's number.
+    `entry`: the kernel; it has a `launch`.
+    `device`: the GPU's number.
     """
 
     def __init__(self, entry: KernelEntry, device: int = 0) -> None:
@@ -58,10 +54,7 @@ class DeviceCandidate:
     def seconds(self, rows: np.ndarray, number: int, count: int | None = None) -> float:
         """Return the seconds of `number` runs by the device's clock, without copies.
 
-        Parameters
-        ----------
-        count
-            Rows of a run; if more than `rows` has, the device repeats the rows.
+        `count`: rows of a run; if more than `rows` has, the device repeats the rows.
         """
 
         def timed() -> float:

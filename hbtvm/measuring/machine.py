@@ -17,12 +17,8 @@ from hbtvm.runtime.cuda import driver
 def machine_for(trials: Trials, device: str | int | None) -> tuple[dict[str, Any], str, int]:
     """Return the target as this machine measures it, the machine's name, and the GPU's number.
 
-    Raises
-    ------
-    TargetError
-        If this machine can't run the archive's code.
-    InputError
-        If there is no such device.
+    Raises `TargetError` if this machine can't run the archive's code. Raises `InputError` if there is no such
+    device.
     """
     target = dict(trials.target)
     if not trials.on_gpu:

@@ -17,12 +17,7 @@ class Order:
     Groups take turns. A group follows the archive's order, first guesses first; after those, every second
     candidate is the one that shares most choices with the fastest so far. Tasks far behind come last.
 
-    Parameters
-    ----------
-    trials
-        The archive.
-    done
-        Numbers of the measured candidates.
+    `done`: numbers of the measured candidates.
     """
 
     def __init__(self, trials: Trials, done: Iterable[int] = ()) -> None:
@@ -52,12 +47,8 @@ class Order:
     def next(self, fastest: Mapping[str, Candidate], behind: Collection[int] = ()) -> Candidate | None:
         """Return the next candidate; None if none is left.
 
-        Parameters
-        ----------
-        fastest
-            The fastest candidate of each group so far.
-        behind
-            Numbers of the tasks that are far behind their groups.
+        `fastest`: the fastest candidate of each group so far.
+        `behind`: numbers of the tasks that are far behind their groups.
         """
         for _ in self._turns:
             group = self._turns.pop(0)

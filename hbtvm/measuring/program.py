@@ -28,11 +28,8 @@ PROGRAM = "hbtvm.measuring.program:ExportedProgram"
 class ExportedProgram:
     """One candidate.
 
-    Parameters
-    ----------
-    payload
-        ``folder`` (see `hbtvm.measuring.archive.Trials.unpack`), ``candidate`` (its number) and ``device``
-        (the GPU's number).
+    `payload`: ``folder`` (see `hbtvm.measuring.archive.Trials.unpack`), ``candidate`` (its number) and
+        ``device`` (the GPU's number).
     """
 
     def __init__(self, payload: dict[str, Any]) -> None:

@@ -116,29 +116,15 @@ def measure(
 ) -> Outcome:
     """Check and time an archive's candidates on this machine, with numpy and, for a GPU, its driver.
 
-    Parameters
-    ----------
-    path
-        An archive that ``hbtvm tune --export`` wrote.
-    out
-        File of times (see `hbtvm.measuring.times`); an existing file is resumed.
-    time_budget
-        Seconds for the run; None for no limit.
-    device
-        The GPU, such as ``"cuda:1"``; by default the first.
-    progress
-        Called after each candidate.
-
-    Raises
-    ------
-    PackageError
-        If the archive is missing or damaged.
-    TargetError
-        If this machine can't run its code.
-    InputError, FileError
-        If the file of times belongs to another archive or machine, or can't be written.
-    DeviceError
-        If there is no such GPU, or it stops working; measured times are kept.
+    `path`: an archive that ``hbtvm tune --export`` wrote.
+    `out`: file of times (see `hbtvm.measuring.times`); an existing file is resumed.
+    `time_budget`: seconds for the run; None for no limit.
+    `device`: the GPU, such as ``"cuda:1"``; by default the first.
+    `progress`: called after each candidate.
+    Raises `PackageError` if the archive is missing or damaged. Raises `TargetError` if this machine can't run
+    its code. Raises `InputError`, `FileError` if the file of times belongs to another archive or machine, or
+    can't be written. Raises `DeviceError` if there is no such GPU, or it stops working; measured times are
+    kept.
     """
     trials = archive.read(Path(path))
     target, name, index = machine_for(trials, device)
@@ -263,10 +249,7 @@ class _Run:
     def _look(self) -> None:
         """Measure the fastest candidate again: if it works, the failures since are the candidates' own.
 
-        Raises
-        ------
-        DeviceError
-            If it fails.
+        Raises `DeviceError` if it fails.
         """
         for number, _ in sorted(self.best.values(), key=lambda pair: pair[1])[:1]:
             result = self._measured(self.trials.candidates[number], _READING)

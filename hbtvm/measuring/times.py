@@ -52,24 +52,12 @@ class Line:
 
 @dataclass
 class Times:
-    """The contents of a file.
+    """The contents of a file."""
 
-    Attributes
-    ----------
-    head
-        The first line.
-    lines
-        The other readable lines.
-    skipped
-        Number of unreadable lines.
-    note
-        A sentence on unreadable lines; "" without any.
-    """
-
-    head: Mapping[str, Any]
-    lines: list[Line] = field(default_factory=list)
-    skipped: int = 0
-    note: str = ""
+    head: Mapping[str, Any]  # the first line
+    lines: list[Line] = field(default_factory=list)  # the other readable lines
+    skipped: int = 0  # number of unreadable lines
+    note: str = ""  # a sentence on unreadable lines; "" without any
 
     def records(self, trials: Trials) -> list[Record]:
         """Return the lines as tuning records of the archive."""
@@ -98,12 +86,8 @@ class Times:
 def read(path: Path, trials: Trials) -> Times:
     """Read a file, and check that it belongs to an archive.
 
-    Raises
-    ------
-    FileError
-        If it can't be read.
-    InputError
-        If it is not a file of times, or belongs to another archive.
+    Raises `FileError` if it can't be read. Raises `InputError` if it is not a file of times, or belongs to
+    another archive.
     """
     try:
         data = path.read_bytes()
@@ -158,26 +142,10 @@ def parsed(data: bytes, path: Path, trials: Trials) -> Times:
 class TimesFile:
     """The file while it is written, locked against others; a context manager.
 
-    Parameters
-    ----------
-    path
-        The file; existing lines stay.
-    trials
-        The archive.
-    target, device, hbtvm, date
-        Fields of a new file's first line.
-
-    Attributes
-    ----------
-    known
-        The contents.
-
-    Raises
-    ------
-    FileError
-        If it can't be written.
-    InputError
-        If another process writes it, or it belongs to another archive or machine.
+    `path`: the file; existing lines stay.
+    `target`, `device`, `hbtvm`, `date`: fields of a new file's first line.
+    Raises `FileError` if it can't be written. Raises `InputError` if another process writes it, or it belongs
+    to another archive or machine.
     """
 
     def __init__(
@@ -222,10 +190,7 @@ class TimesFile:
     def add(self, line: Line) -> None:
         """Write a line to the disk.
 
-        Raises
-        ------
-        FileError
-            If it can't be written; the file stays as it was.
+        Raises `FileError` if it can't be written; the file stays as it was.
         """
         self._write(line.to_json())
         self.known.lines.append(line)

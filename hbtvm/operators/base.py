@@ -21,15 +21,9 @@ Form = dict[str, Any]
 
 
 class Node(ABC):
-    """An operator with its inputs. Nodes are equal only if they are the same object; it is shared so.
+    """An operator with its inputs. Nodes are equal only if they are the same object; it is shared so."""
 
-    Attributes
-    ----------
-    kind
-        What kernels' expressions are found by.
-    """
-
-    kind: str
+    kind: str  # what kernels' expressions are found by
 
     @property
     @abstractmethod
@@ -60,10 +54,7 @@ class Node(ABC):
     def checked(self) -> Node:
         """Return this node after a look at widths.
 
-        Raises
-        ------
-        ValueError
-            If the inputs' widths don't fit each other, or the weights.
+        Raises `ValueError` if the inputs' widths don't fit each other, or the weights.
         """
         return self
 
@@ -114,15 +105,9 @@ class Input(Node):
 
 @dataclass(frozen=True, eq=False)
 class Constant(Node):
-    """The same values in every row.
+    """The same values in every row."""
 
-    Attributes
-    ----------
-    values
-        float64, shape (width,).
-    """
-
-    values: np.ndarray
+    values: np.ndarray  # float64, shape (width,)
     kind = "constant"
 
     @property
@@ -166,10 +151,7 @@ def in_order(*outputs: Node) -> list[Node]:
 def rewrite(outputs: Sequence[Node], change: Callable[[Node], Node]) -> list[Node]:
     """Networks in which `change` has had its way with each node, from the leaves on; what is shared stays so.
 
-    Parameters
-    ----------
-    change
-        From a node on inputs that are changed already to what takes its place, maybe itself.
+    `change`: from a node on inputs that are changed already to what takes its place, maybe itself.
     """
     known: dict[int, Node] = {}
     for node in in_order(*outputs):
@@ -182,9 +164,7 @@ def rewrite(outputs: Sequence[Node], change: Callable[[Node], Node]) -> list[Nod
 def evaluate(outputs: Sequence[Node], values: Callable[[Node], np.ndarray]) -> list[np.ndarray]:
     """Values of nodes by their references; `values` gives those of leaves.
 
-    Returns
-    -------
-    float64, shapes (n, width), or (1, width) of what is the same in all rows.
+    Returns float64, shapes (n, width), or (1, width) of what is the same in all rows.
     """
     known: dict[int, np.ndarray] = {}
     for node in in_order(*outputs):

@@ -22,15 +22,10 @@ class Coupling(Unary):
     How many rounds it takes depends on the row. Of a predictor's own probabilities that are such a node, the
     host computes it; kernels do where something else reads it.
 
-    Attributes
-    ----------
-    x
-        Probabilities of the first of the pairs (0, 1), (0, 2), ..., (1, 2), ...; width C * (C - 1) / 2.
-    classes
-        C, at least 2.
+    `x`: probabilities of the first of the pairs (0, 1), (0, 2), ..., (1, 2), ...; width C * (C - 1) / 2.
     """
 
-    classes: int
+    classes: int  # C, at least 2
     kind = "coupling"
 
     @property
@@ -64,16 +59,9 @@ def coupled(pairs: np.ndarray, classes: int) -> np.ndarray:
     and ``Q[i, j] = -r[j, i] * r[i, j]``; if not, it takes a Newton step for one class after another, each
     followed by a division by the sum. There are at most max(100, C) rounds.
 
-    Parameters
-    ----------
-    pairs
-        r[i, j] of the pairs (0, 1), (0, 2), ..., (1, 2), ...; float64, shape (n, C * (C - 1) / 2).
-    classes
-        C, at least 2.
-
-    Returns
-    -------
-    float64, shape (n, C).
+    `pairs`: r[i, j] of the pairs (0, 1), (0, 2), ..., (1, 2), ...; float64, shape (n, C * (C - 1) / 2).
+    `classes`: C, at least 2.
+    Returns float64, shape (n, C).
     """
     out = np.full((len(pairs), classes), 1.0 / classes)
     quadratic = _quadratic(pairs, classes)

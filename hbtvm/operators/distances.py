@@ -18,24 +18,14 @@ Metric = Literal["squared_euclidean", "manhattan", "chebyshev", "minkowski", "na
 class Distance(Unary):
     """The distance of a row to each of T points; summed difference by difference, so that nothing cancels.
 
-    Attributes
-    ----------
-    x
-        Width F.
-    points
-        float64, shape (T, F).
-    metric
-        Which.
-    scale
-        float64, shape (T, F): each difference is multiplied by this first. None for no such factor.
-    p
-        The power of ``"minkowski"``.
+    `x`: width F.
     """
 
-    points: np.ndarray
+    points: np.ndarray  # float64, shape (T, F)
     metric: Metric = "squared_euclidean"
+    # Float64, shape (T, F): each difference is multiplied by this first. None for no such factor.
     scale: np.ndarray | None = None
-    p: float = 2.0
+    p: float = 2.0  # the power of ``"minkowski"``
     kind = "distance"
 
     @property
@@ -99,15 +89,10 @@ class TopK(Unary):
 
     Of equal values those further left come first. NaN is larger than any number.
 
-    Attributes
-    ----------
-    x
-        Any width of at least k.
-    k
-        How many; the node's width is 2k.
+    `x`: any width of at least k.
     """
 
-    k: int
+    k: int  # how many; the node's width is 2k
     kind = "top_k"
 
     @property
@@ -131,18 +116,10 @@ class TopK(Unary):
 
 @dataclass(frozen=True, eq=False)
 class Take(Node):
-    """Rows of a table by positions: column ``o * I + i`` is ``table[index[i], o]``.
+    """Rows of a table by positions: column ``o * I + i`` is ``table[index[i], o]``."""
 
-    Attributes
-    ----------
-    index
-        Whole numbers, width I; those outside the table are moved to its nearer end.
-    table
-        float64, shape (T, O).
-    """
-
-    index: Node
-    table: np.ndarray
+    index: Node  # whole numbers, width I; those outside the table are moved to its nearer end
+    table: np.ndarray  # float64, shape (T, O)
     kind = "take"
 
     @property

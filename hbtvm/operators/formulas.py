@@ -65,10 +65,7 @@ def unit_rows(points: np.ndarray, least: float) -> np.ndarray:
 def least_norm(dtype: np.dtype) -> float:
     """The norm below which scikit-learn leaves rows as they are: ten roundings of 1.
 
-    Parameters
-    ----------
-    dtype
-        Of the training rows: the library computes in float32 only if these and the rows are float32.
+    `dtype`: of the training rows: the library computes in float32 only if these and the rows are float32.
     """
     return 10.0 * float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
 
@@ -105,15 +102,10 @@ def kernel(
 ) -> Node:
     """A kernel of rows with stored points, width T.
 
-    Parameters
-    ----------
-    points
-        float64, shape (T, F).
-    gamma, coef0, degree
-        ``(gamma * x @ p + coef0) ** degree`` (poly), ``tanh(gamma * x @ p + coef0)`` (sigmoid),
-        ``exp(-gamma * squared distance)`` (rbf), ``exp(-gamma * Manhattan distance)`` (laplacian).
-    least
-        See `normalised` (cosine).
+    `points`: float64, shape (T, F).
+    `gamma`, `coef0`, `degree`: ``(gamma * x @ p + coef0) ** degree`` (poly), ``tanh(gamma * x @ p + coef0)``
+        (sigmoid), ``exp(-gamma * squared distance)`` (rbf), ``exp(-gamma * Manhattan distance)`` (laplacian).
+    `least`: see `normalised` (cosine).
     """
     match name:
         case "rbf" | "laplacian":

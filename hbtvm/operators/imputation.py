@@ -15,25 +15,13 @@ class Imputation(Node):
 
     Step s puts ``clip(state @ weight[s] + intercept[s], low[s], high[s])`` in column ``column[s]`` of those
     rows in which it is missing; the next step reads what it has put there.
-
-    Attributes
-    ----------
-    x
-        The state to begin with, width F, at least 2.
-    missing
-        Not 0 where a value is missing, width F.
-    column
-        int32, shape (S,).
-    weight
-        float64, shape (S, F).
-    intercept, low, high
-        float64, shape (S,).
     """
 
-    x: Node
-    missing: Node
-    column: np.ndarray
-    weight: np.ndarray
+    x: Node  # the state to begin with, width F, at least 2
+    missing: Node  # not 0 where a value is missing, width F
+    column: np.ndarray  # int32, shape (S,)
+    weight: np.ndarray  # float64, shape (S, F)
+    # `intercept`, `low`, `high`: float64, shape (S,)
     intercept: np.ndarray
     low: np.ndarray
     high: np.ndarray

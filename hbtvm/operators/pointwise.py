@@ -24,24 +24,12 @@ def sigmoid(x: Any, exp: Callable[[Any], Any] = np.exp) -> Any:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of single values.
+    """A function of single values."""
 
-    Attributes
-    ----------
-    reference
-        From numpy arrays to an array of floats.
-    arity
-        Numbers that it takes.
-    slow
-        Whether it takes as long as ten multiplications.
-    cuda
-        CUDA's function, where that is taken in place of the tensor expression.
-    """
-
-    reference: Callable[..., Any]
-    arity: int = 1
-    slow: bool = False
-    cuda: str = ""
+    reference: Callable[..., Any]  # from numpy arrays to an array of floats
+    arity: int = 1  # numbers that it takes
+    slow: bool = False  # whether it takes as long as ten multiplications
+    cuda: str = ""  # CUDA's function, where that is taken in place of the tensor expression
 
     def __call__(self, *values: Any) -> np.ndarray:
         """Return the function's values."""
@@ -107,18 +95,10 @@ FUNCTIONS: Mapping[str, Function] = {
 
 @dataclass(frozen=True, eq=False)
 class Elementwise(Node):
-    """One of `FUNCTIONS` of each value; operands of width 1 meet every column of the others.
-
-    Attributes
-    ----------
-    function
-        Its name.
-    operands
-        As many nodes as it takes numbers.
-    """
+    """One of `FUNCTIONS` of each value; operands of width 1 meet every column of the others."""
 
     function: str
-    operands: tuple[Node, ...]
+    operands: tuple[Node, ...]  # as many nodes as it takes numbers
     kind = "elementwise"
     _width: int = field(init=False, repr=False)
 
@@ -155,10 +135,7 @@ class Elementwise(Node):
 def apply(function: str, *operands: Node | float | np.ndarray) -> Elementwise:
     """One of `FUNCTIONS` of nodes, numbers and arrays of one number for each column.
 
-    Raises
-    ------
-    ValueError
-        If the widths don't fit, or the number of operands.
+    Raises `ValueError` if the widths don't fit, or the number of operands.
     """
     return Elementwise(
         function, tuple(one if isinstance(one, Node) else constant(one) for one in operands)

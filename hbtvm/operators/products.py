@@ -15,15 +15,10 @@ from hbtvm.operators.base import Unary
 class Contract(Unary):
     """``x @ weight``.
 
-    Attributes
-    ----------
-    x
-        Width F.
-    weight
-        float64, shape (F, O).
+    `x`: width F.
     """
 
-    weight: np.ndarray
+    weight: np.ndarray  # float64, shape (F, O)
     kind = "contract"
 
     @property
@@ -53,28 +48,21 @@ class LinearSum(Unary):
     weight[k, o]) + sum over c of entries[first[c] + x[code_feature[c]], o]``. Scalers, imputers and one-hot
     encoders in front of a linear model are shift, missing and entries: no wide vector ever exists.
 
-    Attributes
-    ----------
-    x
-        Numbers and codes, width F.
-    feature, shift, weight, missing
-        int32 (K,), float64 (K,), (K, O), (K, O). Shifts are subtracted first, so that a large mean cancels
-        before weights round.
-    code_feature, sizes, entries
-        int32 (C,): the column of each code; the codes of each, and their tables one below the other,
-        float64 (sum of sizes, O).
-    fills_missing
-        Whether a number may be missing.
+    `x`: numbers and codes, width F.
     """
 
+    # `feature`, `shift`, `weight`, `missing`: int32 (K,), float64 (K,), (K, O), (K, O). Shifts are subtracted
+    # first, so that a large mean cancels before weights round.
     feature: np.ndarray
     shift: np.ndarray
     weight: np.ndarray
     missing: np.ndarray
+    # `code_feature`, `sizes`, `entries`: int32 (C,): the column of each code; the codes of each, and their
+    # tables one below the other, float64 (sum of sizes, O)
     code_feature: np.ndarray
     sizes: tuple[int, ...]
     entries: np.ndarray
-    fills_missing: bool = True
+    fills_missing: bool = True  # whether a number may be missing
     kind = "linear_sum"
 
     @property
@@ -119,14 +107,10 @@ class LinearSum(Unary):
 class Monomials(Unary):
     """Products of columns (`PolynomialFeatures`).
 
-    Attributes
-    ----------
-    x
-        Width F.
-    factors
-        int32, shape (O, D): the columns that are multiplied for each output; F stands for 1.
+    `x`: width F.
     """
 
+    # Int32, shape (O, D): the columns that are multiplied for each output; F stands for 1
     factors: np.ndarray
     kind = "monomials"
 

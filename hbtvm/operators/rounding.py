@@ -43,10 +43,7 @@ def single(node: Node) -> Node:
 def loosened(output: Node, decides: bool = False) -> Node:
     """Return the network without the roundings to float32 that no decision depends on.
 
-    Parameters
-    ----------
-    decides
-        Whether what reads `output` compares it.
+    `decides`: whether what reads `output` compares it.
     """
     nodes = in_order(output)
     needed = {id(output)} if decides else set()

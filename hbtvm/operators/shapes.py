@@ -15,15 +15,9 @@ Reduction = Literal["sum", "max", "min", "product", "argmax", "argmin"]
 
 @dataclass(frozen=True, eq=False)
 class Select(Unary):
-    """Some of the columns, in any order, maybe several times.
+    """Some of the columns, in any order, maybe several times."""
 
-    Attributes
-    ----------
-    indices
-        int32, shape (width,).
-    """
-
-    indices: np.ndarray
+    indices: np.ndarray  # int32, shape (width,)
     kind = "select"
 
     @property
@@ -46,10 +40,7 @@ class Select(Unary):
 def select(x: Node, indices: Sequence[int] | np.ndarray) -> Node:
     """Some columns of a node; the node itself where they are all of its columns in order.
 
-    Raises
-    ------
-    ValueError
-        If there is no such column, or none is asked for.
+    Raises `ValueError` if there is no such column, or none is asked for.
     """
     chosen = np.asarray(indices, np.int32)
     if not len(chosen) or chosen.min() < 0 or chosen.max() >= x.width:
@@ -87,20 +78,11 @@ def concat(parts: Sequence[Node]) -> Node:
 
 @dataclass(frozen=True, eq=False)
 class Reduce(Node):
-    """One number of each group of neighbouring columns.
+    """One number of each group of neighbouring columns."""
 
-    Attributes
-    ----------
-    function
-        Which; ``"argmax"`` and ``"argmin"`` are the position in the group of the first of equals.
-    x
-        Width G * W: W columns of the first group, then of the next.
-    groups
-        G.
-    """
-
+    # Which; ``"argmax"`` and ``"argmin"`` are the position in the group of the first of equals
     function: Reduction
-    x: Node
+    x: Node  # width G * W: W columns of the first group, then of the next
     groups: int = 1
     kind = "reduce"
 
@@ -132,10 +114,7 @@ class Reduce(Node):
 def reduce(function: Reduction, x: Node, groups: int = 1) -> Node:
     """One number of each group of columns; groups of one column are what they are.
 
-    Raises
-    ------
-    ValueError
-        If the columns don't make so many groups.
+    Raises `ValueError` if the columns don't make so many groups.
     """
     if x.width == groups and not function.startswith("arg"):
         return x

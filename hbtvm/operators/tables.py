@@ -26,18 +26,11 @@ class Bucketize(Unary):
     """The number of a column's edges below a value (``"left"``), or at most it (``"right"``); NaN is above
     all.
 
-    Attributes
-    ----------
-    x
-        Width F.
-    edges
-        float64, shape (F, E), each row ascending; +inf where a column has fewer.
-    side
-        As in ``numpy.searchsorted``.
+    `x`: width F.
     """
 
-    edges: np.ndarray
-    side: Literal["left", "right"] = "right"
+    edges: np.ndarray  # float64, shape (F, E), each row ascending; +inf where a column has fewer
+    side: Literal["left", "right"] = "right"  # as in ``numpy.searchsorted``
     kind = "bucketize"
 
     @property
@@ -61,15 +54,11 @@ class Bucketize(Unary):
 class Interpolate(Unary):
     """Straight lines between a column's points, level beyond them, as ``numpy.interp``; NaN stays.
 
-    Attributes
-    ----------
-    x
-        Width F.
-    at, values
-        float64, shapes (F, E): each row of `at` ascends (equal ones allowed: a jump); padded by its last
-        point.
+    `x`: width F.
     """
 
+    # `at`, `values`: float64, shapes (F, E): each row of `at` ascends (equal ones allowed: a jump); padded by
+    # its last point
     at: np.ndarray
     values: np.ndarray
     kind = "interpolate"
@@ -90,22 +79,14 @@ class Interpolate(Unary):
 class Lookup(Unary):
     """A number for each code: column o is ``entries[first[o] + x[column[o]]]``.
 
-    Attributes
-    ----------
-    x
-        Codes, whole numbers from 0; those beyond a table are moved to its nearer end.
-    column
-        int32, shape (O,): which column of x.
-    first, last
-        int32, shape (O,): each table's first entry, and its largest code.
-    entries
-        float64, shape (E,): all tables.
+    `x`: codes, whole numbers from 0; those beyond a table are moved to its nearer end.
     """
 
-    column: np.ndarray
+    column: np.ndarray  # int32, shape (O,): which column of x
+    # `first`, `last`: int32, shape (O,): each table's first entry, and its largest code
     first: np.ndarray
     last: np.ndarray
-    entries: np.ndarray
+    entries: np.ndarray  # float64, shape (E,): all tables
     kind = "lookup"
 
     @property
@@ -137,14 +118,10 @@ def lookup(x: Node, column: Sequence[int], tables: Sequence[np.ndarray]) -> Look
 class OneHot(Unary):
     """1 where a column of x has a value, else 0: column o is ``x[column[o]] == value[o]``.
 
-    Attributes
-    ----------
-    x
-        Codes.
-    column, value
-        int32 and float64, shape (O,).
+    `x`: codes.
     """
 
+    # `column`, `value`: int32 and float64, shape (O,)
     column: np.ndarray
     value: np.ndarray
     kind = "one_hot"

@@ -19,10 +19,7 @@ Join = Callable[[Sequence[Node]], Node | None]
 def side_by_side(parts: Sequence[Node], join: Join | None = None) -> Node:
     """The columns of all nodes; like `concat`, but nodes that differ in weights only become one.
 
-    Parameters
-    ----------
-    join
-        For kinds of nodes that are not known here.
+    `join`: for kinds of nodes that are not known here.
     """
     return _Joining(join).run(tuple(parts))
 

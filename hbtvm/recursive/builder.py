@@ -30,21 +30,11 @@ Function = Callable[[Any, Any], Mapping[str, Expression]]
 
 @dataclass(frozen=True)
 class Embedding:
-    """A node's number, which picks a row of a weight.
+    """A node's number, which picks a row of a weight."""
 
-    Attributes
-    ----------
-    weight
-        Name of the weight, (vocabulary, width).
-    optional
-        Whether a number of -1 stands for zeros.
-    shape
-        Which the weight has to have; () for any.
-    """
-
-    weight: str
-    optional: bool = False
-    shape: Shape = ()
+    weight: str  # name of the weight, (vocabulary, width)
+    optional: bool = False  # whether a number of -1 stands for zeros
+    shape: Shape = ()  # which the weight has to have; () for any
 
 
 @dataclass(frozen=True)
@@ -57,10 +47,8 @@ class Vector:
 def embedding(weight: str | int, width: int | None = None, *, optional: bool = False) -> Embedding:
     """An input: the row of a weight that a node's number picks; of -1 zeros, if `optional`.
 
-    Parameters
-    ----------
-    weight
-        The weight's name; or how many rows it has, then of `width` numbers each, and of the input's name.
+    `weight`: the weight's name; or how many rows it has, then of `width` numbers each, and of the input's
+        name.
     """
     if isinstance(weight, str):
         if width is not None:
@@ -115,15 +103,8 @@ class CellFunction:
     def bind(self, weights: Mapping[str, Any]) -> Cell:
         """Record the cell.
 
-        Parameters
-        ----------
-        weights
-            Arrays by name: vectors and matrices; they are rounded to float32.
-
-        Raises
-        ------
-        ModelError
-            If shapes do not fit, a weight is missing, or a state is.
+        `weights`: arrays by name: vectors and matrices; they are rounded to float32.
+        Raises `ModelError` if shapes do not fit, a weight is missing, or a state is.
         """
         arrays = {name: _array(name, value) for name, value in weights.items()}
         inputs = {name: self._input(name, one, arrays) for name, one in self._inputs.items()}

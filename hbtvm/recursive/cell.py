@@ -45,46 +45,25 @@ OPERATORS = (
 
 @dataclass(frozen=True)
 class Input:
-    """What comes with each node.
+    """What comes with each node."""
 
-    Attributes
-    ----------
-    kind
-        ``"number"``: a whole number from 0 to `size` - 1, a row of an embedding; ``"vector"``: `size` float32
-        numbers.
-    size
-        See `kind`.
-    optional
-        Whether nodes may come without: a number of -1 then means zeros in place of the row.
-    """
-
+    # ``"number"``: a whole number from 0 to `size` - 1, a row of an embedding; ``"vector"``: `size` float32
+    # numbers
     kind: Literal["number", "vector"]
-    size: int
+    size: int  # see `kind`
+    # Whether nodes may come without: a number of -1 then means zeros in place of the row
     optional: bool = False
 
 
 @dataclass(frozen=True)
 class Value:
-    """One step of a cell.
+    """One step of a cell."""
 
-    Attributes
-    ----------
-    op
-        One of `OPERATORS`.
-    of
-        Numbers of the values that it is computed from, all less than its own.
-    shape
-        Of the result; one number, a vector or a matrix.
-    per_child
-        Whether there is one result for each child.
-    name, start, stop, constant
-        What the operator needs beside.
-    """
-
-    op: str
-    of: tuple[int, ...] = ()
-    shape: Shape = ()
-    per_child: bool = False
+    op: str  # one of `OPERATORS`
+    of: tuple[int, ...] = ()  # numbers of the values that it is computed from, all less than its own
+    shape: Shape = ()  # of the result; one number, a vector or a matrix
+    per_child: bool = False  # whether there is one result for each child
+    # `name`, `start`, `stop`, `constant`: what the operator needs beside
     name: str = ""
     start: int = 0
     stop: int = 0
@@ -93,53 +72,28 @@ class Value:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is computed at a node.
+    """What is computed at a node."""
 
-    Attributes
-    ----------
-    name
-        What users call it.
-    children
-        Places for children; None for any number of them, in no order (there is then no ``child``).
-    states
-        Shape of each state, a vector's or a matrix', by name.
-    inputs
-        What comes with each node, by name.
-    weights
-        Constants, float32, by name.
-    values
-        In the order of computation.
-    inner
-        Number of the value of each state, at nodes with children; at those without, too, if `leaf` is None.
-    leaf
-        The same at nodes without children, of values that use no child.
-    """
-
-    name: str
+    name: str  # what users call it
+    # Places for children; None for any number of them, in no order (there is then no ``child``)
     children: int | None
-    states: Mapping[str, Shape]
-    inputs: Mapping[str, Input]
-    weights: Mapping[str, np.ndarray]
-    values: tuple[Value, ...]
+    states: Mapping[str, Shape]  # shape of each state, a vector's or a matrix', by name
+    inputs: Mapping[str, Input]  # what comes with each node, by name
+    weights: Mapping[str, np.ndarray]  # constants, float32, by name
+    values: tuple[Value, ...]  # in the order of computation
+    # Number of the value of each state, at nodes with children; at those without, too, if `leaf` is None
     inner: Mapping[str, int]
-    leaf: Mapping[str, int] | None = None
+    leaf: Mapping[str, int] | None = None  # the same at nodes without children, of values that use no child
 
 
 @dataclass(frozen=True)
 class Readout:
-    """What comes out of the states of a structure.
+    """What comes out of the states of a structure."""
 
-    Attributes
-    ----------
-    state
-        Which state; a matrix is read row by row.
-    over
-        ``"roots"``: of nodes that are nobody's child, one result each, in the order of nodes (one root a
-        structure is usual); ``"nodes"``: of all nodes; ``"total"``, ``"mean"``, ``"most"``: sum, mean and
-        maximum over a structure's nodes, one result a structure.
-    """
-
-    state: str
+    state: str  # which state; a matrix is read row by row
+    # ``"roots"``: of nodes that are nobody's child, one result each, in the order of nodes (one root a
+    # structure is usual); ``"nodes"``: of all nodes; ``"total"``, ``"mean"``, ``"most"``: sum, mean and
+    # maximum over a structure's nodes, one result a structure
     over: Literal["roots", "nodes", "total", "mean", "most"] = "roots"
 
 
@@ -154,18 +108,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class RecursiveModel:
-    """A whole model: a cell, what is read of its states, and the layers behind.
-
-    Attributes
-    ----------
-    classes
-        Labels, where the last layer's outputs are scores or probabilities of classes.
-    vocabulary
-        Words that structures may come with in place of numbers.
-    """
+    """A whole model: a cell, what is read of its states, and the layers behind."""
 
     cell: Cell
     readout: Readout
     layers: tuple[Layer, ...] = ()
+    # Labels, where the last layer's outputs are scores or probabilities of classes
     classes: tuple[str | int, ...] = field(default=())
-    vocabulary: Vocabulary | None = None
+    vocabulary: Vocabulary | None = None  # words that structures may come with in place of numbers

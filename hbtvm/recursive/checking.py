@@ -13,16 +13,9 @@ from hbtvm.runtime.recursive.structures import Structures
 def check(structures: Structures, model: Any) -> None:
     """Check structures.
 
-    Parameters
-    ----------
-    model
-        A `Cell`, or a package's `RecursionEntry`: what has ``children`` and ``inputs``.
-
-    Raises
-    ------
-    InputError
-        If there is a cycle, a child outside of its structure, too many children, a number out of range, or an
-        array of a wrong shape; it names structure and node, counted within the structure.
+    `model`: a `Cell`, or a package's `RecursionEntry`: what has ``children`` and ``inputs``.
+    Raises `InputError` if there is a cycle, a child outside of its structure, too many children, a number out
+    of range, or an array of a wrong shape; it names structure and node, counted within the structure.
     """
     starts, first, child = structures.starts, structures.first, structures.child
     nodes = len(first) - 1

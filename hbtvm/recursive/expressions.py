@@ -12,13 +12,7 @@ from hbtvm.recursive.cell import Input, Shape, Value
 
 
 class Recorder:
-    """Keeps the values of a cell in the order of computation, equal ones once.
-
-    Attributes
-    ----------
-    values
-        So far.
-    """
+    """Keeps the values of a cell in the order of computation, equal ones once."""
 
     def __init__(
         self, weights: Mapping[str, np.ndarray], inputs: Mapping[str, Input], sources: Mapping[str, Any]
@@ -62,13 +56,7 @@ class Recorder:
 
 
 class Expression:
-    """A number, vector or matrix, of a node or of each of its children.
-
-    Attributes
-    ----------
-    number
-        Of its value.
-    """
+    """A number, vector or matrix, of a node or of each of its children."""
 
     __array_ufunc__ = None  # numpy's operators leave it to ours
 

@@ -36,12 +36,7 @@ _STAMP = (1980, 1, 1, 0, 0, 0)
 def save(model: RecursiveModel, path: str | os.PathLike[str]) -> None:
     """Write a model, so that the file holds either all of it or what it held before.
 
-    Raises
-    ------
-    ModelError
-        If the model is not right.
-    ModelFileError
-        If the file can't be written.
+    Raises `ModelError` if the model is not right. Raises `ModelFileError` if the file can't be written.
     """
     content = to_bytes(model)
     path = Path(path)
@@ -55,10 +50,7 @@ def save(model: RecursiveModel, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> RecursiveModel:
     """Read a model.
 
-    Raises
-    ------
-    ModelError
-        If the file is missing, or holds no right model.
+    Raises `ModelError` if the file is missing, or holds no right model.
     """
     path = Path(path)
     try:
@@ -74,10 +66,7 @@ def load(path: str | os.PathLike[str]) -> RecursiveModel:
 def to_bytes(model: RecursiveModel) -> bytes:
     """A ``.rec`` file's content.
 
-    Raises
-    ------
-    ModelError
-        If the model is not right.
+    Raises `ModelError` if the model is not right.
     """
     check_model(model)
     arrays: dict[str, np.ndarray] = {}
@@ -103,10 +92,7 @@ def to_bytes(model: RecursiveModel) -> bytes:
 def from_bytes(content: bytes) -> RecursiveModel:
     """The model of a ``.rec`` file's content.
 
-    Raises
-    ------
-    ModelError
-        If it is cut short, damaged, of a newer format, or holds no right model.
+    Raises `ModelError` if it is cut short, damaged, of a newer format, or holds no right model.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:

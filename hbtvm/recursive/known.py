@@ -223,10 +223,7 @@ def example_weights(
 ) -> dict[str, np.ndarray]:
     """Random weights of a known cell, as large as when training begins: uniform within 1 / sqrt(inputs).
 
-    Raises
-    ------
-    ModelError
-        If there is no such cell.
+    Raises `ModelError` if there is no such cell.
     """
     if name not in CELLS:
         raise ModelError(f"there is no cell {name!r}; expected one of {', '.join(CELLS)}")
@@ -262,10 +259,7 @@ def example_weights(
 def example(name: str, hidden: int, vocabulary: int = 1000, seed: int = 0, children: int | None = 2) -> Cell:
     """A known cell with random weights; see `example_weights`.
 
-    Parameters
-    ----------
-    children
-        Places for children, where the cell leaves it open; None for any number, where sums allow it.
+    `children`: places for children, where the cell leaves it open; None for any number, where sums allow it.
     """
     weights = example_weights(name, hidden, vocabulary, children or 2, seed)
     return CELLS[name](hidden, children).bind(weights)

@@ -78,10 +78,7 @@ class Model(RecursiveModel):
 def load(path: str | os.PathLike[str]) -> Model:
     """Read a model that `Model.save` wrote; nothing in the file is executed.
 
-    Raises
-    ------
-    ModelError
-        If it is no such file, or is damaged.
+    Raises `ModelError` if it is no such file, or is damaged.
     """
     found = file.load(path)
     return Model(

@@ -17,10 +17,7 @@ from hbtvm.runtime.recursive.structures import Structures
 def states(cell: Cell, structures: Structures) -> dict[str, np.ndarray]:
     """States of all nodes, by name: float64, shape (N, ...).
 
-    Raises
-    ------
-    InputError
-        If the nodes go round in a circle.
+    Raises `InputError` if the nodes go round in a circle.
     """
     weights = {name: array.astype(np.float64) for name, array in cell.weights.items()}
     count = len(structures.first) - 1
@@ -83,16 +80,10 @@ def values_of(
 ) -> dict[int, Any]:
     """Values of a cell at a node, by number: float64; of those for each child, a list.
 
-    Parameters
-    ----------
-    found
-        States of all nodes, by name.
-    places
-        The node's children; -1 for none.
-    numbers
-        Which values, in order and with all that they are computed from; all of them, if left out.
-    weights
-        The cell's, in float64.
+    `found`: states of all nodes, by name.
+    `places`: the node's children; -1 for none.
+    `numbers`: which values, in order and with all that they are computed from; all of them, if left out.
+    `weights`: the cell's, in float64.
     """
     if weights is None:
         weights = {name: array.astype(np.float64) for name, array in cell.weights.items()}

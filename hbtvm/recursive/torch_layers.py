@@ -27,10 +27,7 @@ class Defaults:
 def as_node(module: torch.nn.Module) -> tuple[torch.nn.Module, Defaults]:
     """A module that takes states and then inputs, of one that may be torch's own.
 
-    Raises
-    ------
-    ModelError
-        If it is a layer of torch that no cell can be.
+    Raises `ModelError` if it is a layer of torch that no cell can be.
     """
     nn = torch.nn
     if isinstance(module, nn.RNNBase):

@@ -25,30 +25,15 @@ Kind = int | str
 
 @dataclass(frozen=True)
 class Call:
-    """A module and sample arguments.
+    """A module and sample arguments."""
 
-    Attributes
-    ----------
-    module
-        Takes arguments by position, and gives a tuple.
-    labels
-        What the arguments are called.
-    arguments
-        Zeros.
-    varying
-        Of each argument, which axes are the batch (``"b"``) and children of any number (``"c"``).
-    inputs
-        Those arguments that come with the node.
-    shapes
-        Of states.
-    """
-
-    module: torch.nn.Module
-    labels: tuple[str, ...]
-    arguments: tuple[torch.Tensor, ...]
+    module: torch.nn.Module  # takes arguments by position, and gives a tuple
+    labels: tuple[str, ...]  # what the arguments are called
+    arguments: tuple[torch.Tensor, ...]  # zeros
+    # Of each argument, which axes are the batch (``"b"``) and children of any number (``"c"``)
     varying: tuple[dict[int, str], ...]
-    inputs: Mapping[str, Kind]
-    shapes: Mapping[str, Shape]
+    inputs: Mapping[str, Kind]  # those arguments that come with the node
+    shapes: Mapping[str, Shape]  # of states
 
     def labelled(self, graph: Graph) -> Graph:
         """A graph of this call, with what its arguments are called."""
@@ -80,17 +65,9 @@ def found(
 ) -> Call:
     """How a module can be called.
 
-    Parameters
-    ----------
-    sizes
-        Of states, None if not known: all of those are vectors of one size.
-    inputs
-        By name, None if not known; empty for those that ``forward`` names.
-
-    Raises
-    ------
-    ModelError
-        If no sizes make the module run, or several do.
+    `sizes`: of states, None if not known: all of those are vectors of one size.
+    `inputs`: by name, None if not known; empty for those that ``forward`` names.
+    Raises `ModelError` if no sizes make the module run, or several do.
     """
     forms = [bool(how.apart)]
     if how.apart is None and how.children == 1 and how.reduce is None:
@@ -114,17 +91,9 @@ def found(
 def leaf_call(module: Any, leaf: Any, call: Call, inputs: Mapping[str, Any]) -> Call:
     """How a module or method for nodes without children is called.
 
-    Parameters
-    ----------
-    call
-        Of the module itself.
-    inputs
-        As of `found`.
-
-    Raises
-    ------
-    ModelError
-        If it is neither, or can't be called.
+    `call`: of the module itself.
+    `inputs`: as of `found`.
+    Raises `ModelError` if it is neither, or can't be called.
     """
     is_method = isinstance(leaf, str) and callable(getattr(module, leaf, None))
     if not is_method and not isinstance(leaf, torch.nn.Module):

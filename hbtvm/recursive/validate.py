@@ -26,11 +26,8 @@ _OPERANDS = {
 def check(cell: Cell) -> None:
     """Check a cell.
 
-    Raises
-    ------
-    ModelError
-        If a value's shape is not what its operator gives, a name is unknown, a state is missing, or
-        values for nodes without children need one.
+    Raises `ModelError` if a value's shape is not what its operator gives, a name is unknown, a state is
+    missing, or values for nodes without children need one.
     """
     where = f"cell {shown(cell.name)!r}"
     if cell.children is not None and not (type(cell.children) is int and 1 <= cell.children <= MOST_CHILDREN):
@@ -72,10 +69,7 @@ def check(cell: Cell) -> None:
 def check_model(model: RecursiveModel) -> None:
     """Check a model: its cell, and that readout, layers and classes fit it.
 
-    Raises
-    ------
-    ModelError
-        If something does not fit.
+    Raises `ModelError` if something does not fit.
     """
     cell, readout = model.cell, model.readout
     check(cell)
@@ -130,10 +124,8 @@ def needed(values: Sequence[Value], numbers: Iterable[int]) -> list[int]:
 def inferred(cell: Cell, value: Value) -> tuple[Shape, bool]:
     """A value's shape, and whether there is one result for each child, from its operands'.
 
-    Raises
-    ------
-    ModelError
-        If operands don't fit the operator; the text continues a sentence that begins with the value.
+    Raises `ModelError` if operands don't fit the operator; the text continues a sentence that begins with the
+    value.
     """
     of = [cell.values[one] for one in value.of]
     shapes = [one.shape for one in of]

@@ -31,18 +31,11 @@ def render(
 ) -> str:
     """Return the page as HTML.
 
-    Parameters
-    ----------
-    story
-        The log.
-    title
-        The page's title.
-    rankings
-        Predictions for candidates, by the chapter's index.
-    speeds, compared
-        Times of a package and its library, and a description of the comparison; may be empty.
-    made_by
-        Last line of the page.
+    `title`: the page's title.
+    `rankings`: predictions for candidates, by the chapter's index.
+    `speeds`, `compared`: times of a package and its library, and a description of the comparison; may be
+        empty.
+    `made_by`: last line of the page.
     """
     colours = {name: i % 8 for i, name in enumerate(story.strategies)}
     first = max(len(story.chapters) - DETAILED, 0)

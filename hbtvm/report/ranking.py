@@ -26,16 +26,11 @@ _MOST = 3000
 
 @dataclass(frozen=True)
 class Ranking:
-    """Out-of-fold predictions for a chapter's candidates.
+    """Out-of-fold predictions for a chapter's candidates."""
 
-    Attributes
-    ----------
-    points
-        For each working candidate: its strategy, predicted score (higher is better; 0 is the prediction for
-        the strategy's average candidate here), and measured seconds. accuracy Share of pairs of candidates of
-        the same strategy and fold that the scores order correctly.
-    """
-
+    # For each working candidate: its strategy, predicted score (higher is better; 0 is the prediction for the
+    # strategy's average candidate here), and measured seconds. accuracy Share of pairs of candidates of the
+    # same strategy and fold that the scores order correctly.
     points: Sequence[tuple[str, float, float]]
     accuracy: float
 
@@ -50,20 +45,11 @@ def validate(
 
     Each of the `FOLDS` models is fitted to all chapters' choices together, as in a search.
 
-    Parameters
-    ----------
-    chapters
-        Of one log.
-    describe
-        Returns the space of a chapter's records.
-    make_model
-        Creates an untrained model for features in this frame.
-    seed
-        Seed of the folds.
-
-    Returns
-    -------
-    Rankings of the chapters with enough measurements, by index.
+    `chapters`: of one log.
+    `describe`: returns the space of a chapter's records.
+    `make_model`: creates an untrained model for features in this frame.
+    `seed`: seed of the folds.
+    Returns rankings of the chapters with enough measurements, by index.
     """
     total = sum(len(chapter.trials) for chapter in chapters)
     parts: list[Logged] = []

@@ -34,19 +34,12 @@ SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Speed:
-    """Times for one number of rows.
+    """Times for one number of rows."""
 
-    Attributes
-    ----------
-    rows
-        Rows in a call.
-    library, package
-        Median seconds per call; the library uses its fastest number of threads. difference Largest difference
-        of the two outputs, relative to the library's largest; None without a common numeric output. compared
-        The compared output.
-    """
-
-    rows: int
+    rows: int  # rows in a call
+    # `library`, `package`: median seconds per call; the library uses its fastest number of threads.
+    # difference Largest difference of the two outputs, relative to the library's largest; None without a
+    # common numeric output. compared The compared output.
     library: float
     package: float
     difference: float | None
@@ -56,12 +49,8 @@ class Speed:
 def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
     """Time a package and its library for each batch size for which the package was tuned.
 
-    Raises
-    ------
-    InputError
-        If the package was made from another model, or a pickle is not trusted.
-    ModelError
-        If the model file cannot be read.
+    Raises `InputError` if the package was made from another model, or a pickle is not trusted. Raises
+    `ModelError` if the model file cannot be read.
     """
     if not trust and path.suffix.lower() not in _PLAIN:
         # hbtvm reads pickles without running them, but the library can't.
@@ -103,11 +92,7 @@ def largest_difference(predict: Call, model: Model, X: np.ndarray) -> tuple[floa
     """Compare the numeric outputs of a library and a package, relative to the library's largest.
 
     Classifiers are compared by probabilities and isolation forests by scores, since labels hide small
-    differences.
-
-    Returns
-    -------
-    The difference, None without a common numeric output; and the compared output.
+    differences. Returns the difference, None without a common numeric output; and the compared output.
     """
     method = getattr(predict, "func", predict)  # unwrap a partial
     estimator = getattr(method, "__self__", None)

@@ -15,19 +15,12 @@ from hbtvm.wording import unit
 
 @dataclass(frozen=True)
 class Chapter:
-    """The candidates of one workload on one machine.
+    """The candidates of one workload on one machine."""
 
-    Attributes
-    ----------
-    workload, target
-        The workload and the machine.
-    records
-        Its records in the order of writing.
-    """
-
+    # `workload`, `target`: the workload and the machine
     workload: Mapping[str, Any]
     target: Mapping[str, Any]
-    records: Sequence[Record]
+    records: Sequence[Record]  # its records in the order of writing
 
     @cached_property
     def trials(self) -> list[Record]:
@@ -78,21 +71,12 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Story:
-    """A log's records, grouped.
+    """A log's records, grouped."""
 
-    Attributes
-    ----------
-    chapters
-        Its workloads: those of the same shape and machine together, by rows per call.
-    records
-        All its records.
-    skipped
-        Number of invalid lines.
-    """
-
+    # Its workloads: those of the same shape and machine together, by rows per call
     chapters: Sequence[Chapter]
-    records: Sequence[Record]
-    skipped: int = 0
+    records: Sequence[Record]  # all its records
+    skipped: int = 0  # number of invalid lines
 
     @cached_property
     def strategies(self) -> list[str]:

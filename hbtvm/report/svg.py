@@ -14,22 +14,13 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 10, 40
 
 @dataclass(frozen=True)
 class Axis:
-    """A mapping from numbers to positions.
+    """A mapping from numbers to positions."""
 
-    Attributes
-    ----------
-    low, high
-        The numbers at its ends.
-    ticks
-        Numbers of tick marks, and their labels.
-    log
-        Whether the axis is logarithmic.
-    """
-
+    # `low`, `high`: the numbers at its ends
     low: float
     high: float
-    ticks: Sequence[tuple[float, str]]
-    log: bool = False
+    ticks: Sequence[tuple[float, str]]  # numbers of tick marks, and their labels
+    log: bool = False  # whether the axis is logarithmic
 
     def place(self, value: float) -> float:
         """Return a number's position, 0 at the low end and 1 at the high end."""
@@ -80,14 +71,9 @@ def seconds(values: Sequence[float]) -> Axis:
 class Chart:
     """A chart under construction.
 
-    Parameters
-    ----------
-    x, y
-        Its axes.
-    x_name, y_name
-        Labels of the axes.
-    title
-        Description of the chart for screen readers.
+    `x`, `y`: its axes.
+    `x_name`, `y_name`: labels of the axes.
+    `title`: description of the chart for screen readers.
     """
 
     def __init__(self, x: Axis, y: Axis, x_name: str, y_name: str, title: str) -> None:

@@ -29,20 +29,12 @@ from hbtvm.strategies.forest import DType, Forest
 class Operand(Protocol):
     """An anchor of a graph, prepared for kernels that read rows of one type.
 
-    Attributes
-    ----------
-    family
-        Which strategies are for it: ``"trees"`` or ``"linear"``.
-    n_features
-        Width of an input row.
-    dtype, row_dtype
-        Type of the numbers that kernels compute with, and of the rows.
-    value_dtype
-        Type in which what is summed is kept, which decides how exact scores are.
-    missing
-        Whether rows may have missing values.
-    memo
-        Cache of what strategies compute from it, the same for all configurations.
+    `family`: which strategies are for it: ``"trees"`` or ``"linear"``.
+    `n_features`: width of an input row.
+    `dtype`, `row_dtype`: type of the numbers that kernels compute with, and of the rows.
+    `value_dtype`: type in which what is summed is kept, which decides how exact scores are.
+    `missing`: whether rows may have missing values.
+    `memo`: cache of what strategies compute from it, the same for all configurations.
     """
 
     @property
@@ -89,17 +81,10 @@ class Strategy(ABC):
     """One way to express an operand. Instances hold no state.
 
     What is said of trees here holds for forests; strategies for other operands say their own.
-
-    Attributes
-    ----------
-    name
-        What users call it; the same for all kinds of targets.
-    schedule
-        The module of its schedules.
     """
 
-    name: str
-    schedule: Schedules
+    name: str  # what users call it; the same for all kinds of targets
+    schedule: Schedules  # the module of its schedules
 
     @abstractmethod
     def refuse(self, workload: Workload) -> str | None:
@@ -186,15 +171,10 @@ class Strategy(ABC):
 def tile_trees(forest: Forest, tree_tile: int, parts: int = 1) -> np.ndarray:
     """Cut each group's trees into tiles.
 
-    Parameters
-    ----------
-    parts
-        Parts of each group that have tiles of their own: part b gets every `parts`-th tree, from tree b on.
-
-    Returns
-    -------
-    int64, shape (tiles, parts * G, tree_tile): tree indices, -1 where a tile has no tree. Part b of group g
-    is at b * G + g.
+    `parts`: parts of each group that have tiles of their own: part b gets every `parts`-th tree, from tree b
+        on.
+    Returns int64, shape (tiles, parts * G, tree_tile): tree indices, -1 where a tile has no tree. Part b of
+    group g is at b * G + g.
     """
     groups, trees = forest.group_trees.shape
     tiles = -(-trees // (parts * tree_tile))
@@ -208,20 +188,11 @@ def tile_trees(forest: Forest, tree_tile: int, parts: int = 1) -> np.ndarray:
 def spread(table: np.ndarray, tiles: np.ndarray, empty: Any, trees_inner: bool) -> np.ndarray:
     """Lay a per-tree table out in tiles.
 
-    Parameters
-    ----------
-    table
-        Shape (T, ...): one row for each tree.
-    tiles
-        From `tile_trees`.
-    empty
-        What fills the rows of places without a tree.
-    trees_inner
-        Whether a tile's trees are its last axis (vectors of trees) or its first.
-
-    Returns
-    -------
-    Shape (tiles, G, tree_tile, ...), or (tiles, G, ..., tree_tile); contiguous.
+    `table`: shape (T, ...): one row for each tree.
+    `tiles`: from `tile_trees`.
+    `empty`: what fills the rows of places without a tree.
+    `trees_inner`: whether a tile's trees are its last axis (vectors of trees) or its first.
+    Returns shape (tiles, G, tree_tile, ...), or (tiles, G, ..., tree_tile); contiguous.
     """
     out = np.empty((*tiles.shape, *table.shape[1:]), table.dtype)
     out[:] = empty
@@ -233,10 +204,7 @@ def spread(table: np.ndarray, tiles: np.ndarray, empty: Any, trees_inner: bool) 
 def leaf_ranges(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
     """Number the leaves of each tree from left to right.
 
-    Returns
-    -------
-    start, count
-        int64, shape (N,) each: the first leaf in a node's subtree, and how many it has.
+    Returns start, count; int64, shape (N,) each: the first leaf in a node's subtree, and how many it has.
     """
     levels = forest.levels()
     base = forest.base

@@ -49,16 +49,9 @@ EMPTY = {"column": 0, "threshold": np.inf, "mask": -1, "value": 0}
 def tree_tables(forest: Forest, index_dtype: str, rows: int, step: int = 1) -> dict[str, np.ndarray]:
     """Return the tables of all trees.
 
-    Parameters
-    ----------
-    rows
-        Entries of a tree's leaf table, at least `table_leaves`.
-    step
-        The number of nodes is rounded up to a multiple of this.
-
-    Returns
-    -------
-    ``column``, ``threshold`` and ``mask``, shape (T, splits), and ``value``, shape (T, `rows`, V).
+    `rows`: entries of a tree's leaf table, at least `table_leaves`.
+    `step`: the number of nodes is rounded up to a multiple of this.
+    Returns ``column``, ``threshold`` and ``mask``, shape (T, splits), and ``value``, shape (T, `rows`, V).
     """
     sizes = np.diff(forest.offset)
     leaves = int(sizes.max() + 1) // 2

@@ -20,21 +20,11 @@ from hbtvm.strategies.once import once
 
 @dataclass(frozen=True)
 class ColumnStage:
-    """The tensors of the stage that computes the columns of a row tile.
+    """The tensors of the stage that computes the columns of a row tile."""
 
-    Attributes
-    ----------
-    rows
-        Placeholder, shape (tiles, row_tile, n_features): the input.
-    tables
-        Placeholders of the stage's tables, in argument order.
-    columns
-        Computed, shape (tiles, room, row_tile): C + K columns, then padding. (`row_stage`
-        has another order.)
-    """
-
-    rows: Any
-    tables: tuple[Any, ...]
+    rows: Any  # placeholder, shape (tiles, row_tile, n_features): the input
+    tables: tuple[Any, ...]  # placeholders of the stage's tables, in argument order
+    # Computed, shape (tiles, room, row_tile): C + K columns, then padding. (`row_stage` has another order.)
     columns: Any
 
 
@@ -103,24 +93,15 @@ def column_stage(
 ) -> ColumnStage:
     """Return the expressions of the columns of `tiles` tiles of `row_tile` rows.
 
-    Parameters
-    ----------
-    workload
-        The shapes (see `base.workload_of`).
-    tiles
-        Symbolic number of row tiles.
-    row_tile
-        Rows in a tile.
-    room
-        Columns to pad to, if more than there are: a lookup by permutes reads whole registers.
-    block
-        If not 0: the tile is transposed first, in blocks of so many rows and features
+    `workload`: the shapes (see `base.workload_of`).
+    `tiles`: symbolic number of row tiles.
+    `row_tile`: rows in a tile.
+    `room`: columns to pad to, if more than there are: a lookup by permutes reads whole registers.
+    `block`: if not 0: the tile is transposed first, in blocks of so many rows and features
         (`hbtvm.compiler.lowering.block_transpose`), and the columns are read from the transpose.
-    beyond
-        Value of the padding columns.
-    in_place
-        Whether the columns, of which there are of categories and no more than that, are computed where they
-        are used, from features that are read once (see `hbtvm.strategies.once`).
+    `beyond`: value of the padding columns.
+    `in_place`: whether the columns, of which there are of categories and no more than that, are computed
+        where they are used, from features that are read once (see `hbtvm.strategies.once`).
     """
     count = workload["numeric"] + workload["categorical"]
     if block and room <= count and _as_they_are(workload):

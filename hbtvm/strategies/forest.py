@@ -36,70 +36,36 @@ PARALLEL_WORK = 20_000
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees over columns. N nodes, T trees, C numeric columns, K categorical columns.
+    """Trees over columns. N nodes, T trees, C numeric columns, K categorical columns."""
 
-    Attributes
-    ----------
-    dtype
-        Type of the columns and of the thresholds, and of the input where there is no prologue.
-    value_dtype
-        Type of the leaf values.
-    n_features
-        Width of an input row.
-    missing
-        Whether rows may have missing values.
-    column_feature
-        int32, shape (C,): the feature behind each numeric column. C >= 1.
-    column_fill
-        `dtype`, shape (C,): what replaces a missing value (NaN: kept).
-    column_zero
-        `dtype`, shape (C,): values of at most this magnitude count as missing; -1: none do.
-    category_feature
-        int32, shape (K,): the feature behind each categorical column.
-    category_bits
-        int32, shape (K, W): bit c of a column's words is set if category c goes right. Bit S
-        (`category_size`) is for values outside the set's range, bit S + 1 for NaN.
-    category_size
-        S, one more than the largest category of any set.
-    negative_fraction_is_zero
-        See `TreeEnsemble`.
-    offset, left, right
-        As in `TreeEnsemble`.
-    column
-        int32, shape (N,): column of each split (categorical ones count from C).
-    threshold
-        `dtype`, shape (N,): go left if the column's value is at most this.
-    value
-        `value_dtype`, shape (N, V).
-    group_trees
-        int64, shape (G, T'): the trees of each group, padded with -1. A group's trees add to
-        the same V outputs; group g to outputs ``g * V .. g * V + V - 1``.
-    prologue
-        What makes the C numeric columns of float64 input, before missing values are replaced; None where
-        the columns are the input's values.
-    on_gpu
-        Whether its kernels are for GPUs, where workloads of many columns tell more (`WideWorkload`).
-    """
-
-    dtype: DType
-    value_dtype: DType
-    n_features: int
-    missing: bool
-    column_feature: np.ndarray
-    column_fill: np.ndarray
+    dtype: DType  # type of the columns and of the thresholds, and of the input where there is no prologue
+    value_dtype: DType  # type of the leaf values
+    n_features: int  # width of an input row
+    missing: bool  # whether rows may have missing values
+    column_feature: np.ndarray  # int32, shape (C,): the feature behind each numeric column. C >= 1.
+    column_fill: np.ndarray  # `dtype`, shape (C,): what replaces a missing value (NaN: kept)
+    # `dtype`, shape (C,): values of at most this magnitude count as missing; -1: none do
     column_zero: np.ndarray
-    category_feature: np.ndarray
+    category_feature: np.ndarray  # int32, shape (K,): the feature behind each categorical column
+    # Int32, shape (K, W): bit c of a column's words is set if category c goes right. Bit S (`category_size`)
+    # is for values outside the set's range, bit S + 1 for NaN.
     category_bits: np.ndarray
-    category_size: int
-    negative_fraction_is_zero: bool
+    category_size: int  # S, one more than the largest category of any set
+    negative_fraction_is_zero: bool  # see `TreeEnsemble`
+    # `offset`, `left`, `right`: as in `TreeEnsemble`
     offset: np.ndarray
     left: np.ndarray
     right: np.ndarray
-    column: np.ndarray
-    threshold: np.ndarray
-    value: np.ndarray
+    column: np.ndarray  # int32, shape (N,): column of each split (categorical ones count from C)
+    threshold: np.ndarray  # `dtype`, shape (N,): go left if the column's value is at most this
+    value: np.ndarray  # `value_dtype`, shape (N, V)
+    # Int64, shape (G, T'): the trees of each group, padded with -1. A group's trees add to the same V
+    # outputs; group g to outputs ``g * V .. g * V + V - 1``.
     group_trees: np.ndarray
+    # What makes the C numeric columns of float64 input, before missing values are replaced; None where the
+    # columns are the input's values
     prologue: Prologue | None = None
+    # Whether its kernels are for GPUs, where workloads of many columns tell more (`WideWorkload`)
     on_gpu: bool = False
 
     family = "trees"
@@ -218,20 +184,14 @@ def make_forest(
 ) -> Forest:
     """Return an ensemble's forest: missing values and categories in columns, trees grouped by output.
 
-    Parameters
-    ----------
-    ensemble
-        A valid ensemble.
-    dtype
-        Type of the kernel's input, or of what a prologue makes of it. ``"float32"`` is exact for float32
+    `ensemble`: a valid ensemble.
+    `dtype`: type of the kernel's input, or of what a prologue makes of it. ``"float32"`` is exact for float32
         input, whatever type the library compares in: thresholds are rounded down, and no float32 value lies
         between.
-    value_dtype
-        Type of the leaf values.
-    missing
-        Whether rows may have missing values. Without, a feature needs no second column.
-    prologue
-        Arithmetic on the features of float64 rows that makes the float32 values that the trees compare.
+    `value_dtype`: type of the leaf values.
+    `missing`: whether rows may have missing values. Without, a feature needs no second column.
+    `prologue`: arithmetic on the features of float64 rows that makes the float32 values that the trees
+        compare.
     """
     if prologue is not None and dtype != "float32":
         raise ValueError(f"a prologue makes float32 numbers, not {dtype}")

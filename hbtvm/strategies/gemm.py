@@ -43,16 +43,9 @@ def tree_tables(
 ) -> dict[str, np.ndarray]:
     """Return the tables of all trees.
 
-    Parameters
-    ----------
-    splits, leaves
-        Nodes and leaves to pad each tree to.
-    rows
-        Entries of a tree's table of leaf values; by default, as many as leaves.
-
-    Returns
-    -------
-    ``column`` and ``threshold``, shape (T, splits), ``path``, (T, splits, leaves), ``left_counts``,
+    `splits`, `leaves`: nodes and leaves to pad each tree to.
+    `rows`: entries of a tree's table of leaf values; by default, as many as leaves.
+    Returns ``column`` and ``threshold``, shape (T, splits), ``path``, (T, splits, leaves), ``left_counts``,
     (T, leaves), and ``value``, (T, rows, V).
     """
     sizes = np.diff(forest.offset)

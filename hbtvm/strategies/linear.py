@@ -149,17 +149,11 @@ def linear_function(
 ) -> Any:
     """Return the kernel's `PrimFunc`, for any kind of target.
 
-    Parameters
-    ----------
-    row_tile
-        Rows of a tile.
-    arguments
-        From `linear_arguments`.
-    transpose
-        From the rows' tensor to a stage that has them by columns, shape (tiles, columns, row_tile); to None
-        where they are read as they are.
-    entry
-        From table of entries, row and output to an entry.
+    `row_tile`: rows of a tile.
+    `arguments`: from `linear_arguments`.
+    `transpose`: from the rows' tensor to a stage that has them by columns, shape (tiles, columns, row_tile);
+        to None where they are read as they are.
+    `entry`: from table of entries, row and output to an entry.
     """
     outputs = int(arguments[-1].shape[-1]) if arguments else own["outputs"]
     tiles = te.var("tiles", "int64")

@@ -19,17 +19,10 @@ PARALLEL_WORK = 100_000
 
 @dataclass(frozen=True, eq=False)
 class LinearOperand:
-    """Weighted sums of K numbers and C codes for O outputs.
+    """Weighted sums of K numbers and C codes for O outputs."""
 
-    Attributes
-    ----------
-    dtype
-        Type of the input. Sums are in float64 all the same.
-    sums
-        The model without its base score. It fills missing numbers only where rows may have NaN.
-    """
-
-    dtype: DType
+    dtype: DType  # type of the input. Sums are in float64 all the same.
+    # The model without its base score. It fills missing numbers only where rows may have NaN.
     sums: LinearSum
 
     family = "linear"
@@ -82,12 +75,8 @@ class LinearOperand:
 def make_linear(linear: Linear, dtype: DType, nan: bool = True) -> LinearOperand:
     """Return a linear model's operand; numbers without a weight are left out if at least half have none.
 
-    Parameters
-    ----------
-    dtype
-        Type of the rows.
-    nan
-        Whether rows may have NaN among their numbers.
+    `dtype`: type of the rows.
+    `nan`: whether rows may have NaN among their numbers.
     """
     sums = linear.sums
     used = np.any(sums.weight != 0, axis=1) | (nan & np.any(sums.missing != 0, axis=1))

@@ -28,17 +28,11 @@ REGISTER = 64
 def lookup(load: Any, index: Any, entries: int, method: str) -> Any:
     """Return entry `index` of the run that begins at `load`.
 
-    Parameters
-    ----------
-    load
-        The run's entry 0, as a load from a table: the same for all lanes of a vector, since TVM's
-        passes would otherwise change the table's element type to a vector.
-    index
-        int32, counted in elements of the flattened table.
-    entries
-        Number of entries; every index is below.
-    method
-        One of `METHODS`.
+    `load`: the run's entry 0, as a load from a table: the same for all lanes of a vector, since TVM's passes
+        would otherwise change the table's element type to a vector.
+    `index`: int32, counted in elements of the flattened table.
+    `entries`: number of entries; every index is below.
+    `method`: one of `METHODS`.
     """
     return tirx.call_intrin(
         str(load.dtype),

@@ -33,21 +33,11 @@ class Slots:
     link; or threshold, column, offset, where those two do not fit 32 bits. float64:
     threshold, link of 64 bits.
 
-    Parameters
-    ----------
-    dtype
-        Of the columns and thresholds.
-    nodes
-        Nodes of the largest tree.
-    columns
-        Columns, without the one that is always -inf.
-
-    Attributes
-    ----------
-    linked, width
-        Whether column and offset share a word; elements of a slot.
-    line
-        Slots that fill a cache line.
+    `dtype`: of the columns and thresholds.
+    `nodes`: nodes of the largest tree.
+    `columns`: columns, without the one that is always -inf.
+    `linked`, `width`: whether column and offset share a word; elements of a slot.
+    `line`: slots that fill a cache line.
     """
 
     def __init__(self, dtype: str, nodes: int, columns: int) -> None:
@@ -93,21 +83,11 @@ class Slots:
 
 @dataclass(frozen=True)
 class Packing:
-    """The slots of a forest's nodes.
+    """The slots of a forest's nodes."""
 
-    Attributes
-    ----------
-    node
-        int64, shape (N,): the slot of each node.
-    root
-        int64, shape (T,): the slot of each tree's root.
-    size
-        Number of slots.
-    """
-
-    node: np.ndarray
-    root: np.ndarray
-    size: int
+    node: np.ndarray  # int64, shape (N,): the slot of each node
+    root: np.ndarray  # int64, shape (T,): the slot of each tree's root
+    size: int  # number of slots
 
 
 def pack(forest: Forest, line: int) -> Packing:
@@ -158,11 +138,8 @@ def _place_blocks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return where blocks lie within their trees: the largest first, single pairs in the gaps behind others.
 
-    Returns
-    -------
-    start, size
-        int64: where each block begins, and how much room each tree takes, in pairs; trees take
-        whole lines.
+    Returns start, size; int64: where each block begins, and how much room each tree takes, in pairs; trees
+    take whole lines.
     """
 
     def members(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

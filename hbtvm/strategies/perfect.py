@@ -124,10 +124,8 @@ def is_full(workload: Workload) -> bool:
 def perfect_levels(forest: Forest) -> list[np.ndarray]:
     """Return the nodes of each level, over the whole forest, with its trees padded to perfect ones.
 
-    Returns
-    -------
-    For each level l from the roots to the leaves: int64, shape (T, 2**l). A leaf stands for the
-    whole subtree below it.
+    Returns for each level l from the roots to the leaves: int64, shape (T, 2**l). A leaf stands for the whole
+    subtree below it.
     """
     base = forest.offset[:-1, None]
     levels = [base.astype(np.int64)]

@@ -42,18 +42,10 @@ def node_ranks(forest: Forest) -> np.ndarray:
 def rank_stage(workload: Workload, config: Config, columns: Any, table: Any, room: int) -> Any:
     """Return the expressions of the ranks of a row tile's columns.
 
-    Parameters
-    ----------
-    columns
-        Tensor, shape (tiles, columns, row_tile).
-    table
-        Placeholder of what `rank_table` makes.
-    room
-        Columns to pad the result to; a lookup by permutes reads whole registers.
-
-    Returns
-    -------
-    Tensor, int32, shape (tiles, row_tile, room).
+    `columns`: tensor, shape (tiles, columns, row_tile).
+    `table`: placeholder of what `rank_table` makes.
+    `room`: columns to pad the result to; a lookup by permutes reads whole registers.
+    Returns tensor, int32, shape (tiles, row_tile, room).
     """
     tiles, rows = columns.shape[0], int(columns.shape[2])
     count = workload["numeric"] + workload["categorical"]

@@ -20,18 +20,10 @@ from hbtvm.strategies.lookup import lookup, padded
 class StageBuilder:
     """Builds the expressions that strategies share: symbolic sizes, column stage, tables, scores.
 
-    Parameters
-    ----------
-    by_row
-        Whether columns are laid out by rows (`row_stage`) or rows by columns (`column_stage`).
-
-    Attributes
-    ----------
-    trees_inner
-        Whether vectors run over trees (knob ``axis``): per-tree tables then end in the tree axis,
+    `by_row`: whether columns are laid out by rows (`row_stage`) or rows by columns (`column_stage`).
+    `trees_inner`: whether vectors run over trees (knob ``axis``): per-tree tables then end in the tree axis,
         and so do the strategy's intermediate tensors.
-    tree_tiles, groups, tree_tile
-        Extents of the leading axes of every table; `tree_tiles` is symbolic.
+    `tree_tiles`, `groups`, `tree_tile`: extents of the leading axes of every table; `tree_tiles` is symbolic.
     """
 
     def __init__(self, workload: Workload, config: Config, by_row: bool = False) -> None:
@@ -106,14 +98,8 @@ class StageBuilder:
         A tile's trees are summed in the type of the leaf values, tiles in float64, so the
         error does not grow with the number of trees.
 
-        Parameters
-        ----------
-        leaf_value
-            From (i, o, g, t, r, v) to what tree t adds to output v of its group.
-
-        Returns
-        -------
-        Tensor, float64, shape (tiles, G, V, row_tile).
+        `leaf_value`: from (i, o, g, t, r, v) to what tree t adds to output v of its group.
+        Returns tensor, float64, shape (tiles, G, V, row_tile).
         """
         width: int = self.workload["width"]
         shape = (self.tiles, self.groups, width, self.row_tile)

@@ -14,25 +14,12 @@ from hbtvm.graph.graph import InputSpec
 def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, done: int) -> np.ndarray:
     """Return the codes of a column's values.
 
-    Parameters
-    ----------
-    values
-        One value per row; None or NaN if missing.
-    spec, index
-        The model's input, and the column's index.
-    where
-        The file, for errors.
-    done
-        Number of earlier rows in the file.
-
-    Returns
-    -------
-    float64, shape (n,); NaN for missing values, and for unknown values if the library treats them as missing.
-
-    Raises
-    ------
-    InputError
-        If a value is unknown and the library refuses unknown values.
+    `values`: one value per row; None or NaN if missing.
+    `spec`, `index`: the model's input, and the column's index.
+    `where`: the file, for errors.
+    `done`: number of earlier rows in the file.
+    Returns float64, shape (n,); NaN for missing values, and for unknown values if the library treats them as
+    missing. Raises `InputError` if a value is unknown and the library refuses unknown values.
     """
     known: dict[object, float] = {value: code for code, value in enumerate(spec.categories[index])}
 

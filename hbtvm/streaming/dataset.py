@@ -42,19 +42,14 @@ class DatasetError(InputError):
 
 @dataclass(frozen=True)
 class Job:
-    """The input and output of a run.
+    """The input and output of a run."""
 
-    Attributes
-    ----------
-    package, data, out
-        The package's path or content, the folder of rows, and the folder of predictions.
-    output, keep, drop
-        As for `Scorer`.
-    """
-
+    # `package`, `data`, `out`: the package's path or content, the folder of rows, and the folder of
+    # predictions
     package: Path | bytes
     data: Path
     out: Path
+    # `output`, `keep`, `drop`: as for `Scorer`
     output: str | None = None
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
@@ -83,30 +78,14 @@ def predict(
 ) -> int:
     """Predict all files that have no predictions yet.
 
-    Parameters
-    ----------
-    threads
-        Number of batches predicted concurrently; None for the number of CPUs.
-    told
-        Called with progress.
-    overwrite
-        Replace predictions of another package, other options or other rows.
-    rows
-        The listed files of the job's folder, if known.
-
-    Returns
-    -------
-    Rows predicted by this call.
-
-    Raises
-    ------
-    DatasetError
-        If existing predictions are of another package, other options or other rows.
-    InputError
-        If rows don't fit the model or can't be read; if the two folders overlap, two files' predictions would
-        have the same name, or another process writes to the folder.
-    OSError
-        If predictions can't be written. Predictions of earlier files remain.
+    `threads`: number of batches predicted concurrently; None for the number of CPUs.
+    `told`: called with progress.
+    `overwrite`: replace predictions of another package, other options or other rows.
+    `rows`: the listed files of the job's folder, if known.
+    Raises `DatasetError` if existing predictions are of another package, other options or other rows. Raises
+    `InputError` if rows don't fit the model or can't be read; if the two folders overlap, two files'
+    predictions would have the same name, or another process writes to the folder. Raises `OSError` if
+    predictions can't be written. Predictions of earlier files remain.
     """
     check_apart(job.data, job.out)
     rows = Dataset(job.data) if rows is None else rows
@@ -204,10 +183,7 @@ def _note(job: Job, notes: Mapping[str, Any], overwrite: bool) -> None:
 def _noted(path: Path) -> dict[str, Any] | None:
     """Read notes; None if there are none.
 
-    Raises
-    ------
-    DatasetError
-        If they do not have the form of `Job.notes`, or name files outside their folder.
+    Raises `DatasetError` if they do not have the form of `Job.notes`, or name files outside their folder.
     """
     try:
         if not path.exists():

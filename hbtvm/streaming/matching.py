@@ -17,21 +17,11 @@ def positions(
     A model with column names finds its columns by name, in any order and among others. For other models, all
     columns are features, in their order.
 
-    Parameters
-    ----------
-    names
-        The table's column names.
-    spec
-        The model's input.
-    read
-        Indices of the model's columns that it reads.
-    without
-        Names of columns that are not features: ids, labels.
-
-    Raises
-    ------
-    InputError
-        If a column is missing or duplicated, or the number of columns is wrong.
+    `names`: the table's column names.
+    `spec`: the model's input.
+    `read`: indices of the model's columns that it reads.
+    `without`: names of columns that are not features: ids, labels.
+    Raises `InputError` if a column is missing or duplicated, or the number of columns is wrong.
     """
     expected = spec.feature_names
     # LightGBM names unnamed columns, and replaces spaces by underscores.

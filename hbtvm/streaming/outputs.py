@@ -14,19 +14,11 @@ if TYPE_CHECKING:
 def column_names(spec: OutputSpec, output: str | None, shape: Sequence[int]) -> list[str]:
     """Name the columns of predictions.
 
-    Parameters
-    ----------
-    spec
-        The model's output.
-    output
-        The requested output; None for that of the library's ``predict``.
-    shape
-        Shape of the predictions, ``(n,)`` or ``(n, columns)``.
-
-    Returns
-    -------
-    ``label`` or ``prediction``, the classes for probabilities (prefixed by the target's number if there are
-    several), else the output's name; numbered if there are several columns.
+    `spec`: the model's output.
+    `output`: the requested output; None for that of the library's ``predict``.
+    `shape`: shape of the predictions, ``(n,)`` or ``(n, columns)``.
+    Returns ``label`` or ``prediction``, the classes for probabilities (prefixed by the target's number if
+    there are several), else the output's name; numbered if there are several columns.
     """
     columns = shape[1] if len(shape) > 1 else 1
     if output == "proba":

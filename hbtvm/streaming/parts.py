@@ -19,35 +19,20 @@ _ROWS = 1_000_000
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of a file; can be pickled.
-
-    Attributes
-    ----------
-    source
-        The file.
-    out
-        The file of predictions.
-    start, stop
-        Range of its pieces; a `stop` of None means the end.
-    before
-        Number of earlier rows in the file.
-    """
+    """Rows of a file; can be pickled."""
 
     source: Source
-    out: str
+    out: str  # the file of predictions
+    # `start`, `stop`: range of its pieces; a `stop` of None means the end
     start: int = 0
     stop: int | None = None
-    before: int = 0
+    before: int = 0  # number of earlier rows in the file
 
     def predict(self, shipped: Shipped) -> int:
         """Predict and write; return the number of rows.
 
-        Raises
-        ------
-        InputError
-            If rows don't fit the model, or can't be read.
-        OSError
-            If the predictions can't be written.
+        Raises `InputError` if rows don't fit the model, or can't be read. Raises `OSError` if the predictions
+        can't be written.
         """
         scorer = shipped.scorer(self.source.schema)
         pieces = itertools.islice(self.source.pieces(scorer.columns), self.start, self.stop)
@@ -58,15 +43,8 @@ class Part:
 def parts_of(rows: Dataset, out: Path, folds: bool = False) -> list[Part]:
     """Return the parts of a dataset whose predictions go to a folder.
 
-    Parameters
-    ----------
-    folds
-        Whether the folder's file system ignores the case of names.
-
-    Raises
-    ------
-    InputError
-        If a file can't be read, or two parts' predictions would go to the same file.
+    `folds`: whether the folder's file system ignores the case of names.
+    Raises `InputError` if a file can't be read, or two parts' predictions would go to the same file.
     """
     parts = [(file, part) for file in rows.files for part in _parts_of(rows.source(file), out, file)]
     check_outputs([(file, os.path.relpath(part.out, out)) for file, part in parts], folds)

@@ -18,10 +18,7 @@ def output_of(file: str) -> str:
 def check_apart(data: Path, out: Path) -> None:
     """Refuse an output folder within the input folder or around it.
 
-    Raises
-    ------
-    InputError
-        If the folders overlap, after following links.
+    Raises `InputError` if the folders overlap, after following links.
     """
     if _within(out, data):
         raise InputError(f"{out}: the predictions would be among the rows of {data}; name another folder.")
@@ -32,17 +29,9 @@ def check_apart(data: Path, out: Path) -> None:
 def check_outputs(outputs: Iterable[tuple[str, str]], folds: bool) -> None:
     """Refuse input files whose predictions would overwrite each other.
 
-    Parameters
-    ----------
-    outputs
-        Pairs of an input file's name and its output file's name.
-    folds
-        Whether names that differ only by case are the same file.
-
-    Raises
-    ------
-    InputError
-        For two files with the same output.
+    `outputs`: pairs of an input file's name and its output file's name.
+    `folds`: whether names that differ only by case are the same file.
+    Raises `InputError` for two files with the same output.
     """
     sources: dict[tuple[str, ...], str] = {}
     for source, out in outputs:

@@ -27,21 +27,11 @@ def untold(rows: int, files: int) -> None:
 
 @dataclass(frozen=True)
 class Scored:
-    """Predictions of a piece.
+    """Predictions of a piece."""
 
-    Attributes
-    ----------
-    batches
-        Predictions in order.
-    error
-        The error that ended the piece.
-    refused
-        Whether the model raised it.
-    """
-
-    batches: Sequence[pa.RecordBatch] = ()
-    error: InputError | None = None
-    refused: bool = False
+    batches: Sequence[pa.RecordBatch] = ()  # predictions in order
+    error: InputError | None = None  # the error that ended the piece
+    refused: bool = False  # whether the model raised it
 
 
 def score(scorer: Scorer, piece: Piece) -> Scored:
@@ -68,31 +58,14 @@ def write(
 ) -> int:
     """Write a file of predictions, which appears when it is complete.
 
-    Parameters
-    ----------
-    out
-        Path of the file.
-    schema
-        Schema of the predictions.
-    scored
-        Predictions of pieces, in order.
-    source
-        The input file, for errors.
-    before
-        Number of earlier rows in the input file.
-    told
-        Called with the rows of each piece.
-
-    Returns
-    -------
-    The number of predictions.
-
-    Raises
-    ------
-    InputError
-        If rows don't fit the model, or can't be read.
-    OSError
-        If the file can't be written.
+    `out`: path of the file.
+    `schema`: schema of the predictions.
+    `scored`: predictions of pieces, in order.
+    `source`: the input file, for errors.
+    `before`: number of earlier rows in the input file.
+    `told`: called with the rows of each piece.
+    Returns the number of predictions. Raises `InputError` if rows don't fit the model, or can't be read.
+    Raises `OSError` if the file can't be written.
     """
     done = 0
     make_folder(out.parent)

@@ -35,41 +35,20 @@ Piece = Callable[[], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class Source:
-    """A file of rows; can be pickled.
-
-    Attributes
-    ----------
-    path
-        Its path.
-    kind
-        pyarrow's name of the format.
-    schema
-        The dataset's schema.
-    folders
-        Columns from folder names, with their values.
-    first
-        The dataset's first file, which defines the schema.
-    """
+    """A file of rows; can be pickled."""
 
     path: str
-    kind: str
-    schema: pa.Schema
-    folders: Mapping[str, Any]
-    first: str
+    kind: str  # pyarrow's name of the format
+    schema: pa.Schema  # the dataset's schema
+    folders: Mapping[str, Any]  # columns from folder names, with their values
+    first: str  # the dataset's first file, which defines the schema
 
     def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
         """Yield the file's pieces, which any thread may read; pieces of CSV must be read in order.
 
-        Parameters
-        ----------
-        columns
-            Names of the columns to read.
-
-        Raises
-        ------
-        InputError
-            If it can't be read, or its columns have other types than those of the first file. Reading a piece
-            may raise this too.
+        `columns`: names of the columns to read.
+        Raises `InputError` if it can't be read, or its columns have other types than those of the first file.
+        Reading a piece may raise this too.
         """
         read = {"parquet": _parquet, "ipc": _ipc, "csv": _csv}[self.kind]
         types = {name: self.schema.field(name).type for name in columns if name not in self.folders}
@@ -105,24 +84,10 @@ class Dataset:
     Folders called ``name=value`` are columns, as in Hive. Files and folders whose names begin with ``.`` or
     ``_`` are ignored.
 
-    Parameters
-    ----------
-    folder
-        The folder, or a single file.
-
-    Attributes
-    ----------
-    folder
-        The folder.
-    files
-        Paths relative to the folder, in order.
-    schema
-        Schema of the first file.
-
-    Raises
-    ------
-    InputError
-        If there are no files, files of several formats, or the first can't be read.
+    `folder`: the folder, or a single file.
+    `files`: paths relative to the folder, in order.
+    `schema`: schema of the first file.
+    Raises `InputError` if there are no files, files of several formats, or the first can't be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -206,10 +171,7 @@ def _groups(metadata: pq.FileMetaData) -> Iterator[tuple[list[int], int]]:
 def rows_of_pieces(source: Source) -> list[int] | None:
     """Return the rows of each piece of a file; None if that needs reading the file.
 
-    Raises
-    ------
-    InputError
-        If the file can't be read.
+    Raises `InputError` if the file can't be read.
     """
     if source.kind != "parquet":
         return None

@@ -25,20 +25,11 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Shipped:
-    """A package's content and prediction options; can be pickled.
+    """A package's content and prediction options; can be pickled."""
 
-    Attributes
-    ----------
-    content
-        Bytes of the ``.tar``.
-    digest
-        Its SHA-256, the key of loaded models.
-    output, keep, drop, threads
-        As for `Scorer`.
-    """
-
-    content: bytes
-    digest: str
+    content: bytes  # bytes of the ``.tar``
+    digest: str  # its SHA-256, the key of loaded models
+    # `output`, `keep`, `drop`, `threads`: as for `Scorer`
     output: str | None
     keep: tuple[str, ...]
     drop: tuple[str, ...]
@@ -55,15 +46,8 @@ class Shipped:
     ) -> Shipped:
         """Read a package.
 
-        Parameters
-        ----------
-        package
-            Its path or content.
-
-        Raises
-        ------
-        PackageFileError
-            If it can't be read.
+        `package`: its path or content.
+        Raises `PackageFileError` if it can't be read.
         """
         content = package if isinstance(package, bytes) else _read(Path(package))
         digest = hashlib.sha256(content).hexdigest()
@@ -72,10 +56,7 @@ class Shipped:
     def scorer(self, schema: pa.Schema) -> Scorer:
         """Return a scorer for rows of a schema; each process loads the model once.
 
-        Raises
-        ------
-        InputError, PackageError
-            As for `Scorer`.
+        Raises `InputError`, `PackageError` as for `Scorer`.
         """
         model = loaded(self.content, self.digest, self.threads)
         return Scorer(model, schema, self.output, keep=self.keep, drop=self.drop)

@@ -19,17 +19,9 @@ _AHEAD = 4
 def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
     """Write tables in a separate thread, so that prediction continues meanwhile.
 
-    Parameters
-    ----------
-    path
-        Path of a Parquet file.
-    schema
-        Schema of the tables.
-
-    Raises
-    ------
-    OSError
-        If the file can't be written; raised by the next call after the failure, or at the end.
+    `path`: path of a Parquet file.
+    `schema`: schema of the tables.
+    Raises `OSError` if the file can't be written; raised by the next call after the failure, or at the end.
     """
     waiting: queue.Queue[pa.Table | None] = queue.Queue(_AHEAD)
     failed: list[BaseException] = []

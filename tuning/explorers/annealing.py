@@ -16,41 +16,23 @@ from hbtvm.tuning.explorers.random_search import RandomExplorer
 
 @dataclass(frozen=True)
 class AnnealingOptions:
-    """How hard to search between two batches.
+    """How hard to search between two batches."""
 
-    Attributes
-    ----------
-    chains
-        Parallel Markov chains; they keep their positions when the model changes.
-    steps
-        Most steps of each chain per batch.
-    patience
-        Steps without change among the top candidates after which the chains stop.
-    temperature
-        Temperature of the first step, in standard deviations of the chains' scores; falls linearly to 0.
-    elite
-        Share of the worst chains that move to the best measured configurations, and share that moves to the
-        best of a scan.
-    epsilon
-        Random share of each batch (the paper's ε).
-    alpha
-        Worth of a newly covered choice (equation 3), in standard deviations of the top candidates' scores.
-    ratio
-        Candidates per place of the batch to pick from (the paper's λ).
-    scan
-        Candidates drawn once and scored whenever the model changes; all candidates of a space of up to four
-        times this size. All chains start at the best of them, and later some return there, because chains
-        leave an old model's optimum slowly.
-    """
-
-    chains: int = 128
-    steps: int = 8
-    patience: int = 6
+    chains: int = 128  # parallel Markov chains; they keep their positions when the model changes
+    steps: int = 8  # most steps of each chain per batch
+    patience: int = 6  # steps without change among the top candidates after which the chains stop
+    # Temperature of the first step, in standard deviations of the chains' scores; falls linearly to 0
     temperature: float = 1.0
+    # Share of the worst chains that move to the best measured configurations, and share that moves to the
+    # best of a scan
     elite: float = 0.25
-    epsilon: float = 0.05
+    epsilon: float = 0.05  # random share of each batch (the paper's ε)
+    # Worth of a newly covered choice (equation 3), in standard deviations of the top candidates' scores
     alpha: float = 0.1
-    ratio: int = 8
+    ratio: int = 8  # candidates per place of the batch to pick from (the paper's λ)
+    # Candidates drawn once and scored whenever the model changes; all candidates of a space of up to four
+    # times this size. All chains start at the best of them, and later some return there, because chains leave
+    # an old model's optimum slowly.
     scan: int = 512
 
 

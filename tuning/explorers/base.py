@@ -33,12 +33,8 @@ class Explorer(Protocol):
     def propose(self, count: int, measured: Mapping[Point, float]) -> list[Config]:
         """Pick configurations to measure.
 
-        Parameters
-        ----------
-        count
-            Number wanted; fewer if the space is exhausted.
-        measured
-            Seconds of measured configurations, infinite for failures. They are not proposed again.
+        `count`: number wanted; fewer if the space is exhausted.
+        `measured`: seconds of measured configurations, infinite for failures. They are not proposed again.
         """
         ...
 

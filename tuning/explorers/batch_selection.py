@@ -12,16 +12,10 @@ def select(points: np.ndarray, scores: np.ndarray, count: int, alpha: float) -> 
     that is covered. The objective is submodular, so without negative scores the result is worth at least
     1 - 1/e of the best batch.
 
-    Parameters
-    ----------
-    points
-        Positions of the candidates' choices, (n, knobs).
-    scores
-        Merit of the candidates, (n,).
-
-    Returns
-    -------
-    Indices in the order of picking, the best score first; fewer than `count` only without more candidates.
+    `points`: positions of the candidates' choices, (n, knobs).
+    `scores`: merit of the candidates, (n,).
+    Returns indices in the order of picking, the best score first; fewer than `count` only without more
+    candidates.
     """
     gains = scores.astype(float) + alpha * points.shape[1]
     chosen: list[int] = []

@@ -188,10 +188,7 @@ class _MetaSchedule:
     as candidates are not lowered to be ranked; and it is asked from `_Proposing.startup` measurements on,
     not from the hundredth.
 
-    Parameters
-    ----------
-    sizes
-        Number of choices of each knob.
+    `sizes`: number of choices of each knob.
     """
 
     def __init__(self, sizes: Sequence[int], rng: np.random.Generator) -> None:

@@ -17,18 +17,11 @@ Features = Callable[[Sequence[Config]], NDArray[np.float32]]
 class AcquisitionScore:
     """Acquisition values of configurations (a `hbtvm.tuning.explorers.base.BatchScore`).
 
-    Parameters
-    ----------
-    model
-        A fitted model.
-    acquisition
-        ``"mean"``, ``"ucb"`` or ``"ei"``.
-    features
-        Encodes configurations.
-    fastest
-        Features of the fastest candidate measured, (1, D), or None.
-    fail
-        Receives the model's errors, which are never raised.
+    `model`: a fitted model.
+    `acquisition`: ``"mean"``, ``"ucb"`` or ``"ei"``.
+    `features`: encodes configurations.
+    `fastest`: features of the fastest candidate measured, (1, D), or None.
+    `fail`: receives the model's errors, which are never raised.
     """
 
     def __init__(
@@ -57,9 +50,8 @@ class AcquisitionScore:
     def pick(self, configs: list[Config], count: int) -> list[int] | None:
         """Pick a batch greedily: each candidate is the best if the earlier ones turn out as predicted.
 
-        Returns
-        -------
-        Indices; None for the acquisition ``"mean"``, and for models that cannot condition on predictions.
+        Returns indices; None for the acquisition ``"mean"``, and for models that cannot condition on
+        predictions.
         """
         if self._acquisition == "mean":
             return None

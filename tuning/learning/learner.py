@@ -30,21 +30,11 @@ from hbtvm.tuning.task import Task
 class Learner:
     """Fits cost models and returns their scores. Errors of a model are counted, never raised.
 
-    Parameters
-    ----------
-    tasks
-        The run's tasks.
-    choices
-        The model, features and acquisition.
-    make_model, make_scorer
-        As in `hbtvm.tuning.settings.Settings`.
-
-    Attributes
-    ----------
-    failures
-        Failures of a model; there are no scores until the next fit succeeds.
-    warning
-        The last failure's message; "" without one.
+    `tasks`: the run's tasks.
+    `choices`: the model, features and acquisition.
+    `make_model`, `make_scorer`: as in `hbtvm.tuning.settings.Settings`.
+    `failures`: failures of a model; there are no scores until the next fit succeeds.
+    `warning`: the last failure's message; "" without one.
     """
 
     def __init__(

@@ -28,21 +28,11 @@ _TELLING = 8
 
 @dataclass(frozen=True, eq=False)
 class Lessons:
-    """Measurements of other workloads.
+    """Measurements of other workloads."""
 
-    Attributes
-    ----------
-    features
-        float32, (n, D).
-    costs
-        Seconds, (n,); infinite for failures.
-    groups
-        Index of each record's workload, target and strategy, (n,).
-    """
-
-    features: NDArray[np.float32]
-    costs: NDArray[np.float64]
-    groups: NDArray[np.intp]
+    features: NDArray[np.float32]  # float32, (n, D)
+    costs: NDArray[np.float64]  # seconds, (n,); infinite for failures
+    groups: NDArray[np.intp]  # index of each record's workload, target and strategy, (n,)
 
 
 def lessons(
@@ -54,12 +44,8 @@ def lessons(
 ) -> Lessons | None:
     """Choose records of the workloads most similar to the tasks'; None if none can be used.
 
-    Parameters
-    ----------
-    describe
-        Returns the loops and the space of a record's workload.
-    fail
-        Receives errors: a log may hold anything.
+    `describe`: returns the loops and the space of a record's workload.
+    `fail`: receives errors: a log may hold anything.
     """
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in records:

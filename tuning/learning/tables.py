@@ -81,12 +81,9 @@ def understood(records: Sequence[Record], describe: DescribeRecord) -> Logged | 
 class Tables:
     """Encodes candidates with the same columns for several programs.
 
-    Parameters
-    ----------
-    kind
-        Kind of features (see `hbtvm.cost_model.encode.Encoder`).
-    programs
-        The programs to tell apart. Other programs are encoded by the knobs that they share with these.
+    `kind`: kind of features (see `hbtvm.cost_model.encode.Encoder`).
+    `programs`: the programs to tell apart. Other programs are encoded by the knobs that they share with
+        these.
     """
 
     def __init__(self, kind: str, programs: Sequence[Describable]) -> None:

@@ -60,18 +60,10 @@ def nearest(groups: Iterable[Sequence[Record]], tasks: Sequence[Task], count: in
 def seeds(task: Task, records: Iterable[Record], count: int) -> list[Config]:
     """Translate the best configurations of the most similar workloads to a task's space.
 
-    Parameters
-    ----------
-    task
-        Only records of its strategy and kind of target, but of another workload or target, are used.
-    records
-        A log.
-    count
-        Most configurations to return.
-
-    Returns
-    -------
-    Distinct configurations of the task's space, from the most similar workload first.
+    `task`: only records of its strategy and kind of target, but of another workload or target, are used.
+    `records`: a log.
+    `count`: most configurations to return.
+    Returns distinct configurations of the task's space, from the most similar workload first.
     """
     own = canonical(task.workload), target_key(task.target)
     groups: dict[tuple[str, str], list[Record]] = {}
@@ -106,10 +98,7 @@ def translate(config: Mapping[str, Choice], space: Space, default: Config | None
     """Return the configuration of a space that is nearest to one of another space.
 
     Numbers become the nearest choice by ratio; missing knobs and unknown choices take the default's choice.
-
-    Returns
-    -------
-    None without a default for such a knob, or if no valid configuration is near.
+    Returns None without a default for such a knob, or if no valid configuration is near.
     """
     fitted: Config = {}
     config = space.completed(config)

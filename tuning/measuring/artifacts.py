@@ -34,10 +34,7 @@ class _Kept:
 class Artifacts:
     """The libraries that one run keeps.
 
-    Parameters
-    ----------
-    kept
-        Libraries kept for each group.
+    `kept`: libraries kept for each group.
     """
 
     def __init__(self, kept: int = KEPT) -> None:

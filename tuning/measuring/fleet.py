@@ -38,45 +38,24 @@ _ONCE = Timing(repeats=1, most=1, min_repeat=0.0, patience=0.0)
 
 @dataclass(frozen=True)
 class FleetOptions:
-    """Which devices to use, and their limits.
+    """Which devices to use, and their limits."""
 
-    Attributes
-    ----------
-    host, port
-        Address of the tracker.
-    key
-        Key of the devices, which should be of one kind.
-    rehearse
-        Whether to run each candidate here first. A crash ends TVM's server for good, so rehearse wherever
-        this machine can run the candidates.
-    patience
-        Seconds without any device after which the run ends.
-    limits
-        Limits of each measurement.
-    """
-
+    # `host`, `port`: address of the tracker
     host: str
     port: int
-    key: str
+    key: str  # key of the devices, which should be of one kind
+    # Whether to run each candidate here first. A crash ends TVM's server for good, so rehearse wherever this
+    # machine can run the candidates.
     rehearse: bool = True
-    patience: float = 30.0
-    limits: Limits = field(default_factory=lambda: Limits(measure=30.0))
+    patience: float = 30.0  # seconds without any device after which the run ends
+    limits: Limits = field(default_factory=lambda: Limits(measure=30.0))  # limits of each measurement
 
 
 class Fleet(Machine):
     """Builds here, and measures on a tracker's devices.
 
-    Parameters
-    ----------
-    options
-        The devices.
-    programs, pool
-        As for `hbtvm.tuning.measuring.pool.Pool`, which builds.
-
-    Raises
-    ------
-    RunnerError
-        If the tracker cannot be reached, or has no such device.
+    `programs`, `pool`: as for `hbtvm.tuning.measuring.pool.Pool`, which builds.
+    Raises `RunnerError` if the tracker cannot be reached, or has no such device.
     """
 
     def __init__(
@@ -128,10 +107,7 @@ class Fleet(Machine):
     def measure_all(self, attempts: Iterator[Attempt]) -> Iterator[tuple[Attempt, Measured | Failure]]:
         """Measure on all devices in parallel.
 
-        Raises
-        ------
-        RunnerError
-            If no device is left.
+        Raises `RunnerError` if no device is left.
         """
         at_work: dict[Worker, Attempt] = {}
         again: deque[Attempt] = deque()
@@ -249,12 +225,7 @@ class Fleet(Machine):
 def registered(host: str, port: int, timeout: float = 5.0) -> Counter[str]:
     """Return the tracker's number of devices by key.
 
-    Raises
-    ------
-    OSError
-        If it cannot be reached.
-    ValueError
-        If something else listens there.
+    Raises `OSError` if it cannot be reached. Raises `ValueError` if something else listens there.
     """
     from tvm.rpc import base
 

@@ -11,21 +11,11 @@ from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
 
 @dataclass(frozen=True)
 class BuiltLibrary:
-    """A candidate that was built.
+    """A candidate that was built."""
 
-    Attributes
-    ----------
-    path
-        The shared library; `Machine.discard` removes it.
-    fingerprint
-        See `hbtvm.tuning.measuring.program.Program.build`.
-    seconds
-        Processor time of the build; 0 if unknown.
-    """
-
-    path: str
-    fingerprint: str | None
-    seconds: float = 0.0
+    path: str  # the shared library; `Machine.discard` removes it
+    fingerprint: str | None  # see `hbtvm.tuning.measuring.program.Program.build`
+    seconds: float = 0.0  # processor time of the build; 0 if unknown
 
 
 class RunnerError(RuntimeError):

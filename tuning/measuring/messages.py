@@ -46,32 +46,19 @@ class Failure:
 
 @dataclass(frozen=True)
 class Timing:
-    """How a candidate is timed.
+    """How a candidate is timed."""
 
-    Attributes
-    ----------
-    repeats, most
-        Fewest and most times reported.
-    spread
-        Relative uncertainty of the median that ends the repeats (see
-        `hbtvm.tuning.measuring.repeat.uncertainty`).
-    min_repeat
-        Shortest duration of a repeat, well above the clock's resolution.
-    cutoff
-        Seconds per run above which one repeat suffices: the candidate has lost.
-    goal
-        Seconds per run of the best so far. Two repeats that are both a quarter slower suffice.
-    patience
-        Seconds after which no repeat starts.
-    """
-
+    # `repeats`, `most`: fewest and most times reported
     repeats: int = 3
     most: int = 10
+    # Relative uncertainty of the median that ends the repeats (see
+    # `hbtvm.tuning.measuring.repeat.uncertainty`)
     spread: float = 0.01
-    min_repeat: float = 0.02
-    cutoff: float = float("inf")
+    min_repeat: float = 0.02  # shortest duration of a repeat, well above the clock's resolution
+    cutoff: float = float("inf")  # seconds per run above which one repeat suffices: the candidate has lost
+    # Seconds per run of the best so far. Two repeats that are both a quarter slower suffice.
     goal: float = float("inf")
-    patience: float = 5.0
+    patience: float = 5.0  # seconds after which no repeat starts
 
 
 @dataclass(frozen=True)
@@ -93,26 +80,17 @@ class MeasureJob:
 
 @dataclass(frozen=True)
 class RemoteJob:
-    """Load a library on a fleet's device, check it, and time it.
-
-    Attributes
-    ----------
-    host, port, key
-        The tracker, and the key of its devices.
-    seconds
-        Time limit on the device.
-    hold
-        Whether to keep the device for the worker's next job.
-    """
+    """Load a library on a fleet's device, check it, and time it."""
 
     candidate: Candidate
     library: str
     timing: Timing
+    # `host`, `port`, `key`: the tracker, and the key of its devices
     host: str
     port: int
     key: str
-    seconds: float
-    hold: bool = False
+    seconds: float  # time limit on the device
+    hold: bool = False  # whether to keep the device for the worker's next job
 
 
 Job = BuildJob | MeasureJob | RemoteJob
@@ -125,37 +103,19 @@ class Ready:
 
 @dataclass(frozen=True)
 class Built:
-    """A candidate was compiled.
+    """A candidate was compiled."""
 
-    Attributes
-    ----------
-    seconds
-        Processor time of the build, child compilers included; other load hardly changes it.
-    fingerprint
-        See `hbtvm.tuning.measuring.program.Program.build`.
-    """
-
-    seconds: float
-    fingerprint: str | None
+    seconds: float  # processor time of the build, child compilers included; other load hardly changes it
+    fingerprint: str | None  # see `hbtvm.tuning.measuring.program.Program.build`
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A candidate was correct, and was timed.
+    """A candidate was correct, and was timed."""
 
-    Attributes
-    ----------
-    seconds
-        Time of loading, checking and timing.
-    times
-        Seconds per run of each repeat.
-    waited
-        Share of the running time spent waiting for a processor.
-    """
-
-    seconds: float
-    times: tuple[float, ...]
-    waited: float = 0.0
+    seconds: float  # time of loading, checking and timing
+    times: tuple[float, ...]  # seconds per run of each repeat
+    waited: float = 0.0  # share of the running time spent waiting for a processor
 
 
 Reply = Built | Measured | Failure

@@ -17,30 +17,18 @@ from hbtvm.tuning.measuring.messages import Failure, Measured, Timing
 
 @dataclass(frozen=True)
 class NoiseOptions:
-    """When a machine counts as busy.
+    """When a machine counts as busy."""
 
-    Attributes
-    ----------
-    every
-        Trials between two measurements of the reference; 0 for none.
-    drift
-        The reference's time relative to its best from which the machine counts as busy.
-    waiting
-        Share of a candidate's time spent waiting for a processor from which the machine counts as busy.
-    """
-
-    every: int = 24
-    drift: float = 1.15
+    every: int = 24  # trials between two measurements of the reference; 0 for none
+    drift: float = 1.15  # the reference's time relative to its best from which the machine counts as busy
+    # Share of a candidate's time spent waiting for a processor from which the machine counts as busy
     waiting: float = 0.1
 
 
 class NoiseMonitor:
     """Watches one run's machine.
 
-    Attributes
-    ----------
-    marks
-        Fields to add to records: ``drift`` while the reference is slower than before.
+    `marks`: fields to add to records: ``drift`` while the reference is slower than before.
     """
 
     def __init__(self, options: NoiseOptions) -> None:

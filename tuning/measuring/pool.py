@@ -31,21 +31,12 @@ _GLANCE = 0.25  # seconds between looks at a busy worker's memory
 
 @dataclass(frozen=True)
 class PoolOptions:
-    """Processes of a pool.
+    """Processes of a pool."""
 
-    Attributes
-    ----------
-    builders
-        Processes that compile in parallel; by default, as many as CPUs that this process may use.
-    limits
-        Limits of each process.
-    measures
-        Whether to start a process that measures.
-    """
-
+    # Processes that compile in parallel; by default, as many as CPUs that this process may use
     builders: int = field(default_factory=lambda: _cores())
-    limits: Limits = field(default_factory=Limits)
-    measures: bool = True
+    limits: Limits = field(default_factory=Limits)  # limits of each process
+    measures: bool = True  # whether to start a process that measures
 
 
 class Pool(Machine):
@@ -53,12 +44,8 @@ class Pool(Machine):
 
     Builders are separate processes, so that a build's memory and threads cannot disturb a measurement.
 
-    Parameters
-    ----------
-    programs
-        Names of the programs; workers import the first program's module ahead.
-    options
-        Number and limits of the workers.
+    `programs`: names of the programs; workers import the first program's module ahead.
+    `options`: number and limits of the workers.
     """
 
     def __init__(self, programs: Sequence[str] = (), options: PoolOptions | None = None) -> None:

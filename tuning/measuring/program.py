@@ -42,15 +42,9 @@ class Program(Protocol):
     def build(self, config: Config, library_path: str) -> str | None:
         """Compile a candidate into a shared library; its object may stay at ``library_path + OBJECT``.
 
-        Returns
-        -------
-        A fingerprint of everything that affects the run (see `fingerprint`): candidates of a task with equal
-        fingerprints are measured once. None if unknown.
-
-        Raises
-        ------
-        InvalidConfigError
-            If the configuration is invalid; any other error is a failed build.
+        Returns a fingerprint of everything that affects the run (see `fingerprint`): candidates of a task
+        with equal fingerprints are measured once. None if unknown. Raises `InvalidConfigError` if the
+        configuration is invalid; any other error is a failed build.
         """
         ...
 
@@ -68,12 +62,8 @@ class Factory(Protocol):
 def resolve(name: str) -> Factory:
     """Import the factory that ``"package.module:attribute"`` names.
 
-    Raises
-    ------
-    ValueError
-        If the name is not of that form.
-    ImportError, AttributeError
-        If there is no such module or attribute.
+    Raises `ValueError` if the name is not of that form. Raises `ImportError`, `AttributeError` if there is no
+    such module or attribute.
     """
     module, separator, attribute = name.partition(":")
     if not (module and separator and attribute):

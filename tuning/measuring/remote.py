@@ -20,18 +20,10 @@ _HOLD = 900.0
 def measure(program: Program, job: RemoteJob, ready: Callable[[], None]) -> Measured | Failure:
     """Check and time one candidate on a device of the fleet.
 
-    Parameters
-    ----------
-    program
-        Has ``load_remote(config, library_path, session)``, `hbtvm.tuning.measuring.program.Program.load` on a
-        `tvm.rpc.RPCSession`.
-    job
-        The candidate and the tracker.
-    ready
-        Called once the tracker has lent a device.
-
-    Returns
-    -------
+    `program`: has ``load_remote(config, library_path, session)``,
+        `hbtvm.tuning.measuring.program.Program.load` on a `tvm.rpc.RPCSession`.
+    `job`: the candidate and the tracker.
+    `ready`: called once the tracker has lent a device.
     Failures of kind `NO_DEVICE` and `LOST` are not the candidate's.
     """
     place = job.host, job.port, job.key

@@ -19,12 +19,8 @@ def repeat(
 ) -> tuple[float, ...]:
     """Time a candidate until its median is certain enough, or until it has clearly lost.
 
-    The first run warms up caches; it is reported only if it exceeds three times the cutoff.
-
-    Raises
-    ------
-    ValueError
-        If the program reports a time that is not positive.
+    The first run warms up caches; it is reported only if it exceeds three times the cutoff. Raises
+    `ValueError` if the program reports a time that is not positive.
     """
     start = clock()
     total = _run(runnable, 1)

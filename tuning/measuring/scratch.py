@@ -22,10 +22,7 @@ class Scratch:
 
     The owner locks a file in the folder; the operating system releases the lock when the process ends.
 
-    Parameters
-    ----------
-    prefix
-        Prefix of the folder's name. Abandoned folders with this prefix are removed.
+    `prefix`: prefix of the folder's name. Abandoned folders with this prefix are removed.
     """
 
     def __init__(self, prefix: str) -> None:

@@ -41,14 +41,9 @@ _PR_SET_PDEATHSIG = 1
 def main(descriptor: int, parent: int, module: str) -> None:
     """Serve jobs until the parent closes the connection.
 
-    Parameters
-    ----------
-    descriptor
-        File descriptor of the worker's end of the connection.
-    parent
-        Process id of the tuner; the worker ends with it.
-    module
-        Module to import before the first job, while the tuner is planning; "" for none.
+    `descriptor`: file descriptor of the worker's end of the connection.
+    `parent`: process id of the tuner; the worker ends with it.
+    `module`: module to import before the first job, while the tuner is planning; "" for none.
     """
     _isolate(descriptor, parent)
     start_without_torch()

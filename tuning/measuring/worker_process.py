@@ -25,25 +25,14 @@ _BOOT = (
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits beyond which a worker is stopped or replaced.
+    """The limits beyond which a worker is stopped or replaced."""
 
-    Attributes
-    ----------
-    start
-        Seconds to start, import a program's module and load the program.
-    build, measure
-        Seconds for a job, once its program is loaded.
-    memory
-        Bytes of resident memory; a job that exceeds it is killed.
-    jobs
-        Jobs after which a worker is replaced, because candidates may leak.
-    """
-
-    start: float = 60.0
+    start: float = 60.0  # seconds to start, import a program's module and load the program
+    # `build`, `measure`: seconds for a job, once its program is loaded
     build: float = 20.0
     measure: float = 10.0
-    memory: int = 4 * 2**30
-    jobs: int = 150
+    memory: int = 4 * 2**30  # bytes of resident memory; a job that exceeds it is killed
+    jobs: int = 150  # jobs after which a worker is replaced, because candidates may leak
 
 
 class Worker:
@@ -52,12 +41,8 @@ class Worker:
     It is starting, idle, or busy with one job; `poll` updates the state. On Linux the process dies with the
     thread that created it.
 
-    Parameters
-    ----------
-    limits
-        When to stop or replace it.
-    module
-        Module to import before the first job; "" for none.
+    `limits`: when to stop or replace it.
+    `module`: module to import before the first job; "" for none.
     """
 
     def __init__(self, limits: Limits, module: str) -> None:

@@ -39,11 +39,8 @@ def build_kernel(strategy: Strategy, workload: Workload, config: Config, target:
 
     Raises `BuildError` if there is no C compiler, or linking failed.
 
-    Parameters
-    ----------
-    path
-        The shared library to write; it appears whole or not at all. Beside it, at ``path + OBJECT``, appears
-        what it was linked from, without scratch memory.
+    `path`: the shared library to write; it appears whole or not at all. Beside it, at ``path + OBJECT``,
+        appears what it was linked from, without scratch memory.
     """
     build_module(strategy.module(workload, config), target, path)
 
@@ -111,10 +108,7 @@ def link_library(compiled: Any, path: str, target: Target | None = None) -> None
 
     Raises `BuildError` if there is no compiler for the target, or linking failed.
 
-    Parameters
-    ----------
-    target
-        What it was compiled for; by default, this machine.
+    `target`: what it was compiled for; by default, this machine.
     """
     # A kernel needs nothing of C++, whose compilers take three times as long to link it.
     compiler = of_c(linker(target or resolve()))
@@ -152,10 +146,7 @@ def require_compilers(target: Target, *, linked: bool) -> None:
 
     Raises `BuildError` if a compiler is missing.
 
-    Parameters
-    ----------
-    linked
-        Whether kernels are also linked into shared libraries.
+    `linked`: whether kernels are also linked into shared libraries.
     """
     if target["kind"] == "cuda":
         cuda_build.check_toolkit(target)
@@ -184,10 +175,8 @@ def text_library(target: Target | None = None) -> bytes:
 
     Raises `BuildError` if there is no C compiler, or it failed.
 
-    Parameters
-    ----------
-    target
-        What it is compiled for, any CPU of the architecture; by default, this machine. Beside a GPU, too.
+    `target`: what it is compiled for, any CPU of the architecture; by default, this machine. Beside a GPU,
+        too.
     """
     return _text_library(c_compiler(target or resolve()))
 

@@ -31,17 +31,9 @@ _SHARED = "tirx.use_dyn_shared_memory"
 def source_and_launch(module: Any, target: Target, parts: int = 1, bounds: bool = True) -> tuple[str, Launch]:
     """Return the CUDA source of a scheduled module, score epilogue included, and its kernel's launch.
 
-    Parameters
-    ----------
-    parts
-        Partial sums that the kernel leaves of each score, which the epilogue adds.
-    bounds
-        Whether the kernel is to have bounds (see `hbtvm.compiler.lowering.row_bounds`).
-
-    Raises
-    ------
-    BuildError
-        If a `Launch` cannot describe how the kernel is started.
+    `parts`: partial sums that the kernel leaves of each score, which the epilogue adds.
+    `bounds`: whether the kernel is to have bounds (see `hbtvm.compiler.lowering.row_bounds`).
+    Raises `BuildError` if a `Launch` cannot describe how the kernel is started.
     """
     if bounds:
         module = with_bounds(module, parts)
@@ -54,23 +46,11 @@ def build_code(
 ) -> tuple[bytes, Launch]:
     """Compile a scheduled module to machine code.
 
-    Parameters
-    ----------
-    parts
-        As in `source_and_launch`.
-    portable
-        Whether to add code for other GPUs (see `hbtvm.compiler.building.cuda_source.machine_code`).
-    gathers
-        Whether to add the kernel that gathers rows (see `hbtvm.compiler.lowering.gather`).
-
-    Returns
-    -------
-    The machine code, and its kernel's launch.
-
-    Raises
-    ------
-    BuildError
-        If there is no CUDA compiler, or it fails.
+    `parts`: as in `source_and_launch`.
+    `portable`: whether to add code for other GPUs (see `hbtvm.compiler.building.cuda_source.machine_code`).
+    `gathers`: whether to add the kernel that gathers rows (see `hbtvm.compiler.lowering.gather`).
+    Returns the machine code, and its kernel's launch. Raises `BuildError` if there is no CUDA compiler, or it
+    fails.
     """
     source, launch = source_and_launch(module, target, parts)
     return code_of(source + gather_source() if gathers else source, target, portable), launch
@@ -84,10 +64,7 @@ def code_of(source: str, target: Target, portable: bool = False) -> bytes:
 def code_without_spills(source: str, target: Target) -> bytes:
     """As `code_of`, of kernels that keep all they have in registers.
 
-    Raises
-    ------
-    InvalidConfigError
-        If one spills registers to memory.
+    Raises `InvalidConfigError` if one spills registers to memory.
     """
     code, told = machine_code(source, target, "-Xptxas=-v")
     spilled = sum(map(int, re.findall(r"(\d+) bytes spill stores", told)))
@@ -99,10 +76,7 @@ def code_without_spills(source: str, target: Target) -> bytes:
 def check_toolkit(target: Target) -> None:
     """Check that this machine can compile for a GPU, before any work is done.
 
-    Raises
-    ------
-    BuildError
-        If there is no CUDA compiler, or none that knows the architecture.
+    Raises `BuildError` if there is no CUDA compiler, or none that knows the architecture.
     """
     nvcc()
     try:
@@ -137,12 +111,8 @@ def read_code(path: str) -> tuple[bytes, Launch]:
 def _launch(kernel: Any, host: Any) -> Launch:
     """Return a kernel's launch, read from the lowered host function that starts it.
 
-    Parameters
-    ----------
-    kernel
-        The scheduled function, whose parameters are the arrays.
-    host
-        The lowered host function, which has the call.
+    `kernel`: the scheduled function, whose parameters are the arrays.
+    `host`: the lowered host function, which has the call.
     """
     calls: list[Any] = []
 

@@ -63,10 +63,7 @@ def write_levels(path: str, code: bytes, made: Kernels) -> None:
 def read_levels(content: bytes, made: Kernels) -> tuple[bytes, Kernels]:
     """Return the code of a file of `write_levels`, and the kernels with what each takes.
 
-    Parameters
-    ----------
-    made
-        The same kernels, of which tables are taken.
+    `made`: the same kernels, of which tables are taken.
     """
     code, found = pickle.loads(content)
     return code, replace(found, tables=made.tables)

@@ -102,11 +102,8 @@ def _of_one_type(function: Any) -> Any:
 def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, Any, Any]:
     """Return the CUDA source of a lowered module's kernels, what is left for the host, and the kernels.
 
-    Parameters
-    ----------
-    shared
-        Name of a kernel that reads what other blocks write while it runs: its arguments are not told apart
-        by ``__restrict__``.
+    `shared`: name of a kernel that reads what other blocks write while it runs: its arguments are not told
+        apart by ``__restrict__``.
     """
     made = tvm_target(target)
     graph, _, finalize = tirx.get_default_tir_pipeline(made)
@@ -129,17 +126,10 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
 
     Raises `BuildError` if there is no compiler, or it fails.
 
-    Parameters
-    ----------
-    options
-        More options for the compiler.
-    portable
-        Whether to add PTX, which a driver compiles for any other GPU of compute capability
-        `PORTABLE` or later.
-
-    Returns
-    -------
-    The machine code (a cubin, or a fatbin where it is portable), and what the compiler printed (with
+    `options`: more options for the compiler.
+    `portable`: whether to add PTX, which a driver compiles for any other GPU of compute capability `PORTABLE`
+        or later.
+    Returns the machine code (a cubin, or a fatbin where it is portable), and what the compiler printed (with
     ``-Xptxas=-v`` among the options: registers, spills, stack and shared memory of each kernel).
     """
     number = str(target["arch"]).removeprefix("sm_")

@@ -31,10 +31,7 @@ _Result = TypeVar("_Result")
 class Call:
     """A pickled call, as a `hbtvm.tuning.measuring.program.Program` whose library is the pickled result.
 
-    Parameters
-    ----------
-    payload
-        ``call``: the path of the pickle.
+    `payload`: ``call``: the path of the pickle.
     """
 
     def __init__(self, payload: dict[str, Any]) -> None:
@@ -52,15 +49,8 @@ class Call:
 def results(calls: Sequence[tuple[str, Callable[[], _Result]]]) -> list[_Result]:
     """Make calls in parallel in worker processes, and return their results.
 
-    Parameters
-    ----------
-    calls
-        What each call builds, in words, and the picklable call.
-
-    Raises
-    ------
-    BuildError
-        If a call fails, takes too long or takes too much memory.
+    `calls`: what each call builds, in words, and the picklable call.
+    Raises `BuildError` if a call fails, takes too long or takes too much memory.
     """
     if not calls:
         return []

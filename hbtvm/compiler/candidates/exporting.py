@@ -78,21 +78,10 @@ def export(
 
     On a GPU, kernels that spill registers are left out: they were never among the fastest.
 
-    Parameters
-    ----------
-    planned
-        Candidates in the order of measurement.
-    model
-        The model's name.
-
-    Returns
-    -------
-    The numbers of candidates; no archive is written if none could be built.
-
-    Raises
-    ------
-    PackageError
-        If the archive can't be written.
+    `planned`: candidates in the order of measurement.
+    `model`: the model's name.
+    Returns the numbers of candidates; no archive is written if none could be built. Raises `PackageError` if
+    the archive can't be written.
     """
     found, members = Export(len(planned)), Members()
     owner = {task.name: number for number, work in enumerate(prepared.works) for task in work.tasks}

@@ -26,19 +26,12 @@ Place = tuple[str, int, str]
 class RemoteCandidate:
     """A kernel and its tables, loaded on a device.
 
-    Parameters
-    ----------
-    session
-        A `tvm.rpc.RPCSession`.
-    library_path
-        The kernel's library on this machine.
-    signature
-        The kernel's arguments. If it needs an epilogue, a GPU's library has a second function that sums the
-        scores by rows (see `hbtvm.compiler.lowering.score_epilogue`).
-    tables
-        The tables in argument order.
-    on_gpu
-        Whether the kernel runs on a GPU.
+    `session`: a `tvm.rpc.RPCSession`.
+    `library_path`: the kernel's library on this machine.
+    `signature`: the kernel's arguments. If it needs an epilogue, a GPU's library has a second function that
+        sums the scores by rows (see `hbtvm.compiler.lowering.score_epilogue`).
+    `tables`: the tables in argument order.
+    `on_gpu`: whether the kernel runs on a GPU.
     """
 
     @classmethod
@@ -137,10 +130,8 @@ _known: weakref.WeakKeyDictionary[Any, dict[str, RemoteCandidate]] = weakref.Wea
 def place(tracker: str | None, key: str | None, threads: int | None) -> Place | None:
     """Return the tracker and key of a fleet from the user's options; None without a fleet.
 
-    Raises
-    ------
-    InputError
-        If the tracker or the key is missing, the tracker is not HOST:PORT, or `threads` is above 1.
+    Raises `InputError` if the tracker or the key is missing, the tracker is not HOST:PORT, or `threads` is
+    above 1.
     """
     if tracker is None and key is None:
         return None
@@ -157,10 +148,7 @@ def place(tracker: str | None, key: str | None, threads: int | None) -> Place | 
 def fleet(place: Place, *, rehearse: bool) -> Fleet:
     """Return the machine that measures on a fleet.
 
-    Raises
-    ------
-    DeviceError
-        If the tracker has no device, or a library is not installed.
+    Raises `DeviceError` if the tracker has no device, or a library is not installed.
     """
     host, port, key = place
     try:

@@ -18,37 +18,19 @@ from hbtvm.tuning.task import Task
 
 @dataclass(frozen=True)
 class Work:
-    """The tuning tasks of one piece.
-
-    Attributes
-    ----------
-    piece
-        The piece.
-    folder
-        The piece's files for workers.
-    tasks
-        Its tasks, by batch size and strategy.
-    """
+    """The tuning tasks of one piece."""
 
     piece: Piece
-    folder: Path
-    tasks: list[Task]
+    folder: Path  # the piece's files for workers
+    tasks: list[Task]  # its tasks, by batch size and strategy
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The tuning tasks of a model.
+    """The tuning tasks of a model."""
 
-    Attributes
-    ----------
-    works
-        Pieces with distinct workloads.
-    same
-        For each piece, the index of the first piece that runs the same code.
-    """
-
-    works: list[Work]
-    same: list[int]
+    works: list[Work]  # pieces with distinct workloads
+    same: list[int]  # for each piece, the index of the first piece that runs the same code
 
     @property
     def tasks(self) -> list[Task]:

@@ -47,24 +47,13 @@ FORESTS, SAMPLE = "forests.pickle", "rows-{dtype}.npy"
 
 @dataclass(frozen=True)
 class Study:
-    """A model's data for workers, written once into a shared folder.
+    """A model's data for workers, written once into a shared folder."""
 
-    Attributes
-    ----------
-    forests
-        The operand of the kernels, by dtype of the rows.
-    expected
-        Plain sums of the sample's first rows, by dtype: float64, shape (`CHECKED_ROWS`, O).
-    scale
-        Magnitude of the sums, which rounding errors are relative to (see `samples.error_scale`).
-    executor
-        The shared library that runs a CPU's kernels; empty for other machines.
-    """
-
-    forests: dict[str, Operand]
+    forests: dict[str, Operand]  # the operand of the kernels, by dtype of the rows
+    # Plain sums of the sample's first rows, by dtype: float64, shape (`CHECKED_ROWS`, O)
     expected: dict[str, np.ndarray]
-    scale: float
-    executor: bytes = b""
+    scale: float  # magnitude of the sums, which rounding errors are relative to (see `samples.error_scale`)
+    executor: bytes = b""  # the shared library that runs a CPU's kernels; empty for other machines
 
 
 def write_study(
@@ -77,16 +66,10 @@ def write_study(
 ) -> None:
     """Write the files of `TreeProgram`.
 
-    Parameters
-    ----------
-    folder
-        An existing, private folder.
-    anchor, forests
-        The kernels' function, and its operand for each dtype to tune.
-    rows
-        The largest batch size.
-    executor
-        As in `Study`.
+    `folder`: an existing, private folder.
+    `anchor`, `forests`: the kernels' function, and its operand for each dtype to tune.
+    `rows`: the largest batch size.
+    `executor`: as in `Study`.
     """
     expected: dict[str, np.ndarray] = {}
     scale = 0.0
@@ -115,10 +98,7 @@ def takes_nan(operand: Operand) -> bool:
 class TreeProgram:
     """One strategy for one workload of one model.
 
-    Parameters
-    ----------
-    payload
-        ``folder`` (see `write_study`), ``strategy``, ``workload``, ``target``, ``threads``, ``fleet``
+    `payload`: ``folder`` (see `write_study`), ``strategy``, ``workload``, ``target``, ``threads``, ``fleet``
         (whether a fleet measures), ``device`` (number of the GPU here) and ``spills`` (whether kernels for
         GPUs may spill registers, by default true).
     """
@@ -212,14 +192,9 @@ def make_executor(
 ) -> OneKernel:
     """Bind a kernel to an operand's tables, as in a package.
 
-    Parameters
-    ----------
-    function
-        The kernel, from `load_kernel` or TVM.
-    threads
-        Threads to use.
-    library
-        The executor; by default, it is compiled here.
+    `function`: the kernel, from `load_kernel` or TVM.
+    `threads`: threads to use.
+    `library`: the executor; by default, it is compiled here.
     """
     entry = entry_of(forest, strategy, workload, config)
     if not isinstance(function, Function):

@@ -23,11 +23,7 @@ def sample_rows(anchor: KernelAnchor, rows: int, dtype: str, seed: int = 0) -> n
     """Return random rows that exercise an anchor about as widely as real data.
 
     Some values of the first rows are missing. For trees see `_tree_rows`; for linear models numbers spread
-    around the shifts, and codes cover all table entries.
-
-    Returns
-    -------
-    `dtype`, shape (rows, n_features).
+    around the shifts, and codes cover all table entries. Returns `dtype`, shape (rows, n_features).
     """
     rng = np.random.default_rng(seed)
     if isinstance(anchor, TreeEnsemble):

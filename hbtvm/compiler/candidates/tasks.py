@@ -53,14 +53,10 @@ def operands_of(
 ) -> Sequence[Operand]:
     """Return the operands of a package, the tuned operand first; empty for `Columns`.
 
-    Parameters
-    ----------
-    dtype, complete
-        For trees as in `forests_of`. Linear models always sum in float64: with ``"float32"`` there is an
-        operand for each row type, with ``"float64"`` all rows are read as float64, except for transformers
-        that keep the rows' type.
-    prologue
-        Whether kernels may compute arithmetic in front of trees, as on CPUs.
+    `dtype`, `complete`: for trees as in `forests_of`. Linear models always sum in float64: with ``"float32"``
+        there is an operand for each row type, with ``"float64"`` all rows are read as float64, except for
+        transformers that keep the rows' type.
+    `prologue`: whether kernels may compute arithmetic in front of trees, as on CPUs.
     """
     anchor = graph.anchor
     if isinstance(anchor, TreeEnsemble):
@@ -117,25 +113,16 @@ def forests_of(
 ) -> list[Forest]:
     """Return the forests of a package, the tuned forest first.
 
-    Parameters
-    ----------
-    ensemble
-        The trees.
-    single
-        Other trees for float32 rows; `ensemble` then serves float64 rows only.
-    dtype
-        ``"float32"``: leaf values in float32, unless the ensemble is `precise`. Models that compare in
+    `single`: other trees for float32 rows; `ensemble` then serves float64 rows only.
+    `dtype`: ``"float32"``: leaf values in float32, unless the ensemble is `precise`. Models that compare in
         float64 get a second forest for float64 rows; models of many features, some with two columns for
         missing values, get a forest for rows without missing values. ``"float64"``: leaf values in float64,
         and one forest in the model's comparison type.
-    complete
-        Whether to include a forest for rows without missing values. Not on GPUs, where the runtime would
-        have to search rows on the device and wait.
-    scaled
-        Replaces `ensemble` for float64 rows, beside `single`, in kernels with a prologue. It is tuned,
+    `complete`: whether to include a forest for rows without missing values. Not on GPUs, where the runtime
+        would have to search rows on the device and wait.
+    `scaled`: replaces `ensemble` for float64 rows, beside `single`, in kernels with a prologue. It is tuned,
         because most frames are float64 and its fast configurations suit float32, too.
-    on_gpu
-        Whether they are for a GPU.
+    `on_gpu`: whether they are for a GPU.
     """
     if on_gpu:
         made = forests_of(ensemble, dtype, complete=False, single=single, scaled=scaled)
@@ -183,12 +170,8 @@ def usable(
 
     Raises `InputError` if a name is unknown, or none of those asked for can hold the forest.
 
-    Parameters
-    ----------
-    names
-        The strategies asked for; None for all.
-    target
-        As `hbtvm.compiler.targets.target.resolve` describes it.
+    `names`: the strategies asked for; None for all.
+    `target`: as `hbtvm.compiler.targets.target.resolve` describes it.
     """
     unknown = [name for name in names or () if name not in ALL_STRATEGIES]
     if unknown:
@@ -248,16 +231,10 @@ def make_tasks(
 ) -> list[Task]:
     """Return the tuning tasks of an operand, by batch size and strategy.
 
-    Parameters
-    ----------
-    folder
-        Written by `hbtvm.compiler.candidates.program.write_study`.
-    fleet
-        Whether candidates are measured on remote devices.
-    device
-        Number of the GPU that candidates run on here.
-    title
-        How the tasks' names begin.
+    `folder`: written by `hbtvm.compiler.candidates.program.write_study`.
+    `fleet`: whether candidates are measured on remote devices.
+    `device`: number of the GPU that candidates run on here.
+    `title`: how the tasks' names begin.
     """
     tasks = []
     for rows in batch_sizes:

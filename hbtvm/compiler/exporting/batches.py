@@ -17,24 +17,16 @@ from hbtvm.runtime.text_library import TextFields, TextLibrary
 
 @dataclass(frozen=True)
 class Batches:
-    """What reads batches of a package.
+    """What reads batches of a package."""
 
-    Attributes
-    ----------
-    fields, kept
-        ``struct front``, and what it points to.
-    read
-        For each column of the matrix, which of the input's it is made of; empty if it is the same one.
-    texts
-        Names of constants of type ``struct text``, by the addresses that stand for them in `fields`.
-    layouts
-        These constants, with what they point to, in the same order.
-    """
-
+    # `fields`, `kept`: ``struct front``, and what it points to
     fields: FrontFields
     kept: Recorder
+    # For each column of the matrix, which of the input's it is made of; empty if it is the same one
     read: tuple[int, ...]
+    # Names of constants of type ``struct text``, by the addresses that stand for them in `fields`
     texts: dict[int, str]
+    # These constants, with what they point to, in the same order
     layouts: tuple[tuple[TextFields, Recorder], ...]
 
 

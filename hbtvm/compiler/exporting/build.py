@@ -40,29 +40,18 @@ hbtvm_tables:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a library is made of.
+    """What a library is made of."""
 
-    Attributes
-    ----------
-    source, texts, header
-        Its own C file, the one of constants for texts (empty if it reads no batches), and the header.
-    tables
-        The kernels' tables.
-    kernels
-        Objects, in the order of their numbers.
-    names
-        Of the functions that the header declares.
-    recursive
-        Objects of a recursive model's kernels, and what their functions are called within the library by the
-        names that they have; None of other models.
-    """
-
+    # `source`, `texts`, `header`: its own C file, the one of constants for texts (empty if it reads no
+    # batches), and the header
     source: str
     texts: str
     header: str
-    tables: bytes
-    kernels: Sequence[bytes]
-    names: Sequence[str]
+    tables: bytes  # the kernels' tables
+    kernels: Sequence[bytes]  # objects, in the order of their numbers
+    names: Sequence[str]  # of the functions that the header declares
+    # Objects of a recursive model's kernels, and what their functions are called within the library by the
+    # names that they have; None of other models
     recursive: Sequence[tuple[bytes, Mapping[str, str]]] | None = None
 
 
@@ -83,16 +72,10 @@ def build(
 
     Raises `BuildError` if the compiler fails, or kernels need a function that no C library has.
 
-    Parameters
-    ----------
-    name
-        Of the library.
-    parts
-        What it is made of, beside the executor.
-    machine
-        Options that tell the instruction sets.
-    options
-        Further options of the compiler, such as sanitizers.
+    `name`: of the library.
+    `parts`: what it is made of, beside the executor.
+    `machine`: options that tell the instruction sets.
+    `options`: further options of the compiler, such as sanitizers.
     """
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as place:
         folder = Path(place)

@@ -102,17 +102,8 @@ class Recorder(Kept):
 class Constants:
     """C source of constants, in the order in which they refer to each other.
 
-    Parameters
-    ----------
-    tables
-        Where the tables of kernels go.
-    functions
-        By the addresses that stand for them: kernels' functions, and what other files define.
-
-    Attributes
-    ----------
-    lines
-        The source.
+    `tables`: where the tables of kernels go.
+    `functions`: by the addresses that stand for them: kernels' functions, and what other files define.
     """
 
     def __init__(self, tables: Tables, functions: Mapping[int, str]) -> None:
@@ -194,10 +185,7 @@ class Constants:
 def number(value: float | int) -> str:
     """A number as C has it, to the last bit.
 
-    Parameters
-    ----------
-    value
-        An int, or a float, which becomes a constant of type double.
+    `value`: an int, or a float, which becomes a constant of type double.
     """
     if isinstance(value, float):
         if math.isnan(value):

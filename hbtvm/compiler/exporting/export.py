@@ -43,27 +43,13 @@ _RESERVED = frozenset(_WORDS.split())
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """What was written."""
 
-    Attributes
-    ----------
-    name
-        Of the library.
-    files
-        Libraries, header and example.
-    functions
-        Names of the functions that compute outputs, without their endings.
-    lacking
-        Names of Python's functions that the library does not have.
-    compiler
-        What compiles programs that use it.
-    """
-
-    name: str
-    files: tuple[Path, ...]
-    functions: tuple[str, ...]
-    lacking: tuple[str, ...]
-    compiler: str = "cc"
+    name: str  # of the library
+    files: tuple[Path, ...]  # libraries, header and example
+    functions: tuple[str, ...]  # names of the functions that compute outputs, without their endings
+    lacking: tuple[str, ...]  # names of Python's functions that the library does not have
+    compiler: str = "cc"  # what compiles programs that use it
 
 
 def export(
@@ -140,19 +126,9 @@ def _prepared(package: Package, name: str, options: Sequence[str] = ()) -> _Prep
 class _Prepared:
     """A library that is known to be possible.
 
-    Parameters
-    ----------
-    package
-        The model.
-    name
-        Of the library.
-    options
-        Further options of the compiler, such as sanitizers.
-
-    Raises
-    ------
-    PackageError
-        If it is not possible; the text continues a sentence that begins with the package.
+    `name`: of the library.
+    `options`: further options of the compiler, such as sanitizers.
+    Raises `PackageError` if it is not possible; the text continues a sentence that begins with the package.
     """
 
     def __init__(self, package: Package, name: str, options: Sequence[str] = ()) -> None:

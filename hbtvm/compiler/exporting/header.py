@@ -38,45 +38,21 @@ CODES = (
 
 @dataclass(frozen=True)
 class Library:
-    """What is told of a library.
+    """What is told of a library."""
 
-    Attributes
-    ----------
-    name
-        Of the library, and what the names of its functions begin with.
-    model, version
-        The model in words, and the version of what compiled it.
-    methods
-        Its functions.
-    width
-        Columns of rows.
-    rows
-        Whether it reads rows of numbers.
-    columns
-        Names of columns; empty where the model was trained without.
-    labels
-        The labels of each target.
-    codes
-        Columns that hold codes of categories.
-    lacking
-        Names of Python's functions that it does not have.
-    arrow
-        Whether it reads batches of Arrow.
-    features
-        Instruction sets that it looks for when it is opened, by names that both LLVM and C compilers know.
-    """
-
-    name: str
+    name: str  # of the library, and what the names of its functions begin with
+    # `model`, `version`: the model in words, and the version of what compiled it
     model: str
     version: str
     methods: Sequence[Method]
-    width: int
-    rows: bool
-    columns: Sequence[str]
-    labels: Sequence[Sequence[str]]
-    codes: Sequence[int]
-    lacking: Sequence[str]
-    arrow: bool
+    width: int  # columns of rows
+    rows: bool  # whether it reads rows of numbers
+    columns: Sequence[str]  # names of columns; empty where the model was trained without
+    labels: Sequence[Sequence[str]]  # the labels of each target
+    codes: Sequence[int]  # columns that hold codes of categories
+    lacking: Sequence[str]  # names of Python's functions that it does not have
+    arrow: bool  # whether it reads batches of Arrow
+    # Instruction sets that it looks for when it is opened, by names that both LLVM and C compilers know
     features: Sequence[str]
 
 

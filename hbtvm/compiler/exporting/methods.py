@@ -44,24 +44,12 @@ _C_TYPES = {
 
 @dataclass(frozen=True)
 class Method:
-    """A function of the library for rows of both types.
+    """A function of the library for rows of both types."""
 
-    Attributes
-    ----------
-    name
-        As in Python; ``"predict_class"`` gives positions of labels.
-    model
-        0 for the package's own kernels, 1 for those of the package of its ``transform``.
-    epilogues
-        For rows of float32 and of float64.
-    told
-        What a row's results are, in words.
-    """
-
-    name: str
-    model: int
-    epilogues: tuple[Epilogue, Epilogue]
-    told: str
+    name: str  # as in Python; ``"predict_class"`` gives positions of labels
+    model: int  # 0 for the package's own kernels, 1 for those of the package of its ``transform``
+    epilogues: tuple[Epilogue, Epilogue]  # for rows of float32 and of float64
+    told: str  # what a row's results are, in words
 
     @property
     def columns(self) -> int:

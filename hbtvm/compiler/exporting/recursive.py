@@ -31,10 +31,7 @@ _SYMBOL = "__tvm_ffi_"
 class Prepared:
     """A library that is known to be possible; parameters and errors as for that of other models.
 
-    Attributes
-    ----------
-    functions, lacking
-        Names of the functions that compute outputs, and of Python's that are not there.
+    `functions`, `lacking`: names of the functions that compute outputs, and of Python's that are not there.
     """
 
     def __init__(self, package: Package, name: str, options: Sequence[str] = ()) -> None:

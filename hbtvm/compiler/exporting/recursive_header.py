@@ -49,26 +49,15 @@ _RESERVED = frozenset(_WORDS.split()) | {*_FIELDS}
 
 @dataclass(frozen=True)
 class RecursiveLibrary:
-    """What is told of a library.
+    """What is told of a library."""
 
-    Attributes
-    ----------
-    name, model, version, features, lacking
-        As of `hbtvm.compiler.exporting.header.Library`.
-    entry
-        The recursive model.
-    methods
-        What the layers behind compute.
-    labels
-        Of classes.
-    """
-
+    # `name`, `model`, `version`, `features`, `lacking`: as of `hbtvm.compiler.exporting.header.Library`
     name: str
     model: str
     version: str
-    entry: RecursionEntry
-    methods: Sequence[Method]
-    labels: Sequence[str]
+    entry: RecursionEntry  # the recursive model
+    methods: Sequence[Method]  # what the layers behind compute
+    labels: Sequence[str]  # of classes
     lacking: Sequence[str]
     features: Sequence[str]
 

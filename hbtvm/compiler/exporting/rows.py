@@ -31,39 +31,20 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Rows:
-    """The fields of C's `struct input`.
+    """The fields of C's `struct input`."""
 
-    Attributes
-    ----------
-    columns
-        Of the caller's rows.
-    read
-        For each column of the model, which of these it is; empty if it is the same one.
-    missing
-        A number that stands for NaN.
-    conversions
-        Of rows of float32 and of float64.
-    """
-
-    columns: int
-    read: tuple[int, ...]
-    missing: float | None
-    conversions: tuple[Conversion, Conversion]
+    columns: int  # of the caller's rows
+    read: tuple[int, ...]  # for each column of the model, which of these it is; empty if it is the same one
+    missing: float | None  # a number that stands for NaN
+    conversions: tuple[Conversion, Conversion]  # of rows of float32 and of float64
 
 
 def rows_of(package: Package, inputs: Inputs | FeedReader) -> Rows:
     """Return how rows of a package are converted.
 
-    Parameters
-    ----------
-    inputs
-        What reads its rows in Python.
-
-    Raises
-    ------
-    PackageError
-        If rows are more than numbers, or numpy computes something of them. The text continues a sentence that
-        begins with the package.
+    `inputs`: what reads its rows in Python.
+    Raises `PackageError` if rows are more than numbers, or numpy computes something of them. The text
+    continues a sentence that begins with the package.
     """
     spec, read = package.input, tuple[int, ...]()
     if spec.rows_are_values:

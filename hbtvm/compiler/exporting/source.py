@@ -27,16 +27,10 @@ def source(
 ) -> str:
     """Return the C file.
 
-    Parameters
-    ----------
-    parts
-        The model, and the one of its ``transform``, if it has another.
-    functions
-        Names of kernels' functions, by the numbers that stand for their addresses in `parts`.
-    tables
-        Is filled with the kernels' tables.
-    batches
-        What reads batches of Arrow.
+    `parts`: the model, and the one of its ``transform``, if it has another.
+    `functions`: names of kernels' functions, by the numbers that stand for their addresses in `parts`.
+    `tables`: is filled with the kernels' tables.
+    `batches`: what reads batches of Arrow.
     """
     texts = {} if batches is None else batches.texts
     made = Constants(tables, {**functions, **{at: f"&{name}" for at, name in texts.items()}})
@@ -123,12 +117,8 @@ def cpu_check(name: str, features: Sequence[str]) -> str:
 def opening(name: str, exported: str, of: str = "") -> str:
     """The model's type, and the functions that open and close it and tell of errors.
 
-    Parameters
-    ----------
-    exported
-        The name of its description.
-    of
-        What is behind names of the executor's functions, for models that are no model of rows.
+    `exported`: the name of its description.
+    `of`: what is behind names of the executor's functions, for models that are no model of rows.
     """
     return f"""struct {name}_model {{
   struct opened{of} opened;

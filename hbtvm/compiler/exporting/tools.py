@@ -16,17 +16,10 @@ from hbtvm.errors import BuildError
 
 @dataclass(frozen=True)
 class Tools:
-    """Programs for one target.
+    """Programs for one target."""
 
-    Attributes
-    ----------
-    compiler
-        A C compiler that links.
-    objcopy, ar
-        Of the binutils, or of LLVM.
-    """
-
-    compiler: str
+    compiler: str  # a C compiler that links
+    # `objcopy`, `ar`: of the binutils, or of LLVM
     objcopy: str
     ar: str
 

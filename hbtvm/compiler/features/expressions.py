@@ -20,45 +20,23 @@ from hbtvm.strategies.lookup import METHODS, OPERATOR, REGISTER
 
 
 class Value(NamedTuple):
-    """An integer expression at a few points of the iteration space.
+    """An integer expression at a few points of the iteration space."""
 
-    Attributes
-    ----------
-    first
-        Its value where every loop is at its first iteration; 0 for what is read from memory.
-    steps
-        By a loop's number: how it changes from that loop's first iteration to the second.
-    data
-        Numbers of the loops that change what it reads from memory; None if it reads nothing.
-    code
-        The same for equal expressions of a statement, which a compiler computes once.
-    """
-
-    first: int
+    first: int  # its value where every loop is at its first iteration; 0 for what is read from memory
+    # By a loop's number: how it changes from that loop's first iteration to the second
     steps: Mapping[int, int]
+    # Numbers of the loops that change what it reads from memory; None if it reads nothing
     data: frozenset[int] | None
-    code: int = -1
+    code: int = -1  # the same for equal expressions of a statement, which a compiler computes once
 
 
 class Address(NamedTuple):
-    """What one load or store accesses.
-
-    Attributes
-    ----------
-    buffer
-        The buffer.
-    element
-        Number of the element in the flattened buffer; `Value.data` where it comes from data.
-    span
-        Elements that data choose among; 1 where it does not depend on data.
-    store
-        Whether it is written.
-    """
+    """What one load or store accesses."""
 
     buffer: Any
-    element: Value
-    span: int
-    store: bool
+    element: Value  # number of the element in the flattened buffer; `Value.data` where it comes from data
+    span: int  # elements that data choose among; 1 where it does not depend on data
+    store: bool  # whether it is written
 
 
 def _divided(a: int, b: int) -> int:
@@ -103,26 +81,15 @@ _CONSTANT = Value(0, {}, None)
 
 @dataclass
 class Expressions:
-    """Evaluates the expressions of one statement after another.
+    """Evaluates the expressions of one statement after another."""
 
-    Attributes
-    ----------
-    sizes
-        Values of symbolic sizes, by name; others count as 1.
-    variables
-        Values of loop variables and bound variables, by their hash.
-    vector
-        Whether the statement is in a vectorized loop.
-    operations
-        Operations of the statement on what it reads from memory, by kind.
-    addresses
-        What it accesses; what is read twice is there once.
-    """
-
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int]  # values of symbolic sizes, by name; others count as 1
+    # Values of loop variables and bound variables, by their hash
     variables: dict[int, Value] = field(default_factory=dict)
-    vector: bool = False
+    vector: bool = False  # whether the statement is in a vectorized loop
+    # Operations of the statement on what it reads from memory, by kind
     operations: dict[str, float] = field(default_factory=dict)
+    # What it accesses; what is read twice is there once
     addresses: list[Address] = field(default_factory=list)
     _known: dict[Any, Value] = field(default_factory=dict)
     _layouts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -175,14 +142,7 @@ class Expressions:
     ) -> Value:
         """Note an access to the element at some indices.
 
-        Parameters
-        ----------
-        offset
-            How many elements behind it lies what is accessed, less than `entries`.
-
-        Returns
-        -------
-        What is read there.
+        `offset`: how many elements behind it lies what is accessed, less than `entries`.
         """
         values = [self.value(node) for node in indices]
         key = hash(buffer), offset.code, store, *(value.code for value in values)

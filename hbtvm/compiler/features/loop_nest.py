@@ -35,24 +35,13 @@ def loop_nest(
 ) -> Nest:
     """Describe a scheduled kernel.
 
-    Parameters
-    ----------
-    module
-        A `tvm.IRModule` with the scheduled function ``main``.
-    sizes
-        Values of the symbolic sizes in the function's signature, by name; others count as 1.
-    gpu
-        Whether it is lowered for a GPU. Its blocks are `PARALLEL` loops, and a block's threads are
+    `module`: a `tvm.IRModule` with the scheduled function ``main``.
+    `sizes`: values of the symbolic sizes in the function's signature, by name; others count as 1.
+    `gpu`: whether it is lowered for a GPU. Its blocks are `PARALLEL` loops, and a block's threads are
         `VECTORIZED` loops, innermost: accesses of neighbouring threads are coalesced as those of lanes are.
-    calls
-        Into how many calls of the kernel the work is divided, which run in parallel.
-    shared
-        Name of the symbolic size that they divide; `sizes` has one call's share.
-
-    Returns
-    -------
-    tuple
-        A statement for each store, and for each call that returns nothing, in program order.
+    `calls`: into how many calls of the kernel the work is divided, which run in parallel.
+    `shared`: name of the symbolic size that they divide; `sizes` has one call's share.
+    Returns a statement for each store, and for each call that returns nothing, in program order.
     """
     lowering = cuda_source.LOWERING if gpu else rewrites.LOWERING
     passes = [made() for made in lowering if made not in _CLEANING]
@@ -79,12 +68,8 @@ def _divided(statement: Statement, calls: int, shared: set[int]) -> Statement:
 class _Walk:
     """Goes through a lowered function's statements.
 
-    Attributes
-    ----------
-    statements
-        What it found.
-    divided
-        Numbers of the loops over the symbolic size that calls share.
+    `statements`: what it found.
+    `divided`: numbers of the loops over the symbolic size that calls share.
     """
 
     def __init__(self, function: Any, sizes: Mapping[str, int], shared: str) -> None:

@@ -146,10 +146,7 @@ def _blocks(
 def transposed(vectors: Sequence[Any], bind: Callable[[Any, str], Any]) -> list[Any]:
     """The transpose of a square block of vectors, in log2 n steps of n shuffles of two vectors each.
 
-    Parameters
-    ----------
-    bind
-        Gives an expression a name, and returns its variable.
+    `bind`: gives an expression a name, and returns its variable.
     """
     size, names = len(vectors), list(vectors)
     half = size // 2

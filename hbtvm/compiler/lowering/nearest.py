@@ -77,27 +77,19 @@ def find_nearest(loop: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Search:
-    """The search of a vector of rows.
+    """The search of a vector of rows."""
 
-    Attributes
-    ----------
-    smallest, leasts
-        What is found, and what tells which blocks to look at.
-    row, points
-        Where the rows' numbers begin, shape (features, rows), and the points', (blocks, features, size).
-    features, size
-        Columns, and points of a block.
-    lanes
-        Points of a vector.
-    """
-
+    # `smallest`, `leasts`: what is found, and what tells which blocks to look at
     smallest: Smallest
     leasts: Leasts
+    # `row`, `points`: where the rows' numbers begin, shape (features, rows), and the points', (blocks,
+    # features, size)
     row: Place
     points: Place
+    # `features`, `size`: columns, and points of a block
     features: int
     size: int
-    lanes: int
+    lanes: int  # points of a vector
 
     def statement(self) -> Any:
         """All of it."""

@@ -23,22 +23,15 @@ _HALVINGS = 16
 
 @dataclass(frozen=True)
 class Leasts:
-    """Least approximate distances of blocks to the rows of a vector.
+    """Least approximate distances of blocks to the rows of a vector."""
 
-    Attributes
-    ----------
-    least, slack
-        Where they begin: float32, shapes (blocks, rows) and (rows,).
-    k, blocks
-        Smallest that are asked for, and how many there are.
-    rows, vector
-        Rows of a tile, and of a vector.
-    """
-
+    # `least`, `slack`: where they begin: float32, shapes (blocks, rows) and (rows,)
     least: Place
     slack: Place
+    # `k`, `blocks`: smallest that are asked for, and how many there are
     k: int
     blocks: int
+    # `rows`, `vector`: rows of a tile, and of a vector
     rows: int
     vector: int
 

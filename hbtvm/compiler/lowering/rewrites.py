@@ -67,12 +67,8 @@ def rewrite_loops(
 ) -> Any:
     """Lower a scheduled module and rewrite its annotated loops; one without is returned as it is.
 
-    Parameters
-    ----------
-    lowering
-        The target's passes until blocks are lowered and buffers are flat.
-    rewrites
-        By annotation: the function that returns what replaces a loop that has it.
+    `lowering`: the target's passes until blocks are lowered and buffers are flat.
+    `rewrites`: by annotation: the function that returns what replaces a loop that has it.
     """
     if not _annotated(module, rewrites):
         return module

@@ -28,19 +28,13 @@ _FIRST = (
 def with_bounds(module: Any, parts: int = 1) -> Any:
     """Return a scheduled kernel with bounds.
 
-    Parameters
-    ----------
-    module
-        Its function ``main`` takes rows, shape (tiles, R, F), tables, and scores, float64, shape
+    `module`: its function ``main`` takes rows, shape (tiles, R, F), tables, and scores, float64, shape
         (tiles, parts * G, V, R), R in one axis or two, or (tiles, R, V), where G is 1.
-    parts
-        Partial sums that it leaves of each score.
-
-    Returns
-    -------
-    A module whose ``main`` takes rows, tables, scores, base scores (float64, shape (G * V,)), and three
-    numbers, by the names of `hbtvm.runtime.cuda.launch`: the number of rows, the first base score, and the
-    divisor. Scores are raw scores by rows, float64, shape (rows, G * V); of several parts, sums as before.
+    `parts`: partial sums that it leaves of each score.
+    Returns a module whose ``main`` takes rows, tables, scores, base scores (float64, shape (G * V,)), and
+    three numbers, by the names of `hbtvm.runtime.cuda.launch`: the number of rows, the first base score, and
+    the divisor. Scores are raw scores by rows, float64, shape (rows, G * V); of several parts, sums as
+    before.
     """
     module = tvm.ir.transform.Sequential([make() for make in _FIRST])(module)
     return tvm.IRModule({"main": _Bounded(module["main"], parts).function()})

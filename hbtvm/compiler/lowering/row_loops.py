@@ -24,18 +24,10 @@ from hbtvm.strategies.network.row_loops import COUPLING, IMPUTATION
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a stage, for a vector of rows side by side.
+    """Columns of a stage, for a vector of rows side by side."""
 
-    Attributes
-    ----------
-    first
-        The first row's first column.
-    step
-        From one column to the next, in elements.
-    """
-
-    first: Place
-    step: Any
+    first: Place  # the first row's first column
+    step: Any  # from one column to the next, in elements
 
     def load(self, column: Any, lanes: int = 1, row: Any = 0) -> Any:
         """A column's values of some rows from `row` on."""

@@ -39,18 +39,10 @@ extern "C" __global__ void __launch_bounds__({EPILOGUE_THREADS}) {EPILOGUE}(
 def with_epilogue(module: Any, groups: int, parts: int) -> Any:
     """Return a scheduled module with the epilogue as ``finish``, for devices that have TVM's runtime only.
 
-    Parameters
-    ----------
-    module
-        Its function ``main`` makes scores, float64, shape (tiles, parts * G, V, R), or R in two axes.
-    groups
-        Groups of outputs, G.
-    parts
-        Partial sums of each score.
-
-    Returns
-    -------
-    A module whose ``finish(scores, sums)`` makes plain sums by rows, float64, shape (tiles, R, G, V).
+    `module`: its function ``main`` makes scores, float64, shape (tiles, parts * G, V, R), or R in two axes.
+    `groups`: groups of outputs, G.
+    `parts`: partial sums of each score.
+    Returns a module whose ``finish(scores, sums)`` makes plain sums by rows, float64, shape (tiles, R, G, V).
     """
     width, *rows = (int(extent) for extent in module["main"].params[-1].ty.shape[2:])
     tiles = te.var("tiles", "int64")

@@ -28,21 +28,13 @@ def comparable(value: Any, lanes: int) -> Any:
 
 @dataclass(frozen=True)
 class Smallest:
-    """What is found so far.
+    """What is found so far."""
 
-    Attributes
-    ----------
-    found
-        Where the values begin, and behind them their positions: float64, shape (2k, rows).
-    k, count
-        How many are asked for, and of how many; places from `count` on are padding.
-    rows, vector
-        Rows of a tile, and of the vector.
-    """
-
-    found: Place
+    found: Place  # where the values begin, and behind them their positions: float64, shape (2k, rows)
+    # `k`, `count`: how many are asked for, and of how many; places from `count` on are padding
     k: int
     count: int
+    # `rows`, `vector`: rows of a tile, and of the vector
     rows: int
     vector: int
 

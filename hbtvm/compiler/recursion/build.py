@@ -25,10 +25,7 @@ def build_library(made: Kernels, target: Target, path: str) -> None:
 
     Raises `BuildError` if there is no C compiler, or linking failed.
 
-    Parameters
-    ----------
-    path
-        The library to write; its object appears beside it, as `link_library` says.
+    `path`: the library to write; its object appears beside it, as `link_library` says.
     """
     # Steps share what is equal as they are written; looking for more takes most of the time.
     with tvm.transform.PassContext(disabled_pass=["tirx.CommonSubexprElim"]):
@@ -46,12 +43,8 @@ def kernels_of(
 ) -> RecursionKernels:
     """Build a configuration's kernels and describe them.
 
-    Parameters
-    ----------
-    seconds
-        Measured time of a call.
-    built
-        Library and object, where they are built already; of a GPU's kernels, what `write_levels` wrote.
+    `seconds`: measured time of a call.
+    `built`: library and object, where they are built already; of a GPU's kernels, what `write_levels` wrote.
     """
     made = Levels().kernels(classes, config, target)
     if target["kind"] == "cuda":

@@ -45,26 +45,16 @@ from hbtvm.wording import count
 
 @dataclass(frozen=True)
 class Work:
-    """A recursive model, ready to be compiled or tuned.
+    """A recursive model, ready to be compiled or tuned."""
 
-    Attributes
-    ----------
-    model, classes
-        The model, and its cell for each class of nodes.
-    target, threads
-        For what machine, and how many threads a call may use.
-    structures
-        Typical ones, by structures of a call.
-    sample
-        What they are, in words.
-    """
-
+    # `model`, `classes`: the model, and its cell for each class of nodes
     model: RecursiveModel
     classes: Classes
+    # `target`, `threads`: for what machine, and how many threads a call may use
     target: Target
     threads: int
-    structures: Mapping[int, Structures]
-    sample: str = ""
+    structures: Mapping[int, Structures]  # typical ones, by structures of a call
+    sample: str = ""  # what they are, in words
 
     def workload(self, rows: int) -> dict[str, Any]:
         """Of calls with so many structures; part of a log's key."""
@@ -81,19 +71,10 @@ def work_of(
 ) -> Work:
     """Prepare a model.
 
-    Parameters
-    ----------
-    sizes
-        Structures of a call, by batch size.
-    given
-        Structures to measure on; drawn, if left out.
-
-    Raises
-    ------
-    TargetError
-        If there are no kernels for such a target.
-    InputError
-        If the given structures don't fit the model.
+    `sizes`: structures of a call, by batch size.
+    `given`: structures to measure on; drawn, if left out.
+    Raises `TargetError` if there are no kernels for such a target. Raises `InputError` if the given
+    structures don't fit the model.
     """
     if target["kind"] not in ("llvm", "cuda"):
         raise TargetError(
@@ -132,10 +113,7 @@ def chosen(work: Work, rows: int, records: Sequence[Record]) -> tuple[Config, fl
 def tasks_of(work: Work, sizes: Sequence[int], folder: Path, device: int = 0) -> list[Task]:
     """Return the tuning tasks: one for each batch size; `folder` gets what workers read.
 
-    Parameters
-    ----------
-    device
-        Which GPU candidates run on, where the target is one.
+    `device`: which GPU candidates run on, where the target is one.
     """
     write_study(folder, work.model, work.classes, work.structures, _executor(work.target))
     levels, made = Levels(), []
@@ -199,17 +177,9 @@ def _recursion(work: Work, kernels: Sequence[RecursionKernels]) -> RecursionEntr
 def compiled(work: Work, log: Log | None, head: Head) -> Package:
     """Return the package of a model without a search.
 
-    Parameters
-    ----------
-    log
-        The tuning log to choose kernels from, beside the records that ship.
-    head
-        Makes the package of the layers behind.
-
-    Raises
-    ------
-    BuildError
-        If there is no C compiler.
+    `log`: the tuning log to choose kernels from, beside the records that ship.
+    `head`: makes the package of the layers behind.
+    Raises `BuildError` if there is no C compiler.
     """
     records: list[Record] = shipped()
     if log is not None:
@@ -233,19 +203,9 @@ def compiled(work: Work, log: Log | None, head: Head) -> Package:
 def searched(work: Work, settings: Settings, head: Head, device: int = 0) -> tuple[Package | None, Result]:
     """Search for a model's fastest kernels.
 
-    Parameters
-    ----------
-    device
-        As in `tasks_of`.
-
-    Returns
-    -------
-    The package, None if nothing was measured, and the search's result.
-
-    Raises
-    ------
-    BuildError
-        If there is no C compiler, or none for the GPU.
+    `device`: as in `tasks_of`.
+    Returns the package, None if nothing was measured, and the search's result. Raises `BuildError` if there
+    is no C compiler, or none for the GPU.
     """
     on_gpu = work.target["kind"] == "cuda"
     require_compilers(work.target, linked=not on_gpu)

@@ -31,18 +31,11 @@ class CompiledCell:
     no kernel; `ValueError` if kernels take other constants than the weights' own numbers, or there are too
     many of them.
 
-    Parameters
-    ----------
-    cell
-        What is computed at a node.
-    shapes
-        Of its weights, by name.
-    readout
-        What is read of the states.
-    rows, nodes, levels
-        Of a typical call: structures, and nodes and levels of each.
-    target
-        This machine.
+    `cell`: what is computed at a node.
+    `shapes`: of its weights, by name.
+    `readout`: what is read of the states.
+    `rows`, `nodes`, `levels`: of a typical call: structures, and nodes and levels of each.
+    `target`: this machine.
     """
 
     def __init__(
@@ -117,10 +110,7 @@ def _places(table: np.ndarray, behind: np.ndarray, count: int) -> np.ndarray:
 
     Raises `ValueError` if there is a number that is no weight's.
 
-    Parameters
-    ----------
-    table, behind
-        Of weights that are numbered from 1 to `count`, and the other way round.
+    `table`, `behind`: of weights that are numbered from 1 to `count`, and the other way round.
     """
     places = table.astype(np.int64)
     expected = np.where(places > 0, count + 1 - places, 0)

@@ -47,26 +47,15 @@ Run = Callable[[Structures], np.ndarray]
 
 @dataclass(frozen=True)
 class Study:
-    """The data of a model that workers need, written once into a folder that they share.
+    """The data of a model that workers need, written once into a folder that they share."""
 
-    Attributes
-    ----------
-    model, classes
-        The model, and its cell as kernels are made from it.
-    structures
-        Typical ones, by structures of a call.
-    expected
-        Readouts of the first structures, float64.
-    executor
-        The shared library that runs the kernels.
-    """
-
+    # `model`, `classes`: the model, and its cell as kernels are made from it
     model: RecursiveModel
     classes: Classes
-    structures: Mapping[int, Structures]
+    structures: Mapping[int, Structures]  # typical ones, by structures of a call
     checked: Structures
-    expected: np.ndarray
-    executor: bytes
+    expected: np.ndarray  # readouts of the first structures, float64
+    executor: bytes  # the shared library that runs the kernels
 
 
 def write_study(
@@ -87,10 +76,8 @@ def write_study(
 class RecursiveProgram:
     """The strategy `Levels` for one workload of one model.
 
-    Parameters
-    ----------
-    payload
-        ``folder`` (see `write_study`), ``workload``, ``target``, and ``device``: which GPU candidates run on.
+    `payload`: ``folder`` (see `write_study`), ``workload``, ``target``, and ``device``: which GPU candidates
+        run on.
     """
 
     def __init__(self, payload: dict[str, Any]) -> None:

@@ -23,14 +23,9 @@ _STEPS = 32
 def sample(cell: Cell, count: int, seed: int = 0) -> Structures:
     """Draw structures: chains for cells of one child, else random binary trees.
 
-    Parameters
-    ----------
-    count
-        Of structures.
-
-    Returns
-    -------
-    Structures of which leaves have random numbers, as other nodes have where numbers are not optional.
+    `count`: of structures.
+    Returns structures of which leaves have random numbers, as other nodes have where numbers are not
+    optional.
     """
     rng = np.random.default_rng(seed)
     places = 2 if cell.children is None else cell.children
@@ -74,10 +69,7 @@ def check_sample(cell: Cell, given: Structures) -> None:
 def taken(given: Structures, count: int, seed: int = 0) -> Structures:
     """Take so many structures of those given, at random; all of them as often as need be.
 
-    Parameters
-    ----------
-    given
-        Structures that are right, see `check_sample`; those without nodes are left out.
+    `given`: structures that are right, see `check_sample`; those without nodes are left out.
     """
     sizes = np.diff(given.starts)
     there = np.flatnonzero(sizes)

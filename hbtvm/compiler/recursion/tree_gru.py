@@ -44,11 +44,7 @@ def make_scorer(weights: Weights) -> Scorer | None:
     """What scores programs by a TreeGRU's weights (a `hbtvm.cost_model.loop_trees.MakeScorer`).
 
     Kernels are compiled when they are first asked for, which takes about a second, and serve all weights of
-    these shapes.
-
-    Returns
-    -------
-    None where there is no compiler, or no kernel for this machine.
+    these shapes. Returns None where there is no compiler, or no kernel for this machine.
     """
     hidden, contexts = weights["read"].shape
     slots = len(weights["scatter"])

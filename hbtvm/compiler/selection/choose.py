@@ -44,22 +44,14 @@ _SHALLOW = {32: 5, 64: 8}
 
 @dataclass(frozen=True)
 class Choice:
-    """The kernel to build for a workload.
+    """The kernel to build for a workload."""
 
-    Attributes
-    ----------
-    strategy, config
-        Name of the strategy, and its schedule configuration.
-    seconds
-        Seconds per call, measured for this very workload and target; None where nothing was.
-    origin
-        ``"log"`` (this very workload), ``"similar"`` (the most similar workload in the logs) or
-        ``"default"``.
-    """
-
+    # `strategy`, `config`: name of the strategy, and its schedule configuration
     strategy: str
     config: Config
+    # Seconds per call, measured for this very workload and target; None where nothing was
     seconds: float | None
+    # ``"log"`` (this very workload), ``"similar"`` (the most similar workload in the logs) or ``"default"``
     origin: str
 
 
@@ -68,12 +60,8 @@ def choose(
 ) -> Choice:
     """Return a strategy and its configuration for a workload.
 
-    Parameters
-    ----------
-    records
-        Records of logs.
-    strategies
-        Strategies that can hold the operand, by name; records of others say nothing.
+    `records`: records of logs.
+    `strategies`: strategies that can hold the operand, by name; records of others say nothing.
     """
     own = canonical(workload), target_key(target)
     groups: dict[tuple[str, str], list[Record]] = {}

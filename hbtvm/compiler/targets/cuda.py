@@ -59,10 +59,7 @@ def describe(given: Mapping[str, Any]) -> Target:
 
     Raises `TargetError` if there is no such architecture, or it is too old.
 
-    Parameters
-    ----------
-    given
-        ``kind`` and ``arch``; any other entry of a description overrides what the architecture has.
+    `given`: ``kind`` and ``arch``; any other entry of a description overrides what the architecture has.
     """
     arch = given.get("arch")
     match = re.fullmatch(r"sm_(\d{2,3})[af]?", str(arch))
@@ -111,11 +108,8 @@ def device(index: int = 0) -> Target:
 def measured_here(target: Target, index: int = 0) -> Target:
     """Check that one of this machine's GPUs is of a target's architecture, so that its code can be timed.
 
-    Raises `TargetError` if it is of another architecture, or there is no GPU.
-
-    Returns
-    -------
-    The target with that device's number of multiprocessors, since records are of what was measured.
+    Raises `TargetError` if it is of another architecture, or there is no GPU. Returns the target with that
+    device's number of multiprocessors, since records are of what was measured.
     """
     try:
         driver.gpu(index)

@@ -28,14 +28,10 @@ def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
 
     Raises `TargetError` if the target cannot be understood, is neither a CPU nor a CUDA GPU, or is not here.
 
-    Parameters
-    ----------
-    target
-        ``"cpu"`` for this machine, ``"cuda"`` for its GPU; or a TVM target: a JSON object as text, or
-        a dict such as ``{"kind": "llvm", "mcpu": "haswell"}``, ``{"kind": "cuda", "arch": "sm_90"}`` or, for
-        a CPU of another architecture, ``{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}``.
-    device
-        The number of the GPU that ``"cuda"`` stands for.
+    `target`: ``"cpu"`` for this machine, ``"cuda"`` for its GPU; or a TVM target: a JSON object as text, or a
+        dict such as ``{"kind": "llvm", "mcpu": "haswell"}``, ``{"kind": "cuda", "arch": "sm_90"}`` or, for a
+        CPU of another architecture, ``{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}``.
+    `device`: the number of the GPU that ``"cuda"`` stands for.
     """
     if isinstance(target, str):
         if target in ("cpu", "llvm", "native"):
@@ -106,10 +102,7 @@ def _architecture(given: object) -> str:
 def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
     """Return the `tvm.target.Target` of a description.
 
-    Parameters
-    ----------
-    pack_scalars
-        Whether LLVM may combine similar scalar operations into vectors.
+    `pack_scalars`: whether LLVM may combine similar scalar operations into vectors.
     """
     if target["kind"] == "cuda":
         return tvm.target.Target(cuda_target.tvm_fields(target), host=tvm.target.Target({"kind": "llvm"}))

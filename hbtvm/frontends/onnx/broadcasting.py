@@ -14,12 +14,8 @@ from hbtvm.operators.base import Node
 def shape_of(values: Sequence[Value]) -> Shape:
     """The shape that tensors are stretched to.
 
-    Raises
-    ------
-    ValueError
-        If they don't fit each other, or their rows are on different axes.
-    UnsupportedModel
-        If it has too many columns.
+    Raises `ValueError` if they don't fit each other, or their rows are on different axes. Raises
+    `UnsupportedModel` if it has too many columns.
     """
     shapes = [one.shape for one in values]
     rank = max(map(len, shapes))

@@ -16,21 +16,11 @@ from hbtvm.printable import shown
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A node that is evaluated.
-
-    Attributes
-    ----------
-    operation
-        The node.
-    inputs
-        Its inputs; None for what is left out.
-    version
-        Version of the operators of its domain.
-    """
+    """A node that is evaluated."""
 
     operation: Operation
-    inputs: tuple[Value | None, ...]
-    version: int
+    inputs: tuple[Value | None, ...]  # its inputs; None for what is left out
+    version: int  # version of the operators of its domain
 
     def has(self, at: int) -> bool:
         """Whether an input is given."""
@@ -39,10 +29,7 @@ class Call:
     def value(self, at: int) -> Value:
         """An input.
 
-        Raises
-        ------
-        ModelError
-            If it is left out.
+        Raises `ModelError` if it is left out.
         """
         if not self.has(at):
             raise self.damaged(f"its input {at} is missing.")
@@ -53,10 +40,7 @@ class Call:
     def rows(self, at: int = 0) -> Rows:
         """An input that has rows.
 
-        Raises
-        ------
-        UnsupportedModel
-            If it is a constant.
+        Raises `UnsupportedModel` if it is a constant.
         """
         found = self.value(at)
         if not isinstance(found, Rows):
@@ -66,10 +50,7 @@ class Call:
     def constant(self, at: int, name: str) -> np.ndarray:
         """An input that is a constant.
 
-        Raises
-        ------
-        UnsupportedModel
-            If it depends on the rows.
+        Raises `UnsupportedModel` if it depends on the rows.
         """
         found = self.value(at)
         if isinstance(found, Rows):

@@ -17,10 +17,7 @@ _MOST_ID = 1 << 31
 def of_attributes(call: Call, kind: Literal["target", "class"], outputs: int | None = None) -> Forest:
     """Read ``TreeEnsembleRegressor`` (targets) or ``TreeEnsembleClassifier`` (classes).
 
-    Raises
-    ------
-    ModelError
-        If the attributes don't fit together.
+    Raises `ModelError` if the attributes don't fit together.
     """
     trees, nodes = call.integers("nodes_treeids"), call.integers("nodes_nodeids")
     count = len(trees)
@@ -93,10 +90,7 @@ def _numbers(call: Call, name: str) -> tuple[np.ndarray, bool]:
 def of_tensors(call: Call) -> Forest:
     """Read ``TreeEnsemble``, whose trees share lists of splits and of leaves.
 
-    Raises
-    ------
-    ModelError
-        If the attributes don't fit together.
+    Raises `ModelError` if the attributes don't fit together.
     """
     roots, feature = call.integers("tree_roots"), call.integers("nodes_featureids")
     splits, mode = call.array("nodes_splits"), call.integers("nodes_modes")
@@ -156,10 +150,8 @@ def _laid_out(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Each tree's nodes one behind another, with a leaf of its own for each way to one.
 
-    Returns
-    -------
-    For each node the split that it is, or LEAF; where trees begin; children (2, N); which nodes are leaves,
-    and the leaf that each of these is.
+    Returns for each node the split that it is, or LEAF; where trees begin; children (2, N); which nodes are
+    leaves, and the leaf that each of these is.
     """
     order: list[np.ndarray] = []
     children: list[np.ndarray] = []

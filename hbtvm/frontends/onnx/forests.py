@@ -29,63 +29,35 @@ AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
 @dataclass(eq=False)
 class Forest:
-    """Trees as ONNX tells them; N nodes, W weights.
+    """Trees as ONNX tells them; N nodes, W weights."""
 
-    Attributes
-    ----------
-    starts
-        int64, shape (T + 1,): where each tree's nodes begin; its root is the first.
-    feature, mode
-        int64, shape (N,); the mode of leaves is -1.
-    value
-        float64, shape (N,): what splits compare with.
-    yes, no
-        int64, shape (N,): children, counted from the tree's first node.
-    tracks
-        bool, shape (N,): whether NaN is true.
-    holders, targets, weights
-        shape (W,): leaves (counted over all), the outputs that they add to, and what.
-    outputs
-        Number of outputs.
-    base
-        float64: base values as they are given, maybe none.
-    aggregate
-        One of `AGGREGATES`.
-    double
-        Whether the numbers are float64.
-    members
-        By node, the values of a set.
-    sets
-        Features with the values that splits ask for: columns that are added behind the others.
-    """
-
-    starts: np.ndarray
+    starts: np.ndarray  # int64, shape (T + 1,): where each tree's nodes begin; its root is the first
+    # `feature`, `mode`: int64, shape (N,); the mode of leaves is -1
     feature: np.ndarray
     mode: np.ndarray
-    value: np.ndarray
+    value: np.ndarray  # float64, shape (N,): what splits compare with
+    # `yes`, `no`: int64, shape (N,): children, counted from the tree's first node
     yes: np.ndarray
     no: np.ndarray
-    tracks: np.ndarray
+    tracks: np.ndarray  # bool, shape (N,): whether NaN is true
+    # `holders`, `targets`, `weights`: shape (W,): leaves (counted over all), the outputs that they add to,
+    # and what
     holders: np.ndarray
     targets: np.ndarray
     weights: np.ndarray
-    outputs: int
-    base: np.ndarray
-    aggregate: str = "SUM"
-    double: bool = False
-    members: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    outputs: int  # number of outputs
+    base: np.ndarray  # float64: base values as they are given, maybe none
+    aggregate: str = "SUM"  # one of `AGGREGATES`
+    double: bool = False  # whether the numbers are float64
+    members: dict[int, tuple[float, ...]] = field(default_factory=dict)  # by node, the values of a set
+    # Features with the values that splits ask for: columns that are added behind the others
     sets: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
 
 
 def assembled(call: Call, forest: Forest, width: int, compare: CompareDtype) -> TreeEnsemble:
     """The trees in hbtvm's form, with the columns of `Forest.sets` behind `width` columns.
 
-    Raises
-    ------
-    ModelError
-        If they are no trees.
-    UnsupportedModel
-        If they are too large.
+    Raises `ModelError` if they are no trees. Raises `UnsupportedModel` if they are too large.
     """
     if not 1 <= forest.outputs <= _MOST_OUTPUTS:
         raise call.damaged(f"it has {forest.outputs:,} outputs.")

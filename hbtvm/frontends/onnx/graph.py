@@ -79,13 +79,7 @@ class _Budget:
 
 
 class Evaluator:
-    """Computes what a graph's names stand for.
-
-    Parameters
-    ----------
-    document
-        The model.
-    """
+    """Computes what a graph's names stand for."""
 
     def __init__(self, document: Document) -> None:
         self._document, self._budget = document, _Budget()
@@ -93,17 +87,9 @@ class Evaluator:
     def run(self, given: Mapping[str, Value]) -> dict[str, Known]:
         """The values of all names.
 
-        Parameters
-        ----------
-        given
-            Those of the graph's inputs.
-
-        Raises
-        ------
-        UnsupportedModel
-            If the graph is too large. (Of an operator that is not supported, by name, it is the value.)
-        ModelError
-            If the graph is damaged.
+        `given`: those of the graph's inputs.
+        An operator that is not supported stands as an `UnsupportedModel` in place of its values. Raises
+        `UnsupportedModel` if the graph is too large, `ModelError` if it is damaged.
         """
         body = self._document.body
         known: dict[str, Known] = {**body.constants, **given}

@@ -21,24 +21,12 @@ Constants = Callable[[], Mapping[str, np.ndarray]]
 def inputs_of(body: Body, constants: Constants) -> tuple[InputSpec, dict[str, Rows]]:
     """What the model accepts, and what its inputs stand for.
 
-    Parameters
-    ----------
-    body
-        The model's graph.
-    constants
-        Computes the graph's constants: asked for where the shape of an input does not say its columns.
-
-    Returns
-    -------
-    Columns with names where there are several inputs: an input of one column has its name, one of several
-    columns has its name with ``_0``, ``_1``, and so on.
-
-    Raises
-    ------
-    ModelError
-        If there is no input.
-    UnsupportedModel
-        If one is no tensor of rows, or does not say how many columns it has.
+    `body`: the model's graph.
+    `constants`: computes the graph's constants: asked for where the shape of an input does not say its
+        columns.
+    Returns columns with names where there are several inputs: an input of one column has its name, one of
+    several columns has its name with ``_0``, ``_1``, and so on. Raises `ModelError` if there is no input.
+    Raises `UnsupportedModel` if one is no tensor of rows, or does not say how many columns it has.
     """
     if not body.inputs:
         raise ModelError("the ONNX graph has no inputs.")

@@ -34,21 +34,10 @@ _MOST_OPERATORS = 4096
 def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Known]) -> Graph:
     """The graph of a model.
 
-    Parameters
-    ----------
-    document
-        The model.
-    inputs
-        What it accepts.
-    known
-        The values of its names.
-
-    Raises
-    ------
-    UnsupportedModel
-        If its outputs are none that `Predictor` knows, or what computes them is not supported.
-    ModelError
-        If one is not computed.
+    `inputs`: what it accepts.
+    `known`: the values of its names.
+    Raises `UnsupportedModel` if its outputs are none that `Predictor` knows, or what computes them is not
+    supported. Raises `ModelError` if one is not computed.
     """
     found, left = _chosen(document, known)
     model = _name(document)
@@ -167,15 +156,8 @@ def _of_trees(ensemble: Ensemble, inputs: InputSpec, model: str) -> Graph:
 def predictor_of(found: Mapping[str, Rows]) -> Predictor:
     """Outputs by what they are.
 
-    Parameters
-    ----------
-    found
-        The model's outputs by their names.
-
-    Raises
-    ------
-    UnsupportedModel
-        If that is not clear.
+    `found`: the model's outputs by their names.
+    Raises `UnsupportedModel` if that is not clear.
     """
     if list(found)[2:] == [_SCORES]:
         first = predictor_of({name: value for name, value in found.items() if name != _SCORES})
@@ -236,10 +218,7 @@ def _targets(label: Rows, scores: Sequence[Rows]) -> tuple[Rows, ...]:
 def _is_label(value: Rows, alone: bool = True) -> bool:
     """Whether a tensor holds labels for each row.
 
-    Parameters
-    ----------
-    alone
-        Whether the model has no other output: integers may be any numbers then.
+    `alone`: whether the model has no other output: integers may be any numbers then.
     """
     if not ("int" in value.dtype or value.dtype in ("str", "bool")):
         return False

@@ -38,25 +38,16 @@ _EXTERNAL = 1
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """A node of the graph.
+    """A node of the graph."""
 
-    Attributes
-    ----------
-    kind, domain
-        The operator; the domain of ONNX's own is ``""``.
-    name
-        The node's name, maybe empty.
-    inputs, outputs
-        Names of values; an empty one is an input that is left out.
-    attributes
-        Numbers, texts, arrays (``floats``: float32; ``ints``: int64; tensors), lists of texts, and graphs.
-    """
-
+    # `kind`, `domain`: the operator; the domain of ONNX's own is ``""``
     kind: str
     domain: str
-    name: str
+    name: str  # the node's name, maybe empty
+    # `inputs`, `outputs`: names of values; an empty one is an input that is left out
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    # Numbers, texts, arrays (``floats``: float32; ``ints``: int64; tensors), lists of texts, and graphs
     attributes: Mapping[str, Any]
 
     @property
@@ -69,16 +60,10 @@ class Operation:
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output: its type (see `DTYPES`), and its shape, None for what is not told.
-
-    Attributes
-    ----------
-    dtype
-        None if it is no tensor.
-    """
+    """An input or output: its type (see `DTYPES`), and its shape, None for what is not told."""
 
     name: str
-    dtype: str | None
+    dtype: str | None  # None if it is no tensor
     shape: tuple[int | None, ...] | None
 
 
@@ -94,20 +79,11 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """A model.
-
-    Attributes
-    ----------
-    body
-        Its graph.
-    versions
-        Versions of operators, by domain.
-    functions
-        The model's own operators, by domain and name: names of inputs and outputs, and nodes.
-    """
+    """A model."""
 
     body: Body
-    versions: Mapping[str, int]
+    versions: Mapping[str, int]  # versions of operators, by domain
+    # The model's own operators, by domain and name: names of inputs and outputs, and nodes
     functions: Mapping[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...], tuple[Operation, ...]]] = (
         field(default_factory=dict)
     )
@@ -116,14 +92,9 @@ class Document:
 def parse(content: bytes) -> Document:
     """Read the bytes of a ``.onnx`` file.
 
-    Raises
-    ------
-    MissingPackageError
-        If onnx is not installed.
-    ModelError
-        If they are damaged.
-    UnsupportedModel
-        If they hold what is not supported: external data, sparse tensors, numbers of other types.
+    Raises `MissingPackageError` if onnx is not installed. Raises `ModelError` if they are damaged. Raises
+    `UnsupportedModel` if they hold what is not supported: external data, sparse tensors, numbers of other
+    types.
     """
     try:
         import onnx
@@ -240,12 +211,8 @@ def _text(content: bytes) -> str:
 def tensor(proto: Any) -> np.ndarray:
     """A ``TensorProto``'s values; texts as objects.
 
-    Raises
-    ------
-    ModelError
-        If there are not as many as its shape says.
-    UnsupportedModel
-        If they are in another file, or of a type that is not supported.
+    Raises `ModelError` if there are not as many as its shape says. Raises `UnsupportedModel` if they are in
+    another file, or of a type that is not supported.
     """
     name = f"the ONNX tensor '{shown(proto.name, 60)}'"
     if proto.data_location == _EXTERNAL or proto.external_data:

@@ -40,30 +40,16 @@ Shape = tuple[int | None, ...]
 
 @dataclass(eq=False)
 class Rows:
-    """A tensor with an axis of rows.
+    """A tensor with an axis of rows."""
 
-    Attributes
-    ----------
-    shape
-        None for the rows' axis, of which there is one.
-    dtype
-        As in `hbtvm.frontends.onnx.reading.DTYPES`.
-    content
-        Its columns; of a table or a node of bools, 0 and 1.
-    levels
-        If not None, the columns are positions in these finitely many values (integers, floats or texts).
-    origin
-        What the tensor is an output of, where a fast way is known for that; see `outputs`.
-    unfolded
-        Whether some axes are one axis in ONNX, with the rows among them, so that only another shape makes
-        sense of them.
-    """
-
-    shape: Shape
-    dtype: str
-    content: Table | Node
+    shape: Shape  # None for the rows' axis, of which there is one
+    dtype: str  # as in `hbtvm.frontends.onnx.reading.DTYPES`
+    content: Table | Node  # its columns; of a table or a node of bools, 0 and 1
+    # If not None, the columns are positions in these finitely many values (integers, floats or texts)
     levels: np.ndarray | None = None
-    origin: Any = None
+    origin: Any = None  # what the tensor is an output of, where a fast way is known for that; see `outputs`
+    # Whether some axes are one axis in ONNX, with the rows among them, so that only another shape makes sense
+    # of them
     unfolded: bool = False
     _node: Node | None = field(default=None, repr=False)
 
@@ -110,10 +96,7 @@ class Rows:
     def numbers(self) -> Rows:
         """The same with numbers in place of positions.
 
-        Raises
-        ------
-        ValueError
-            If the values are texts.
+        Raises `ValueError` if the values are texts.
         """
         if self.levels is None:
             if self.dtype == "str":
@@ -134,10 +117,7 @@ class Rows:
     def node(self, missing: bool = True) -> Node:
         """The columns as a node.
 
-        Parameters
-        ----------
-        missing
-            Whether NaN and infinities are let in; else rows that have them are refused.
+        `missing`: whether NaN and infinities are let in; else rows that have them are refused.
         """
         values = self.numbers()
         if not isinstance(values.content, Table):
@@ -173,10 +153,7 @@ def each(table: Table, step: Step) -> Table:
 def few_columns(count: int) -> None:
     """Refuse tensors of too many columns before they are made.
 
-    Raises
-    ------
-    UnsupportedModel
-        If a tensor would have so many columns.
+    Raises `UnsupportedModel` if a tensor would have so many columns.
     """
     if count > MOST_COLUMNS:
         raise UnsupportedModel(
@@ -217,10 +194,7 @@ def of_node(node: Node, shape: Sequence[int | None], dtype: str = "float32") -> 
 def bounded(size: int) -> None:
     """Refuse constants beyond any sense before they are made.
 
-    Raises
-    ------
-    UnsupportedModel
-        If a constant of so many values is asked for.
+    Raises `UnsupportedModel` if a constant of so many values is asked for.
     """
     if size >= ROWS:
         raise UnsupportedModel(

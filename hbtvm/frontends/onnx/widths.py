@@ -27,15 +27,9 @@ _SAME_WIDTH = _ARITHMETIC | frozenset(
 def width_of(name: str, body: Body, constants: Mapping[str, np.ndarray]) -> int | None:
     """Columns of an input.
 
-    Parameters
-    ----------
-    constants
-        The graph's, those included that it computes of others.
-
-    Returns
-    -------
-    The number that an operator demands; else the least with which all columns that are read are there; None
-    where no operator tells.
+    `constants`: the graph's, those included that it computes of others.
+    Returns the number that an operator demands; else the least with which all columns that are read are
+    there; None where no operator tells.
     """
     same, least = {name}, 0
     for one in body.operations:

@@ -33,14 +33,8 @@ def base_dtype(spec: Any) -> np.dtype[Any] | None:
 def with_state(dtype: np.dtype[Any], state: Any) -> np.dtype[Any] | None:
     """The type after its pickled state: byte order, or fields and where they lie.
 
-    Returns
-    -------
-    None if it is a type that numpy has but that is not made here: fields with objects, say.
-
-    Raises
-    ------
-    ModelError
-        If numpy would not write such a state: one that passes objects off as bytes, for instance.
+    Returns None if it is a type that numpy has but that is not made here: fields with objects, say. Raises
+    `ModelError` if numpy would not write such a state: one that passes objects off as bytes, for instance.
     """
     if not isinstance(state, tuple) or not 5 <= len(state) <= 9 or not isinstance(state[0], int):
         raise _damaged("a type's state")
@@ -106,10 +100,7 @@ def _with_fields(dtype: np.dtype[Any], names: Any, fields: Any, size: Any) -> np
 def checked_shape(shape: Any) -> tuple[int, ...]:
     """A shape as plain numbers.
 
-    Raises
-    ------
-    ModelError
-        If it is none.
+    Raises `ModelError` if it is none.
     """
     if isinstance(shape, (int, np.integer)):
         shape = (shape,)
@@ -124,10 +115,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 def count_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     """Values in an array of such a shape.
 
-    Raises
-    ------
-    ModelError
-        If it has more than can be stored, or values without size.
+    Raises `ModelError` if it has more than can be stored, or values without size.
     """
     count = math.prod(shape)
     if count and dtype.itemsize == 0:
@@ -140,17 +128,9 @@ def count_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 def from_bytes(content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
     """An array that lies in `content`, of which it is a view.
 
-    Parameters
-    ----------
-    content
-        Bytes, as many as the array has.
-    order
-        ``"F"`` (or True) for Fortran order, else C order.
-
-    Raises
-    ------
-    ModelError
-        If they don't fit together.
+    `content`: bytes, as many as the array has.
+    `order`: ``"F"`` (or True) for Fortran order, else C order.
+    Raises `ModelError` if they don't fit together.
     """
     shape = checked_shape(shape)
     if not isinstance(dtype, np.dtype) or dtype.hasobject:
@@ -177,10 +157,7 @@ def from_bytes(content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
 def of_objects(items: Any, shape: Any) -> ObjectArray:
     """An array of objects, which pickles list in C order whatever the array's order was.
 
-    Raises
-    ------
-    ModelError
-        If the number of items isn't the shape's.
+    Raises `ModelError` if the number of items isn't the shape's.
     """
     shape = checked_shape(shape)
     if not isinstance(items, list) or len(items) != count_of(shape, np.dtype("O")):
@@ -191,10 +168,7 @@ def of_objects(items: Any, shape: Any) -> ObjectArray:
 def scalar(dtype: Any, content: Any) -> Any:
     """One value of a type, out of its bytes (or a string of latin 1, from protocol 2).
 
-    Raises
-    ------
-    ModelError
-        If they don't fit together.
+    Raises `ModelError` if they don't fit together.
     """
     if not isinstance(dtype, np.dtype):
         raise _damaged("a number's type")
@@ -208,10 +182,7 @@ def scalar(dtype: Any, content: Any) -> Any:
 def field(records: np.ndarray, name: str, default: Any = None) -> np.ndarray:
     """A column of numbers of an array of records, in native byte order.
 
-    Raises
-    ------
-    ModelError
-        If there is no such column and no default, or it holds no numbers.
+    Raises `ModelError` if there is no such column and no default, or it holds no numbers.
     """
     if records.dtype.names is None or name not in records.dtype.names:
         if default is None:

@@ -29,14 +29,9 @@ _DEEPEST_KEY = 3
 class Budget:
     """Counts what values take, roughly and rather too much than too little.
 
-    Attributes
-    ----------
-    spent
-        Bytes so far; never given back, so that it also bounds the work.
-    arrays
-        Bytes of arrays so far.
-    allowed
-        Bytes that the user allowed whatever the file's size, 0 if nothing was said.
+    `spent`: bytes so far; never given back, so that it also bounds the work.
+    `arrays`: bytes of arrays so far.
+    `allowed`: bytes that the user allowed whatever the file's size, 0 if nothing was said.
     """
 
     def __init__(self, allowed: int = 0) -> None:
@@ -48,17 +43,9 @@ class Budget:
     def check(self, seen: int, stack: int) -> None:
         """Refuse a file whose values take too much.
 
-        Parameters
-        ----------
-        seen
-            Bytes that the file is known to have.
-        stack
-            Bytes that the stack takes.
-
-        Raises
-        ------
-        ModelError
-            If the file is out of proportion.
+        `seen`: bytes that the file is known to have.
+        `stack`: bytes that the stack takes.
+        Raises `ModelError` if the file is out of proportion.
         """
         if self.arrays > max(_ARRAY_TIMES * seen + _ARRAYS_AT_LEAST, self.allowed):
             raise ModelError(
@@ -76,10 +63,7 @@ class Budget:
     def key(self, value: Any) -> Any:
         """A key of a dictionary, if it is one that can be hashed quickly.
 
-        Raises
-        ------
-        ModelError
-            If it can't.
+        Raises `ModelError` if it can't.
         """
         if type(value) is str or value is None or type(value) in (bool, float, bytes):
             return value

@@ -26,12 +26,7 @@ def from_live(model: Any) -> Any:
     """Turn an object into inert values, by way of its own pickling.
 
     Its arrays are not copied. Parts that can't be pickled, such as functions defined within others,
-    become a `Record` of their class with no state.
-
-    Raises
-    ------
-    ModelError
-        If it can't be pickled at all.
+    become a `Record` of their class with no state. Raises `ModelError` if it can't be pickled at all.
     """
     buffers: list[pickle.PickleBuffer] = []
     content = io.BytesIO()

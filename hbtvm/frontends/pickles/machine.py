@@ -27,10 +27,7 @@ LONGEST_NUMBER = 512
 class Machine(Stack):
     """The state of a pickle that is being read; see `operations.read`.
 
-    Attributes
-    ----------
-    running
-        Whether its end was not yet reached.
+    `running`: whether its end was not yet reached.
     """
 
     def __init__(

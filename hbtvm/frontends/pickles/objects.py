@@ -22,14 +22,9 @@ class Draft:
 
     Whatever refers to it meanwhile is told by the machine when it is done.
 
-    Attributes
-    ----------
-    value
-        What it is if no state follows.
-    finish
-        From the state to the value.
-    keys
-        Where the machine remembers it.
+    `value`: what it is if no state follows.
+    `finish`: from the state to the value.
+    `keys`: where the machine remembers it.
     """
 
     __slots__ = ("finish", "keys", "value")
@@ -48,10 +43,7 @@ def plain(value: Any) -> Any:
 def call(function: Any, args: Any) -> Any:
     """What calling a name with arguments makes; an inert `Record` unless the name is one of ours.
 
-    Raises
-    ------
-    ModelError
-        If the arguments aren't those that the libraries write.
+    Raises `ModelError` if the arguments aren't those that the libraries write.
     """
     if not isinstance(args, tuple):
         raise ModelError(f"expected a pickled model, but it is damaged: arguments are {kind_of(args)}.")

@@ -31,25 +31,11 @@ def read(
 ) -> Any:
     """Run a pickle over inert values.
 
-    Parameters
-    ----------
-    source
-        Where the pickle is read from; it stands behind the pickle's end afterwards.
-    budget
-        What memory the values may take.
-    buffers
-        Bytes of an object in memory that are no part of its pickle, in order.
-    nested
-        Whether it lies within another one, as joblib's arrays of objects do.
-
-    Returns
-    -------
-    The value that the pickle makes.
-
-    Raises
-    ------
-    ModelError
-        If the file is no pickle, or damaged, or claims more than it has.
+    `source`: where the pickle is read from; it stands behind the pickle's end afterwards.
+    `budget`: what memory the values may take.
+    `buffers`: bytes of an object in memory that are no part of its pickle, in order.
+    `nested`: whether it lies within another one, as joblib's arrays of objects do.
+    Raises `ModelError` if the file is no pickle, or damaged, or claims more than it has.
     """
     within = None if nested else partial(read, source, budget, nested=True)
     machine = Machine(source, budget, buffers, within)

@@ -17,10 +17,7 @@ _MISSING: Any = object()
 class Global:
     """The name of a class or a function; nothing of that name is looked up.
 
-    Attributes
-    ----------
-    module, name
-        As the file says them; the name may have dots.
+    `module`, `name`: as the file says them; the name may have dots.
     """
 
     __slots__ = ("module", "name")
@@ -37,18 +34,10 @@ class Global:
 
 @dataclass(eq=False, slots=True)
 class ObjectArray:
-    """A numpy array of objects.
+    """A numpy array of objects."""
 
-    Attributes
-    ----------
-    shape
-        Its product is the number of items.
-    items
-        Any values of the pickle, in the array's order.
-    """
-
-    shape: tuple[int, ...]
-    items: list[Any]
+    shape: tuple[int, ...]  # its product is the number of items
+    items: list[Any]  # any values of the pickle, in the array's order
 
     def array(self) -> np.ndarray:
         """The items in a numpy array of objects; only for plain values, as arrays must not nest."""
@@ -66,18 +55,11 @@ class Record:
     The typed accessors raise a `ModelError` that names the object and the attribute where a damaged
     file has something else there.
 
-    Attributes
-    ----------
-    cls
-        The class or function that the file calls, usually a `Global`.
-    args
-        The arguments of the call.
-    kwargs
-        Its arguments by name.
-    state
-        What the object would be given afterwards; usually a dictionary of attributes.
-    items, pairs
-        What would be appended to it, or stored by key.
+    `cls`: the class or function that the file calls, usually a `Global`.
+    `args`: the arguments of the call.
+    `kwargs`: its arguments by name.
+    `state`: what the object would be given afterwards; usually a dictionary of attributes.
+    `items`, `pairs`: what would be appended to it, or stored by key.
     """
 
     __slots__ = ("_attributes", "args", "cls", "items", "kwargs", "pairs", "state")
@@ -204,10 +186,7 @@ class Record:
 def fitted_booster(estimator: Record) -> Record:
     """The booster of an estimator of XGBoost's or LightGBM's.
 
-    Raises
-    ------
-    UnsupportedModel
-        If there is none, as before it was fitted.
+    Raises `UnsupportedModel` if there is none, as before it was fitted.
     """
     if not isinstance(estimator.get("_Booster", None), Record):
         raise UnsupportedModel(f"the {estimator.kind} is not fitted; hbtvm compiles trained models.")

@@ -51,21 +51,10 @@ def size_in_words(count: int) -> str:
 def content_of(file: BinaryIO, most: int) -> Iterator[bytes]:
     """The content of a file in pieces, expanded if it is compressed.
 
-    Parameters
-    ----------
-    file
-        Stands at its beginning, and can be read again from there.
-    most
-        Bytes to which a compressed file may expand.
-
-    Yields
-    ------
-    Pieces of at most `_CHUNK` bytes of a compressed file; a plain one as a whole.
-
-    Raises
-    ------
-    ModelError
-        If the file is compressed in a way that is not read, is damaged, or expands beyond `most`.
+    `file`: stands at its beginning, and can be read again from there.
+    `most`: bytes to which a compressed file may expand.
+    Yields pieces of at most `_CHUNK` bytes of a compressed file; a plain one as a whole. Raises `ModelError`
+    if the file is compressed in a way that is not read, is damaged, or expands beyond `most`.
     """
     head = file.read(HEAD)
     for start, meaning in _REFUSED:
@@ -115,10 +104,7 @@ def _expanded(file: BinaryIO, head: bytes, name: str, make: Callable[[], Any], m
 class Source:
     """Reads pieces as one stream.
 
-    Attributes
-    ----------
-    passed
-        Bytes of the pieces before the current one.
+    `passed`: bytes of the pieces before the current one.
     """
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
@@ -140,10 +126,7 @@ class Source:
     def byte(self) -> int:
         """The next byte.
 
-        Raises
-        ------
-        EOFError
-            If there is none.
+        Raises `EOFError` if there is none.
         """
         try:
             value = self._piece[self._at]
@@ -156,10 +139,7 @@ class Source:
     def read(self, count: int) -> bytes:
         """The next `count` bytes; claims beyond the file's end take no memory.
 
-        Raises
-        ------
-        EOFError
-            If there are fewer.
+        Raises `EOFError` if there are fewer.
         """
         end = self._at + count
         if end <= len(self._piece):
@@ -180,10 +160,7 @@ class Source:
     def line(self) -> bytes:
         """The bytes up to the next line end, which is read but not returned.
 
-        Raises
-        ------
-        EOFError
-            If no line ends any more.
+        Raises `EOFError` if no line ends any more.
         """
         found = bytearray()
         while True:

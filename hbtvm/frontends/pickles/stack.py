@@ -17,12 +17,8 @@ class Stack:
 
     Nonsense raises what Python's own containers raise: `IndexError`, `KeyError`.
 
-    Attributes
-    ----------
-    source
-        Where the pickle is read from.
-    budget
-        What memory the values may take.
+    `source`: where the pickle is read from.
+    `budget`: what memory the values may take.
     """
 
     def __init__(self, source: Source, budget: Budget) -> None:

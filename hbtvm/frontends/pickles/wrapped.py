@@ -16,20 +16,13 @@ from hbtvm.frontends.pickles.source import Source
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array that is yet to be read.
+    """An array that is yet to be read."""
 
-    Attributes
-    ----------
-    dtype, shape, order
-        The array's; ``"F"`` for Fortran order.
-    padded
-        Whether a byte tells the number of bytes to skip.
-    """
-
+    # `dtype`, `shape`, `order`: the array's; ``"F"`` for Fortran order
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     order: str
-    padded: bool
+    padded: bool  # whether a byte tells the number of bytes to skip
 
     @property
     def of_objects(self) -> bool:

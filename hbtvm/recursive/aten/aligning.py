@@ -14,15 +14,9 @@ from hbtvm.recursive.aten.values import Values
 def aligned(values: Values, tensors: Sequence[Tensor], apart: Collection[int] = ()) -> list[Tensor]:
     """Tensors with the same axes, but for some.
 
-    Parameters
-    ----------
-    apart
-        Axes, counted from the end as negative numbers, that each keeps as it has them.
-
-    Raises
-    ------
-    ModelError
-        If sizes differ, nodes of the batch would be mixed, or children of any number are told apart.
+    `apart`: axes, counted from the end as negative numbers, that each keeps as it has them.
+    Raises `ModelError` if sizes differ, nodes of the batch would be mixed, or children of any number are told
+    apart.
     """
     count = max(len(one.axes) for one in tensors)
     found = [_padded(one, count) for one in tensors]
@@ -82,10 +76,7 @@ def _spread(t: Tensor, axes: Sequence[Axis]) -> Tensor:
 def merged(t: Tensor, keep: int) -> np.ndarray:
     """Data with all but the last axes flattened into one.
 
-    Parameters
-    ----------
-    keep
-        How many of the last axes stay; each becomes one axis of its numbers.
+    `keep`: how many of the last axes stay; each becomes one axis of its numbers.
     """
     tail = [numbers(axis) for axis in t.axes[len(t.axes) - keep :]]
     return t.data.reshape((-1, *tail))

@@ -30,10 +30,7 @@ _TIMES, _AT_LEAST = 4, 1 << 26
 def graph_of(content: bytes) -> Graph:
     """The graph of a ``.pt2`` file's content.
 
-    Raises
-    ------
-    ModelError
-        If it is cut short, damaged or of another format, or holds weights as pickles.
+    Raises `ModelError` if it is cut short, damaged or of another format, or holds weights as pickles.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -105,10 +102,7 @@ def _json(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], name
 class _Weights:
     """Reads weights; those that share bytes share memory, where these lie in order.
 
-    Parameters
-    ----------
-    most
-        Bytes that all weights may have, by their shapes.
+    `most`: bytes that all weights may have, by their shapes.
     """
 
     def __init__(self, archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], most: int) -> None:
@@ -119,10 +113,7 @@ class _Weights:
     def constant(self, folder: str, name: str, given: Mapping[str, Any]) -> Constant:
         """A weight; without numbers, if they are of another type than float32.
 
-        Raises
-        ------
-        ModelError
-            If it is pickled, damaged, or weights have too many bytes.
+        Raises `ModelError` if it is pickled, damaged, or weights have too many bytes.
         """
         what = f"in the .pt2 file, weight {shown(name)!r}"
         if given.get("use_pickle"):

@@ -24,19 +24,12 @@ MOST_RESULTS = 1 << 28
 def cell_of(name: str, graph: Graph, how: Convention, leaf: Graph | None = None) -> Cell:
     """The cell that a node's module computes.
 
-    Parameters
-    ----------
-    how
-        What the module's arguments are.
-    leaf
-        Of another module for nodes without children, called with inputs only; without one, nodes without
+    `how`: what the module's arguments are.
+    `leaf`: of another module for nodes without children, called with inputs only; without one, nodes without
         children get the states that the module gives for children's states of zeros (of any number of
         children: for no child).
-
-    Raises
-    ------
-    ModelError
-        If an operator is one that cells lack, or nodes of the batch would depend on one another.
+    Raises `ModelError` if an operator is one that cells lack, or nodes of the batch would depend on one
+    another.
     """
     call = signature(graph, how)
     leaf_call = None if leaf is None else leaf_signature(leaf, how)

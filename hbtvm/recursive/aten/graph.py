@@ -28,91 +28,44 @@ class Ref:
 
 @dataclass(frozen=True)
 class Node:
-    """An operator's call.
+    """An operator's call."""
 
-    Attributes
-    ----------
-    op
-        Without overload, such as ``aten.add``.
-    arguments
-        By the names of the operator's schema; tensors and symbolic numbers are `Ref`.
-    outputs
-        Names of the results; None for one that has none.
-    single
-        Whether it gives one value, not several.
-    where
-        A line of the user's module; empty if it is not known.
-    """
-
-    op: str
+    op: str  # without overload, such as ``aten.add``
+    # By the names of the operator's schema; tensors and symbolic numbers are `Ref`
     arguments: Mapping[str, Any]
-    outputs: tuple[str | None, ...]
-    single: bool
-    where: str = ""
+    outputs: tuple[str | None, ...]  # names of the results; None for one that has none
+    single: bool  # whether it gives one value, not several
+    where: str = ""  # a line of the user's module; empty if it is not known
 
 
 @dataclass(frozen=True)
 class Argument:
-    """What the module is called with.
+    """What the module is called with."""
 
-    Attributes
-    ----------
-    name
-        As the graph calls it.
-    sizes
-        Of each axis: a number, or the text of a symbolic one.
-    dtype
-        One of `DTYPES`.
-    label
-        What the user calls it.
-    """
-
-    name: str
-    sizes: tuple[int | str, ...]
-    dtype: str
-    label: str
+    name: str  # as the graph calls it
+    sizes: tuple[int | str, ...]  # of each axis: a number, or the text of a symbolic one
+    dtype: str  # one of `DTYPES`
+    label: str  # what the user calls it
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A parameter or a buffer.
+    """A parameter or a buffer."""
 
-    Attributes
-    ----------
-    name
-        As the module calls it.
-    array
-        float32; None of another type, which may be there as long as nothing reads it.
-    """
-
-    name: str
+    name: str  # as the module calls it
     dtype: str
-    array: np.ndarray | None
+    array: np.ndarray | None  # float32; None of another type, which may be there as long as nothing reads it
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A module's ``forward``.
-
-    Attributes
-    ----------
-    arguments
-        In order.
-    constants
-        By the names of the graph.
-    nodes
-        In the order of computation.
-    outputs
-        Names of the results.
-    decomposed
-        Whether torch has brought the operators down to its core set.
-    """
+    """A module's ``forward``."""
 
     arguments: tuple[Argument, ...]
-    constants: Mapping[str, Constant]
-    nodes: tuple[Node, ...]
-    outputs: tuple[str, ...]
-    decomposed: bool = True
+    constants: Mapping[str, Constant]  # by the names of the graph
+    nodes: tuple[Node, ...]  # in the order of computation
+    outputs: tuple[str, ...]  # names of the results
+    decomposed: bool = True  # whether torch has brought the operators down to its core set
 
 
 def needed(graph: Graph) -> list[Node]:

@@ -23,17 +23,9 @@ _OPAQUE = ("as_device", "as_layout", "as_memory_format", "as_none")
 def graph_from(document: Any, constants: Mapping[str, Constant]) -> Graph:
     """The graph that a document describes.
 
-    Parameters
-    ----------
-    constants
-        By the module's names.
-
-    Raises
-    ------
-    ModelError
-        If it is of another version, or of a module that a cell can't be.
-    KeyError, TypeError, ValueError
-        If something is missing, or of a wrong type.
+    `constants`: by the module's names.
+    Raises `ModelError` if it is of another version, or of a module that a cell can't be. Raises `KeyError`,
+    `TypeError`, `ValueError` if something is missing, or of a wrong type.
     """
     version = document["schema_version"]["major"]
     if version != SCHEMA:

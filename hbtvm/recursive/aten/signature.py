@@ -19,30 +19,16 @@ or what comes with the node."""
 
 @dataclass(frozen=True)
 class Convention:
-    """What the user says about a module's arguments.
+    """What the user says about a module's arguments."""
 
-    Attributes
-    ----------
-    children
-        Places for children; None for any number.
-    states
-        Names, in the order of results.
-    inputs
-        Names of the other arguments, in order; None for the module's own.
-    reduce
-        ``"sum"`` or ``"max"``, if the module gets the children's states so; None if it gets them one by one.
-    apart
-        Whether each child's state is an argument of its own; None: with one child, if it has no axis for it.
-    optional
-        Inputs of numbers that a node may come without.
-    """
-
-    children: int | None
-    states: tuple[str, ...]
-    inputs: tuple[str, ...] | None = None
+    children: int | None  # places for children; None for any number
+    states: tuple[str, ...]  # names, in the order of results
+    inputs: tuple[str, ...] | None = None  # names of the other arguments, in order; None for the module's own
+    # ``"sum"`` or ``"max"``, if the module gets the children's states so; None if it gets them one by one
     reduce: Literal["sum", "max"] | None = None
+    # Whether each child's state is an argument of its own; None: with one child, if it has no axis for it
     apart: bool | None = None
-    optional: frozenset[str] = field(default=frozenset())
+    optional: frozenset[str] = field(default=frozenset())  # inputs of numbers that a node may come without
 
     def __post_init__(self) -> None:
         one = self.children
@@ -79,10 +65,7 @@ class Signature:
 def signature(graph: Graph, how: Convention) -> Signature:
     """What the arguments of a node's module are.
 
-    Raises
-    ------
-    ModelError
-        If they are not as the convention says.
+    Raises `ModelError` if they are not as the convention says.
     """
     arguments = list(graph.arguments)
     apart = how.apart if how.apart is not None else how.children == 1 and how.reduce is None

@@ -60,24 +60,14 @@ def as_size(value: Any) -> Size:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor.
+    """A tensor."""
 
-    Attributes
-    ----------
-    data
-        An axis for each atom, 1 long for the batch and the children. int64: references to numbers of values
-        (see `Values`); float32: constants.
-    axes
-        What the tensor's axes are made of.
-    name
-        Of the weight that a constant comes from.
-    number
-        Of the input, if this is the nodes' number, which only picks rows of an embedding; else -1.
-    """
-
+    # An axis for each atom, 1 long for the batch and the children. int64: references to numbers of values
+    # (see `Values`); float32: constants.
     data: np.ndarray
-    axes: tuple[Axis, ...]
-    name: str = ""
+    axes: tuple[Axis, ...]  # what the tensor's axes are made of
+    name: str = ""  # of the weight that a constant comes from
+    # Of the input, if this is the nodes' number, which only picks rows of an embedding; else -1
     number: int = -1
 
     @property
@@ -111,10 +101,7 @@ def tensor(data: np.ndarray, axes: Sequence[Axis], like: Tensor | None = None) -
 def spread(data: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     """Data repeated along axes of size 1.
 
-    Raises
-    ------
-    ModelError
-        If there are too many numbers.
+    Raises `ModelError` if there are too many numbers.
     """
     if math.prod(shape) > MOST_NUMBERS:
         raise ModelError(f"gives {math.prod(shape)} numbers for a node; expected at most {MOST_NUMBERS}")
@@ -152,10 +139,7 @@ def joined(atoms: Sequence[Atom]) -> list[Atom]:
 def size_of(axis: Axis, places: int | None) -> Size:
     """An axis' size.
 
-    Parameters
-    ----------
-    places
-        How many children there are; None for any number.
+    `places`: how many children there are; None for any number.
     """
     count = numbers(axis)
     if "c" in axis and places is not None:
@@ -166,10 +150,7 @@ def size_of(axis: Axis, places: int | None) -> Size:
 def regrouped(t: Tensor, wanted: Sequence[Size], places: int | None) -> Tensor | None:
     """A tensor's numbers in the same order in axes of other sizes; None if that parts its children.
 
-    Raises
-    ------
-    ModelError
-        If there are not so many numbers, or nodes of the batch would be mixed.
+    Raises `ModelError` if there are not so many numbers, or nodes of the batch would be mixed.
     """
     atoms = joined(t.atoms)
     axes: list[Axis] = []

@@ -31,12 +31,8 @@ class Values:
     A reference to a number of a value is the number of all numbers of values before it, plus its place in the
     value, row by row.
 
-    Parameters
-    ----------
-    places
-        How many children there are; None for any number.
-    inputs
-        What comes with each node.
+    `places`: how many children there are; None for any number.
+    `inputs`: what comes with each node.
     """
 
     def __init__(self, places: int | None, inputs: Mapping[str, Input]) -> None:
@@ -157,10 +153,7 @@ class Values:
     def unrolled(self, t: Tensor) -> Tensor:
         """A tensor with the children as numbers of the node itself.
 
-        Raises
-        ------
-        ModelError
-            If there may be any number of children.
+        Raises `ModelError` if there may be any number of children.
         """
         if "c" not in t.atoms:
             return t

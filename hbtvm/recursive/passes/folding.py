@@ -18,12 +18,8 @@ class Folder:
 
     What is multiplied by zero is taken to be finite.
 
-    Parameters
-    ----------
-    values
-        Of a cell.
-    maker
-        Takes the new values.
+    `values`: of a cell.
+    `maker`: takes the new values.
     """
 
     def __init__(self, values: Sequence[Value], maker: Maker) -> None:

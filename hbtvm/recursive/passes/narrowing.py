@@ -19,14 +19,8 @@ _NARROW = (*_POINTWISE, "weight", "embed", "matmul", "constant", "concat", "slic
 def narrowed(maker: Maker, outputs: Iterable[int]) -> dict[int, int]:
     """Make values anew with those rows (along the first axis) only that outputs need.
 
-    Parameters
-    ----------
-    maker
-        Holds the values, and takes the new ones.
-
-    Returns
-    -------
-    The number of what each output has become.
+    `maker`: holds the values, and takes the new ones.
+    Returns the number of what each output has become.
     """
     outputs = list(outputs)
     values = tuple(maker.values)

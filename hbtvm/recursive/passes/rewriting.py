@@ -13,15 +13,7 @@ from hbtvm.recursive.validate import needed
 
 
 class Maker:
-    """Values in the order of computation, equal ones only once, and the weights that they read.
-
-    Attributes
-    ----------
-    values
-        So far.
-    weights
-        By name.
-    """
+    """Values in the order of computation, equal ones only once, and the weights that they read."""
 
     def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
         self.values: list[Value] = []

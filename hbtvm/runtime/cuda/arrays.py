@@ -14,14 +14,9 @@ from hbtvm.runtime.inputs import Inputs
 
 
 class ArrayLibrary(ABC):
-    """Interface to a library of arrays on a GPU.
+    """Interface to a library of arrays on a GPU."""
 
-    Attributes
-    ----------
-    arrays
-        Its operations, queued in the caller's stream; None for a library whose operations are unknown.
-    """
-
+    # Its operations, queued in the caller's stream; None for a library whose operations are unknown
     arrays: Arrays | None = None
 
     def read(self, X: Any) -> Any:

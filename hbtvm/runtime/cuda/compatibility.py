@@ -28,12 +28,8 @@ BRANCHES = {
 def unreadable_code(gpu: Gpu, toolkit: str, error: CudaError) -> PackageError:
     """Return the error that says why a device's driver can't load a model's code.
 
-    Parameters
-    ----------
-    toolkit
-        Version of the CUDA toolkit that compiled the code; empty where the package does not tell.
-    error
-        The driver's.
+    `toolkit`: version of the CUDA toolkit that compiled the code; empty where the package does not tell.
+    `error`: the driver's.
     """
     here = gpu.driver.version()
     begin = f"cuda:{gpu.index} ({gpu.name}, {gpu.arch}) can't run the model's code: "

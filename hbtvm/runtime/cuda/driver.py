@@ -99,10 +99,7 @@ _RESET = " If another library has reset the device (cudaDeviceReset), start this
 class CudaError(DeviceError):
     """A function of the driver failed.
 
-    Attributes
-    ----------
-    code
-        The driver's error code (``CUresult``).
+    `code`: the driver's error code (``CUresult``).
     """
 
     def __init__(self, text: str, code: int) -> None:
@@ -125,10 +122,7 @@ class Driver:
 
     Raises `DeviceError` if this machine has none, or it has no device.
 
-    Parameters
-    ----------
-    library
-        Name or path of its library.
+    `library`: name or path of its library.
     """
 
     def __init__(self, library: str) -> None:
@@ -206,22 +200,13 @@ class Gpu:
 
     Calls that concern the device have to be made within ``with gpu.current():``.
 
-    Attributes
-    ----------
-    index, name
-        Its number, and its product name.
-    capability
-        Its compute capability, such as (9, 0).
-    multiprocessors
-        Number of its multiprocessors.
-    clock
-        Their highest clock, in Hz; 0 where the driver does not report it.
-    shared
-        Bytes of shared memory that each of them can have.
-    unified
-        Whether pinned memory of the host has the same address on the device.
-    context
-        Handle of its primary context.
+    `index`, `name`: its number, and its product name.
+    `capability`: its compute capability, such as (9, 0).
+    `multiprocessors`: number of its multiprocessors.
+    `clock`: their highest clock, in Hz; 0 where the driver does not report it.
+    `shared`: bytes of shared memory that each of them can have.
+    `unified`: whether pinned memory of the host has the same address on the device.
+    `context`: handle of its primary context.
     """
 
     def __init__(self, driver: Driver, index: int) -> None:
@@ -271,10 +256,7 @@ class Gpu:
     def allocate(self, to: Any, size: int) -> None:
         """Write the address of `size` bytes of new device memory to a place.
 
-        Raises
-        ------
-        CudaError
-            With code `OUT_OF_MEMORY`, if there is too little memory.
+        Raises `CudaError` with code `OUT_OF_MEMORY`, if there is too little memory.
         """
         try:
             self.driver.call("cuMemAlloc_v2", to, max(size, 1))
@@ -291,12 +273,9 @@ class Gpu:
     def function(self, module: int, name: str, shared: int = 0, carveout: int | None = None) -> int:
         """Return a kernel of a loaded module.
 
-        Parameters
-        ----------
-        shared
-            Bytes of dynamic shared memory that it is allowed.
-        carveout
-            Bytes of shared memory that a multiprocessor is to have for it; None leaves it to the driver.
+        `shared`: bytes of dynamic shared memory that it is allowed.
+        `carveout`: bytes of shared memory that a multiprocessor is to have for it; None leaves it to the
+            driver.
         """
         found = int(self.driver.number("cuModuleGetFunction", module, name.encode(), of=_POINTER))
         if shared:

@@ -33,19 +33,8 @@ class DeviceExecutor:
 
     Streams and buffers (lanes) that no call uses are in a free list.
 
-    Parameters
-    ----------
-    work
-        The kernels.
-    base, divisor
-        Base score, float64 of shape (O,), and what sums are divided by.
-    chunk_bytes
-        As `CHUNK_BYTES`.
-
-    Attributes
-    ----------
-    work
-        The kernels.
+    `base`, `divisor`: base score, float64 of shape (O,), and what sums are divided by.
+    `chunk_bytes`: as `CHUNK_BYTES`.
     """
 
     def __init__(self, work: Work, base: np.ndarray, divisor: float, chunk_bytes: int = CHUNK_BYTES) -> None:
@@ -69,14 +58,8 @@ class DeviceExecutor:
 
         Raises `DeviceError` if the device has no room for a single tile, or fails.
 
-        Parameters
-        ----------
-        X
-            Shape (N, F), C-contiguous, native byte order, of the rows' type, in host memory.
-
-        Returns
-        -------
-        float64, shape (N, O).
+        `X`: shape (N, F), C-contiguous, native byte order, of the rows' type, in host memory.
+        Returns float64, shape (N, O).
         """
         if len(X) <= self._few:
             return self._run_mapped(X)
@@ -110,13 +93,9 @@ class DeviceExecutor:
 
         Raises `DeviceError` as `run`; or if the stream is being captured into a CUDA graph.
 
-        Parameters
-        ----------
-        rows, out
-            Addresses: the rows' type, shape (count, F); float64, shape (count, O). Both have to
+        `rows`, `out`: addresses: the rows' type, shape (count, F); float64, shape (count, O). Both have to
             stay allocated until the stream has finished what is queued here.
-        stream
-            The stream in which the rows are computed; None for the default stream.
+        `stream`: the stream in which the rows are computed; None for the default stream.
         """
         work, kernel = self.work, self._kernel
         aligned = rows % work.alignment == 0 and (work.row_tile * work.row_bytes) % work.alignment == 0
@@ -221,10 +200,7 @@ class DeviceExecutor:
 
         Raises `CudaError` if there is no room for `least` rows (by default, one tile).
 
-        Parameters
-        ----------
-        least
-            Fewest rows that will do; by default, a tile.
+        `least`: fewest rows that will do; by default, a tile.
         """
         # A list's pop and append are atomic: no two threads get the same lane.
         try:

@@ -13,13 +13,7 @@ _MULTIPROCESSORS, _CORE = 1, 0
 
 
 class Health:
-    """Reads a device's state; of a machine without NVML, nothing.
-
-    Parameters
-    ----------
-    gpu
-        The device.
-    """
+    """Reads a device's state; of a machine without NVML, nothing."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._handle = ctypes.c_void_p()

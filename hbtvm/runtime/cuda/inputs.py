@@ -17,10 +17,7 @@ class MatrixInputs(Inputs):
     Raises `InputError` if the host makes any of the kernels' columns, or they are not the caller's, all and
     in order, with the same rules for missing and infinite values.
 
-    Parameters
-    ----------
-    reader
-        What reads rows on the host.
+    `reader`: what reads rows on the host.
     """
 
     def __init__(self, reader: FeedReader) -> None:

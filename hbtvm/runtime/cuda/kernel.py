@@ -55,30 +55,16 @@ class DeviceKernel:
 
     Raises `PackageError` if the device can't run the code.
 
-    Parameters
-    ----------
-    gpu
-        The device, current while this is made.
-    entry
-        The kernel; it has a `launch`.
-    put
-        Brings a table to the device.
-    toolkit
-        Version of the CUDA toolkit that compiled it, for an error's text.
-
-    Attributes
-    ----------
-    signature
-        What it takes.
-    row_tile, outputs
-        Rows of a tile, and outputs of a row.
-    whole_tiles
-        Whether it reads and stores a tile at a time: rows that pad the last one have to be allocated and
-        defined. Kernels without bounds do (see `Launch.has_bounds`).
-    direct
-        Whether it stores raw scores by rows. Otherwise the score epilogue makes them of sums.
-    plain
-        The scaling of plain sums.
+    `gpu`: the device, current while this is made.
+    `entry`: the kernel; it has a `launch`.
+    `put`: brings a table to the device.
+    `toolkit`: version of the CUDA toolkit that compiled it, for an error's text.
+    `signature`: what it takes.
+    `row_tile`, `outputs`: rows of a tile, and outputs of a row.
+    `whole_tiles`: whether it reads and stores a tile at a time: rows that pad the last one have to be
+        allocated and defined. Kernels without bounds do (see `Launch.has_bounds`).
+    `direct`: whether it stores raw scores by rows. Otherwise the score epilogue makes them of sums.
+    `plain`: the scaling of plain sums.
     """
 
     def __init__(
@@ -124,14 +110,10 @@ class DeviceKernel:
     ) -> None:
         """Queue raw scores.
 
-        Parameters
-        ----------
-        stream
-            Where to queue it; None for the default stream.
-        rows, count
-            Address of rows as the signature has them, and their number.
-        sums, out
-            Addresses: memory for sums (see `sum_bytes`); raw scores, float64, shape (count, outputs).
+        `stream`: where to queue it; None for the default stream.
+        `rows`, `count`: address of rows as the signature has them, and their number.
+        `sums`, `out`: addresses: memory for sums (see `sum_bytes`); raw scores, float64, shape (count,
+            outputs).
         """
         into = out if self.direct else sums
         self.gpu.driver.call("cuLaunchKernel", *self.laid_out(stream, rows, count, into, scaling))

@@ -15,10 +15,7 @@ from hbtvm.runtime.cuda.work import Work
 class Lane:
     """A stream with memory for a chunk of rows and their scores, on the device and back on the host.
 
-    Parameters
-    ----------
-    capacity
-        Rows of a chunk, whole tiles.
+    `capacity`: rows of a chunk, whole tiles.
     """
 
     def __init__(self, work: Work, capacity: int) -> None:

@@ -35,21 +35,11 @@ _Shared = Annotated[int, Within(0, _MOST_SHARED)]
 
 @dataclass(frozen=True)
 class Scaling:
-    """What makes raw scores of sums.
+    """What makes raw scores of sums."""
 
-    Attributes
-    ----------
-    base
-        Address of base scores on the device, float64, shape (O,).
-    base_score
-        The first of them.
-    divisor
-        What sums are divided by, before base scores are added.
-    """
-
-    base: int
-    base_score: float
-    divisor: float
+    base: int  # address of base scores on the device, float64, shape (O,)
+    base_score: float  # the first of them
+    divisor: float  # what sums are divided by, before base scores are added
 
 
 @dataclass(frozen=True)
@@ -57,28 +47,18 @@ class Launch:
     """Name, arguments and threads of a kernel.
 
     The kernel's arrays are numbered in the order that every kernel has: rows, tables, scores.
-
-    Attributes
-    ----------
-    function
-        The kernel's name in its module.
-    arguments
-        What it takes, in order: the address of an array (its number), a size out of the arrays' shapes, as
-        64 bits, or what one of the names above stands for. One that takes `COUNT` has bounds.
-    grid, block
-        Blocks along x, y and z, and threads of a block.
-    shared
-        Bytes of dynamic shared memory.
-    carveout
-        Bytes of shared memory that a multiprocessor is to have, a size of those that devices offer; L1 has
-        the rest. None leaves it to the driver.
     """
 
-    function: str
+    function: str  # the kernel's name in its module
+    # What it takes, in order: the address of an array (its number), a size out of the arrays' shapes, as 64
+    # bits, or what one of the names above stands for. One that takes `COUNT` has bounds.
     arguments: tuple[Annotated[Size | str, Via(_Size | _Named)], ...]
+    # `grid`, `block`: blocks along x, y and z, and threads of a block
     grid: tuple[_Size, _Size, _Size]
     block: tuple[_Threads, _Threads, _Threads]
-    shared: _Shared = 0
+    shared: _Shared = 0  # bytes of dynamic shared memory
+    # Bytes of shared memory that a multiprocessor is to have, a size of those that devices offer; L1 has the
+    # rest. None leaves it to the driver.
     carveout: _Shared | None = None
 
     def validate(self) -> None:
@@ -89,10 +69,7 @@ class Launch:
     def check(self, shapes: Sequence[tuple[Any, ...]]) -> None:
         """Check that it speaks of no more arrays, and of no more of their axes, than there are.
 
-        Raises
-        ------
-        ValueError
-            If it does.
+        Raises `ValueError` if it does.
         """
         sizes = [one for one in (*self.arguments, *self.grid) if isinstance(one, tuple)]
         named = [one for one in self.arguments if isinstance(one, int)] + [one[0] for one in sizes]

@@ -32,16 +32,11 @@ def mapped_rows(kernel: DeviceKernel) -> int:
 class MappedLane:
     """A stream with pinned memory for a few rows and their scores; for one call at a time.
 
-    Parameters
-    ----------
-    kernel
-        The kernel; its device is current while this is made.
-    capacity
-        Rows, whole tiles.
-    poison
-        Whether memory for scores is NaN before each call, so that what the kernel leaves out shows.
-    scaling, base
-        What makes raw scores of sums, and its base scores in the host's memory, float64, shape (O,).
+    `kernel`: the kernel; its device is current while this is made.
+    `capacity`: rows, whole tiles.
+    `poison`: whether memory for scores is NaN before each call, so that what the kernel leaves out shows.
+    `scaling`, `base`: what makes raw scores of sums, and its base scores in the host's memory, float64, shape
+        (O,).
     """
 
     def __init__(

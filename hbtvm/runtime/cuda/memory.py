@@ -26,14 +26,9 @@ _THIS_THREAD = 1
 class _Resource:
     """A handle of the driver's, released when the object is collected.
 
-    Parameters
-    ----------
-    release
-        The driver's function that releases it.
-    make
-        Has the driver write the handle to a place.
-    of
-        Type of the handle.
+    `release`: the driver's function that releases it.
+    `make`: has the driver write the handle to a place.
+    `of`: type of the handle.
     """
 
     def __init__(
@@ -61,15 +56,8 @@ def _release(gpu: Gpu, made: Any, release: str, process: int) -> None:
 class Memory(_Resource):
     """Device memory; `handle` is its address.
 
-    Parameters
-    ----------
-    size
-        Bytes.
-
-    Raises
-    ------
-    CudaError
-        With code `driver.OUT_OF_MEMORY`, if there is too little memory.
+    `size`: bytes.
+    Raises `CudaError` with code `driver.OUT_OF_MEMORY`, if there is too little memory.
     """
 
     def __init__(self, gpu: Gpu, size: int) -> None:
@@ -91,12 +79,8 @@ class Pinned(_Resource):
 
     The device has to be current while this is made.
 
-    Attributes
-    ----------
-    array
-        uint8, shape (size,).
-    device
-        Its address for kernels on the device.
+    `array`: uint8, shape (size,).
+    `device`: its address for kernels on the device.
     """
 
     def __init__(self, gpu: Gpu, size: int) -> None:
@@ -150,12 +134,8 @@ class Stream(_Resource):
 class Graph(_Resource):
     """Work that is queued once, and then starts as a whole: between its kernels no host is waited for.
 
-    Parameters
-    ----------
-    stream
-        The stream in which the work is queued.
-    queue
-        Queues it.
+    `stream`: the stream in which the work is queued.
+    `queue`: queues it.
     """
 
     def __init__(self, stream: Stream, queue: Callable[[], None]) -> None:
@@ -184,10 +164,7 @@ class Graph(_Resource):
 class Event(_Resource):
     """A point in a stream.
 
-    Parameters
-    ----------
-    timed
-        Whether the device records the time at which it reaches the event.
+    `timed`: whether the device records the time at which it reaches the event.
     """
 
     def __init__(self, gpu: Gpu, timed: bool = False) -> None:

@@ -31,10 +31,7 @@ class DeviceKernelSet:
     The kernel that was tuned for the nearest number of rows, by ratio, runs a call.
     Unlike on a CPU a call is never split among kernels, since small launches leave a GPU idle.
 
-    Parameters
-    ----------
-    rows, executors
-        The kernels, and the number of rows that each was tuned for.
+    `rows`, `executors`: the kernels, and the number of rows that each was tuned for.
     """
 
     def __init__(self, rows: Sequence[int], executors: Sequence[DeviceExecutor]) -> None:
@@ -60,14 +57,9 @@ class DeviceModel(Resident):
     Raises `PackageError` if this machine can't run them; `DeviceError` if there is no such device, or it has
     too little memory.
 
-    Parameters
-    ----------
-    package
-        A package for a GPU.
-    device
-        The device's number.
-    chunk_bytes
-        As `hbtvm.runtime.cuda.executor.CHUNK_BYTES`.
+    `package`: a package for a GPU.
+    `device`: the device's number.
+    `chunk_bytes`: as `hbtvm.runtime.cuda.executor.CHUNK_BYTES`.
     """
 
     def __init__(self, package: Package, device: int, chunk_bytes: int = CHUNK_BYTES) -> None:
@@ -92,12 +84,8 @@ class DeviceModel(Resident):
     def scores(self, rows: np.ndarray, look: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
         """Return raw scores of rows in the host's memory, float64, shape (N, O).
 
-        Parameters
-        ----------
-        rows
-            Prepared: C-contiguous, of a type that there are kernels for.
-        look
-            Called with the rows first; it may refuse them.
+        `rows`: prepared: C-contiguous, of a type that there are kernels for.
+        `look`: called with the rows first; it may refuse them.
         """
         return self.kernels[rows.dtype].run(rows, look)
 
@@ -109,12 +97,8 @@ class DeviceModel(Resident):
     ) -> Callable[[Any], Any]:
         """Return a function from numpy's arrays to an output; it returns None for all else, and for no rows.
 
-        Parameters
-        ----------
-        prepare, convert
-            From the caller's rows to the kernels', and from raw scores to the output.
-        look
-            As of `scores`.
+        `prepare`, `convert`: from the caller's rows to the kernels', and from raw scores to the output.
+        `look`: as of `scores`.
         """
         scores, check = self.scores, self.check_process
 
@@ -139,21 +123,15 @@ class DeviceModel(Resident):
 
         Raises `InputError` if the rows don't fit the model, or lie on another device.
 
-        Parameters
-        ----------
-        library, X
-            The rows, and the library that they belong to. As for that library's own operations, torch's and
-            CuPy's rows have to be ready in the current stream of the model's device: if they were made in
-            another one, that one has to be waited for (``wait_stream``, ``wait_event``). And if memory of
-            another stream is released before this one has read it, the caller has to tell its allocator
-            (``X.record_stream(torch.cuda.current_stream())``): where rows were made is not known here.
-        output
-            An output that the model has; None for what ``predict`` returns.
-
-        Returns
-        -------
-        An array of the same library on the same device, of the type and shape that rows on the host give;
-        a `tvm_ffi.Tensor` for libraries other than torch and CuPy; of numpy, if it holds no numbers.
+        `library`, `X`: the rows, and the library that they belong to. As for that library's own operations,
+            torch's and CuPy's rows have to be ready in the current stream of the model's device: if they were
+            made in another one, that one has to be waited for (``wait_stream``, ``wait_event``). And if
+            memory of another stream is released before this one has read it, the caller has to tell its
+            allocator (``X.record_stream(torch.cuda.current_stream())``): where rows were made is not known
+            here.
+        `output`: an output that the model has; None for what ``predict`` returns.
+        Returns an array of the same library on the same device, of the type and shape that rows on the host
+        give; a `tvm_ffi.Tensor` for libraries other than torch and CuPy; of numpy, if it holds no numbers.
         """
         if library.device(X) != self._gpu.index:
             raise InputError(
@@ -183,10 +161,7 @@ class DeviceModel(Resident):
 def _works(package: Package, loaded: Mapping[int, DeviceKernel]) -> dict[np.dtype, list[tuple[int, Work]]]:
     """Return what runs on rows of each type, behind the number of rows that it was tuned for.
 
-    Parameters
-    ----------
-    loaded
-        The package's kernels, by the identities of their entries.
+    `loaded`: the package's kernels, by the identities of their entries.
     """
     found: dict[np.dtype, list[tuple[int, Work]]] = {}
     if not package.stages:

@@ -33,20 +33,12 @@ class RecursiveDevice(Resident):
     Raises `PackageError` if the device can't run the code, or the executor has no such functions;
     `DeviceError` if there is no such device, or it has too little memory.
 
-    Parameters
-    ----------
-    library
-        The executor's code.
-    entry
-        The model, with kernels for GPUs.
-    arch
-        What it was compiled for.
-    index
-        The device's number.
-    toolkit
-        Version of the CUDA toolkit that compiled it, for an error's text.
-    poison
-        Whether memory for states is NaN before each call, so that what kernels leave out shows.
+    `library`: the executor's code.
+    `entry`: the model, with kernels for GPUs.
+    `arch`: what it was compiled for.
+    `index`: the device's number.
+    `toolkit`: version of the CUDA toolkit that compiled it, for an error's text.
+    `poison`: whether memory for states is NaN before each call, so that what kernels leave out shows.
     """
 
     def __init__(

@@ -23,12 +23,8 @@ _ALIGNMENT = 256
 class Call:
     """Sizes of a call, and where its arrays begin in the memory that is copied to the device.
 
-    Attributes
-    ----------
-    levels, child, inputs
-        Offsets in bytes; the barrier's counter is ahead of them.
-    size
-        Bytes of all.
+    `levels`, `child`, `inputs`: offsets in bytes; the barrier's counter is ahead of them.
+    `size`: bytes of all.
     """
 
     def __init__(self, entry: RecursionEntry, nodes: int, rows: c.Rows) -> None:

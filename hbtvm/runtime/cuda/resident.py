@@ -14,12 +14,8 @@ class Resident:
 
     Raises `PackageError` if the device can't run the code; `DeviceError` if there is no such device.
 
-    Parameters
-    ----------
-    arch
-        What it was compiled for.
-    device
-        The device's number.
+    `arch`: what it was compiled for.
+    `device`: the device's number.
     """
 
     def __init__(self, arch: str, device: int) -> None:

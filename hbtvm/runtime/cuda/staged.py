@@ -28,18 +28,12 @@ _ROWS = -1
 
 @dataclass(frozen=True)
 class _Step:
-    """One kernel, and where it finds its rows.
-
-    Attributes
-    ----------
-    source
-        The source that is read in place; None where columns are gathered.
-    gather, columns
-        The gather kernel, and its table of columns on the device; 0 and None for a kernel that gathers none.
-    """
+    """One kernel, and where it finds its rows."""
 
     kernel: DeviceKernel
-    source: int | None
+    source: int | None  # the source that is read in place; None where columns are gathered
+    # `gather`, `columns`: the gather kernel, and its table of columns on the device; 0 and None for a kernel
+    # that gathers none
     gather: int
     columns: Memory | None
 
@@ -47,15 +41,11 @@ class _Step:
 class StagedKernels:
     """Kernels that run one after the other; a `Work`.
 
-    Parameters
-    ----------
-    kernels
-        The kernel of each stage, and the columns of the matrix that it reads: first the rows' own, then what
-        each stage makes. The last kernel makes the scores. The device is current while this is made.
-    n_features
-        Columns of the rows.
-    dtype
-        Type of the rows.
+    `kernels`: the kernel of each stage, and the columns of the matrix that it reads: first the rows' own,
+        then what each stage makes. The last kernel makes the scores. The device is current while this is
+        made.
+    `n_features`: columns of the rows.
+    `dtype`: type of the rows.
     """
 
     def __init__(

@@ -18,10 +18,7 @@ _KIND_AT, _NUMBER_AT = 8, 12
 def tensor(memory: Memory, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """Return a `tvm_ffi.Tensor` in device memory, and keep the memory as long as the tensor is referenced.
 
-    Parameters
-    ----------
-    shape, dtype
-        Of the C-contiguous array in the memory; a type of numpy's that DLPack supports.
+    `shape`, `dtype`: of the C-contiguous array in the memory; a type of numpy's that DLPack supports.
     """
     import tvm_ffi  # only where it is needed: packages for CPUs load without it
 

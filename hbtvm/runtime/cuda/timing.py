@@ -31,14 +31,7 @@ def time_copies(gpu: Gpu, rows: int, sums: int) -> Copies:
 
     Raises `CudaError` if there is no room.
 
-    Parameters
-    ----------
-    rows, sums
-        Bytes that go there, and that come back.
-
-    Returns
-    -------
-    Medians.
+    `rows`, `sums`: bytes that go there, and that come back.
     """
     with gpu.current():
         host, memory = Pinned(gpu, max(rows, sums)), Memory(gpu, max(rows, sums))
@@ -64,14 +57,9 @@ class Resident:
 
     Raises `CudaError` if the device has no room for all of them.
 
-    Parameters
-    ----------
-    kernel
-        The kernel.
-    X
-        Shape (N, F), C-contiguous, of the kernel's type.
-    count
-        Rows of a run; N, if not given. Of more than N, the rows are repeated by copies within the device.
+    `X`: shape (N, F), C-contiguous, of the kernel's type.
+    `count`: rows of a run; N, if not given. Of more than N, the rows are repeated by copies within the
+        device.
     """
 
     def __init__(self, kernel: DeviceKernel, X: np.ndarray, count: int | None = None) -> None:

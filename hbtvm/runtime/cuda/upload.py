@@ -70,16 +70,11 @@ class _Buffer:
 class Upload:
     """Copies chunks of rows to a device, one after the other, as they lie in the host's memory.
 
-    Parameters
-    ----------
-    gpu
-        The device, current in the thread that uses this.
-    X
-        C-contiguous.
-    rows
-        Rows of a chunk; the last one may have fewer.
-    places
-        Memory for a chunk on the device, and the stream of its copies and kernels; chunks take them in turns.
+    `gpu`: the device, current in the thread that uses this.
+    `X`: C-contiguous.
+    `rows`: rows of a chunk; the last one may have fewer.
+    `places`: memory for a chunk on the device, and the stream of its copies and kernels; chunks take them in
+        turns.
     """
 
     def __init__(self, gpu: Gpu, X: np.ndarray, rows: int, places: Sequence[Place]) -> None:
@@ -106,12 +101,7 @@ class PinnedUpload(Upload):
     An error of a thread is raised by `sent`. Threads end after the piece that they copy; what they use is
     referenced by them, so that it outlives a call that a second Ctrl-C ended, too.
 
-    Parameters
-    ----------
-    gpu, X, rows, places
-        As of `Upload`.
-    staging
-        The buffers.
+    `gpu`, `X`, `rows`, `places`: as of `Upload`.
     """
 
     def __init__(self, gpu: Gpu, X: np.ndarray, rows: int, places: Sequence[Place], staging: Staging) -> None:

@@ -19,45 +19,24 @@ class Room(Protocol):
     def scores(self, stream: int | None, rows: int, count: int, out: int | None, scaling: Scaling) -> int:
         """Queue raw scores.
 
-        Parameters
-        ----------
-        out
-            Where to write them, float64 of shape (count, O); None for this memory.
-
-        Returns
-        -------
-        Their address.
+        `out`: where to write them, float64 of shape (count, O); None for this memory.
         """
 
 
 class Work(Protocol):
-    """Kernels of a model that make scores of rows.
-
-    Attributes
-    ----------
-    gpu
-        The device.
-    row_tile, outputs, row_bytes
-        Rows of a tile, outputs of a row, and bytes of a row.
-    whole_tiles
-        Whether rows are read a tile at a time, so that those that pad the last tile have to be allocated and
-        defined.
-    alignment
-        Bytes that the address of rows has to be a multiple of.
-    most_rows
-        Rows that a chunk can have.
-    room_bytes
-        Bytes of a room, for each row, its scores included.
-    """
+    """Kernels of a model that make scores of rows."""
 
     gpu: Gpu
+    # `row_tile`, `outputs`, `row_bytes`: rows of a tile, outputs of a row, and bytes of a row
     row_tile: int
     outputs: int
     row_bytes: int
+    # Whether rows are read a tile at a time, so that those that pad the last tile have to be allocated and
+    # defined
     whole_tiles: bool
-    alignment: int
-    most_rows: int
-    room_bytes: int
+    alignment: int  # bytes that the address of rows has to be a multiple of
+    most_rows: int  # rows that a chunk can have
+    room_bytes: int  # bytes of a room, for each row, its scores included
 
     def room(self, capacity: int, stream: int) -> Room:
         """Return memory for `capacity` rows, whole tiles; what has to be defined is so in a stream's order.
@@ -69,10 +48,7 @@ class Work(Protocol):
 class OneKernel:
     """A kernel that makes scores by itself; see `Work`.
 
-    Parameters
-    ----------
-    poison
-        Whether memory for scores is NaN before each call, so that what the kernel leaves out shows.
+    `poison`: whether memory for scores is NaN before each call, so that what the kernel leaves out shows.
     """
 
     def __init__(self, kernel: DeviceKernel, poison: bool = False) -> None:

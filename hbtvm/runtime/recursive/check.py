@@ -33,15 +33,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 def check_entry(entry: RecursionEntry, device: bool = False) -> None:
     """Check a recursive model by itself.
 
-    Parameters
-    ----------
-    device
-        Whether its kernels are for a GPU.
-
-    Raises
-    ------
-    ValueError
-        If something is wrong.
+    `device`: whether its kernels are for a GPU.
+    Raises `ValueError` if something is wrong.
     """
     if not entry.cell:
         raise ValueError("the cell has no name")

@@ -20,10 +20,7 @@ _EACH, _ALL = {"level", "blocks"}, {"barrier", "count", "blocks"}
 def check_device_kernels(entry: RecursionEntry, kernels: RecursionKernels) -> None:
     """Check the kernels of one batch size.
 
-    Raises
-    ------
-    ValueError
-        If something is wrong.
+    Raises `ValueError` if something is wrong.
     """
     if kernels.depth != 1:
         raise ValueError(f"kernels go through {kernels.depth} levels at a time on a GPU")

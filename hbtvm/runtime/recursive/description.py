@@ -31,10 +31,7 @@ def names_of(kernels: RecursionKernels) -> list[str]:
 def model_of(kept: Kept, entry: RecursionEntry, functions: Sequence[Functions]) -> c.Model:
     """Return the description of a model, which points to what `kept` holds.
 
-    Parameters
-    ----------
-    functions
-        Of each of the entry's kernels.
+    `functions`: of each of the entry's kernels.
     """
     inputs = [c.Input(one.kind == "vector", one.size, one.optional) for one in entry.inputs]
     kernels = [_kernels(kept, *both) for both in zip(entry.kernels, functions, strict=True)]

@@ -58,115 +58,68 @@ class RecursiveInput:
 
 @dataclass(frozen=True)
 class StepArgument:
-    """One argument of a step's function.
+    """One argument of a step's function."""
 
-    Attributes
-    ----------
-    role
-        See `Role` and `DeviceRole`.
-    number
-        Which input (of `RecursionEntry.inputs`), scratch memory (of `Program.scratch`), or table (of
-        `RecursionKernels.tables`).
-    """
-
-    role: Role | DeviceRole
+    role: Role | DeviceRole  # see `Role` and `DeviceRole`
+    # Which input (of `RecursionEntry.inputs`), scratch memory (of `Program.scratch`), or table (of
+    # `RecursionKernels.tables`)
     number: Index = 0
 
 
 @dataclass(frozen=True)
 class Step:
-    """A function over the tiles of a level.
+    """A function over the tiles of a level."""
 
-    Attributes
-    ----------
-    function
-        Its name in the library.
-    tile
-        Nodes of a tile, R.
-    arguments
-        In the order of its parameters.
-    panels
-        Panels of outputs that threads may share; 0 where its function takes no span. On a GPU: panels of
-        which each block computes one, at least 1.
-    threads
-        Threads of a block; 0 for CPUs.
-    shared
-        On a GPU: bytes of dynamic shared memory of a block. Where a kernel for all levels has some, blocks
-        own panels, and there have to be at least as many as `panels`.
-    """
-
-    function: str
-    tile: Annotated[int, Within(1, 2**14)]
-    arguments: tuple[StepArgument, ...]
+    function: str  # its name in the library
+    tile: Annotated[int, Within(1, 2**14)]  # nodes of a tile, R
+    arguments: tuple[StepArgument, ...]  # in the order of its parameters
+    # Panels of outputs that threads may share; 0 where its function takes no span. On a GPU: panels of which
+    # each block computes one, at least 1.
     panels: Annotated[int, Within(0, 2**24)] = 0
-    threads: Annotated[int, Within(0, 1025)] = 0
+    threads: Annotated[int, Within(0, 1025)] = 0  # threads of a block; 0 for CPUs
+    # On a GPU: bytes of dynamic shared memory of a block. Where a kernel for all levels has some, blocks own
+    # panels, and there have to be at least as many as `panels`.
     shared: Annotated[int, Within(0, 2**20)] = 0
 
 
 @dataclass(frozen=True)
 class Program:
-    """How the nodes of a level are computed.
+    """How the nodes of a level are computed."""
 
-    Attributes
-    ----------
-    main
-        Steps in order, all of one tile.
-    scratch
-        Width of each scratch memory, in numbers of a node.
-    tail
-        Steps for the nodes that remain behind whole tiles, of a smaller tile; empty where `main` takes them.
-    tail_most
-        Most nodes that `tail` takes; more are a tile of `main`.
-    """
-
-    main: tuple[Step, ...]
-    scratch: tuple[Numbers, ...] = ()
+    main: tuple[Step, ...]  # steps in order, all of one tile
+    scratch: tuple[Numbers, ...] = ()  # width of each scratch memory, in numbers of a node
+    # Steps for the nodes that remain behind whole tiles, of a smaller tile; empty where `main` takes them
     tail: tuple[Step, ...] = ()
-    tail_most: Index = 0
+    tail_most: Index = 0  # most nodes that `tail` takes; more are a tile of `main`
 
 
 @dataclass(frozen=True)
 class RecursionKernels:
-    """Kernels of one batch size.
+    """Kernels of one batch size."""
 
-    Attributes
-    ----------
-    rows
-        Structures of a call that they were tuned for.
-    threads, seconds
-        Threads that such a call might use, and its measured time; None if it was not measured.
-    strategy, config
-        What they were made from.
-    share
-        What threads share.
-    library, object
-        The shared library with all functions, and what it was linked from; on a GPU: its machine code.
-    leaf, inner
-        Programs of nodes without and with children.
-    first
-        The program of nodes whose children all have none, where they have one of their own.
-    tables
-        Constants.
-    persistent
-        On a GPU: a kernel that goes through all levels by itself, in place of the programs' steps.
-    depth
-        Levels that a thread goes through, with what is below a node, before it waits for others; more than
-        one where no node has several parents (recursive unrolling, Cortex, section 5.2).
-    """
-
-    rows: Annotated[int, Within(1, 2**31)]
+    rows: Annotated[int, Within(1, 2**31)]  # structures of a call that they were tuned for
+    # `threads`, `seconds`: threads that such a call might use, and its measured time; None if it was not
+    # measured
     threads: Annotated[int, Within(1, 2**16)]
     seconds: Seconds | None
+    # `strategy`, `config`: what they were made from
     strategy: str
     config: Mapping[str, Any]
-    share: Share
+    share: Share  # what threads share
+    # `library`, `object`: the shared library with all functions, and what it was linked from; on a GPU: its
+    # machine code
     library: Annotated[bytes, Member("kernels")]
+    # `leaf`, `inner`: programs of nodes without and with children
     leaf: Program
     inner: Program
-    tables: tuple[np.ndarray, ...]
+    tables: tuple[np.ndarray, ...]  # constants
     object: Annotated[bytes, Member("objects")] = b""
+    # The program of nodes whose children all have none, where they have one of their own
     first: Program | None = None
+    # On a GPU: a kernel that goes through all levels by itself, in place of the programs' steps
     persistent: Step | None = None
+    # Levels that a thread goes through, with what is below a node, before it waits for others; more than one
+    # where no node has several parents (recursive unrolling, Cortex, section 5.2)
     depth: Annotated[int, Within(1, 2**10)] = 1
 
     @property
@@ -178,34 +131,16 @@ class RecursionKernels:
 @bound
 @dataclass(frozen=True)
 class RecursionEntry:
-    """A recursive model's part of a package.
-
-    Attributes
-    ----------
-    cell
-        Its name.
-    children
-        Places for children; None for any number of them.
-    width
-        Numbers of a row of states, S.
-    state, shape
-        What is read: where that state starts in a row, and its shape (without padding).
-    over
-        Of which nodes; see `hbtvm.recursive.cell.Readout`.
-    inputs
-        In order.
-    kernels
-        At least one.
-    vocabulary
-        Words that structures may come with in place of numbers.
-    """
+    """A recursive model's part of a package."""
 
     cell: str
-    children: Annotated[int, Within(1, 2**14)] | None
-    width: Numbers
+    children: Annotated[int, Within(1, 2**14)] | None  # places for children; None for any number of them
+    width: Numbers  # numbers of a row of states, S
+    # `state`, `shape`: what is read: where that state starts in a row, and its shape (without padding)
     state: Annotated[int, Within(0, 2**24)]
     shape: tuple[Numbers, ...]
+    # Of which nodes; see `hbtvm.recursive.cell.Readout`
     over: Literal["roots", "nodes", "total", "mean", "most"]
     inputs: tuple[RecursiveInput, ...]
-    kernels: tuple[RecursionKernels, ...]
-    vocabulary: Vocabulary | None = None
+    kernels: tuple[RecursionKernels, ...]  # at least one
+    vocabulary: Vocabulary | None = None  # words that structures may come with in place of numbers

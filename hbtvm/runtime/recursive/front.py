@@ -19,12 +19,8 @@ class DeviceFront:
     Raises `PackageError` if this machine can't run it, or it is damaged; `DeviceError` if there is no such
     device, or it has too little memory.
 
-    Parameters
-    ----------
-    package
-        With a recursive model for a GPU, and an executor for its host.
-    device
-        The GPU's number.
+    `package`: with a recursive model for a GPU, and an executor for its host.
+    `device`: the GPU's number.
     """
 
     def __init__(self, package: Package, device: int) -> None:
@@ -49,12 +45,8 @@ class RecursiveFront:
 
     Raises `PackageError` if this machine can't run it, or it is damaged.
 
-    Parameters
-    ----------
-    package
-        With a recursive model and an executor.
-    threads
-        Threads that work on a call at most; None for as many as it was tuned for.
+    `package`: with a recursive model and an executor.
+    `threads`: threads that work on a call at most; None for as many as it was tuned for.
     """
 
     def __init__(self, package: Package, threads: int | None) -> None:

@@ -30,16 +30,9 @@ class RecursiveHost:
     Raises `PackageError` if a library can't be loaded, or lacks a function; `MemoryError` if there is no
     memory for it.
 
-    Parameters
-    ----------
-    library
-        The executor's code.
-    entry
-        The model.
-    threads
-        Threads that work on a call at most; 0 for as many as kernels were tuned for.
-    functions
-        Of each of the entry's kernels, by name; loaded from its libraries, if left out.
+    `library`: the executor's code.
+    `threads`: threads that work on a call at most; 0 for as many as kernels were tuned for.
+    `functions`: of each of the entry's kernels, by name; loaded from its libraries, if left out.
     """
 
     def __init__(
@@ -96,17 +89,10 @@ class RecursiveHost:
 
         Raises `InputError` if the structures don't fit the model; it names structure and node.
 
-        Parameters
-        ----------
-        structures
-            `hbtvm.runtime.recursive.structures.Structures`.
-        threads
-            Threads that work on this call at most; 0 for as many as the model was opened for.
-
-        Returns
-        -------
-        float32, shape (results, width), where `width` is the product of the state's shape: a result for each
-        root, node or structure, in their order.
+        `structures`: `hbtvm.runtime.recursive.structures.Structures`.
+        `threads`: threads that work on this call at most; 0 for as many as the model was opened for.
+        Returns float32, shape (results, width), where `width` is the product of the state's shape: a result
+        for each root, node or structure, in their order.
         """
         ready = ready_of(structures, self.entry)
         place = c.Place()
@@ -132,12 +118,8 @@ class RecursiveHost:
     def levels(self, structures: Any) -> tuple[np.ndarray, np.ndarray]:
         """The order in which nodes are computed.
 
-        Raises `InputError` as `run`.
-
-        Returns
-        -------
-        int32, shape (nodes,), each node's row, and int32, shape (levels + 1,), the first row of each level
-        and the one behind the last.
+        Raises `InputError` as `run`. Returns int32, shape (nodes,), each node's row, and int32, shape (levels
+        + 1,), the first row of each level and the one behind the last.
         """
         arrays = checked(structures, self.entry.inputs)
         batch, _kept = batch_of(arrays)
@@ -187,14 +169,9 @@ def fail(entry: RecursionEntry, status: int, place: c.Place) -> NoReturn:
 class Ready:
     """Structures as the executor takes them, kept beside them for further calls of the same model.
 
-    Attributes
-    ----------
-    batch
-        Where the arrays are, by reference.
-    structures, nodes
-        How many there are.
-    plain
-        Whether the arrays are read where they are; copies would not follow what is written to them.
+    `batch`: where the arrays are, by reference.
+    `structures`, `nodes`: how many there are.
+    `plain`: whether the arrays are read where they are; copies would not follow what is written to them.
     """
 
     def __init__(self, structures: Any, inputs: Sequence[RecursiveInput]) -> None:

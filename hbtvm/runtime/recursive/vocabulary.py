@@ -60,15 +60,8 @@ class Vocabulary:
     def fits(self, sizes: Mapping[str, int]) -> None:
         """Check that some input of numbers takes so many.
 
-        Parameters
-        ----------
-        sizes
-            How many numbers each such input takes, by name.
-
-        Raises
-        ------
-        ValueError
-            If none does.
+        `sizes`: how many numbers each such input takes, by name.
+        Raises `ValueError` if none does.
         """
         if not sizes:
             raise ValueError("the model takes no numbers, for which words could stand")

@@ -89,19 +89,10 @@ def tree_table(
 class Grid:
     """Builds the expressions that GPU kernels share: symbolic sizes, column stage, tables, scores.
 
-    Parameters
-    ----------
-    lowest
-        Whether to add a column that is always -inf.
-
-    Attributes
-    ----------
-    stage
-        The columns, shape (tiles, columns, row_tile).
-    trees_inner
-        Whether per-tree tables end in the tree axis (knob ``layout``).
-    in_place
-        Whether columns of categories are computed where they are used (knob ``columns``).
+    `lowest`: whether to add a column that is always -inf.
+    `stage`: the columns, shape (tiles, columns, row_tile).
+    `trees_inner`: whether per-tree tables end in the tree axis (knob ``layout``).
+    `in_place`: whether columns of categories are computed where they are used (knob ``columns``).
     """
 
     def __init__(self, workload: Workload, config: Config, lowest: bool = False) -> None:
@@ -150,15 +141,10 @@ class Grid:
         A thread's trees of a tile are summed in the type of the leaf values, all else in float64, so
         the error does not grow with the number of trees.
 
-        Parameters
-        ----------
-        leaf_value
-            From (i, o, g, q, y, p, x, v) to what a tree adds to output v of its group.
-
-        Returns
-        -------
-        Tensor, float64, shape (tiles, tree_blocks * G, V, rows_each, row_threads): a tile's rows in their
-        order. With two axes for rows, TVM proves that a thread's values are its own, and uses registers.
+        `leaf_value`: from (i, o, g, q, y, p, x, v) to what a tree adds to output v of its group.
+        Returns tensor, float64, shape (tiles, tree_blocks * G, V, rows_each, row_threads): a tile's rows in
+        their order. With two axes for rows, TVM proves that a thread's values are its own, and uses
+        registers.
         """
         width, shape = int(self.workload["width"]), self.shape
         threads = (shape.tree_threads, shape.rows_each, shape.row_threads)
@@ -197,10 +183,7 @@ def tiled_tables(
 ) -> dict[str, np.ndarray]:
     """Return per-tree tables laid out in tiles of trees (see `hbtvm.strategies.base.spread`).
 
-    Parameters
-    ----------
-    tables
-        By name: an array of shape (T, ...), and the padding where a tile has no tree.
+    `tables`: by name: an array of shape (T, ...), and the padding where a tile has no tree.
     """
     tiles = tiles_of(forest, config)
     inner = config["layout"] == "trees"

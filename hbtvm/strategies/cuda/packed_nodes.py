@@ -21,9 +21,7 @@ def width(dtype: str) -> int:
 def pack(threshold: np.ndarray, link: np.ndarray) -> np.ndarray:
     """Return packed nodes of thresholds and links, both of shape (...).
 
-    Returns
-    -------
-    int64, shape (..., `width`).
+    Returns int64, shape (..., `width`).
     """
     if threshold.dtype == np.float64:
         return np.stack([threshold.view(np.int64), link.astype(np.int64)], -1)

@@ -34,24 +34,12 @@ FEWEST = 4
 
 @dataclass(frozen=True)
 class SlotFormat:
-    """How a forest's slots are written.
+    """How a forest's slots are written."""
 
-    Attributes
-    ----------
-    dtype
-        Of columns and thresholds.
-    bits
-        Bits of a column.
-    linked
-        Whether the offset is in the link.
-    inline
-        Whether a leaf's values are in its slot.
-    """
-
-    dtype: str
-    bits: int
-    linked: bool
-    inline: bool
+    dtype: str  # of columns and thresholds
+    bits: int  # bits of a column
+    linked: bool  # whether the offset is in the link
+    inline: bool  # whether a leaf's values are in its slot
 
     @classmethod
     def of(cls, workload: Workload) -> SlotFormat:
@@ -105,23 +93,12 @@ def value_of(word: Callable[[Any], Any], v: Any, value_dtype: str) -> Any:
 
 @dataclass(frozen=True)
 class Slots:
-    """A forest's slots.
+    """A forest's slots."""
 
-    Attributes
-    ----------
-    node
-        int64, shape (slots, words).
-    root
-        int64, shape (T,): the slot of each tree's root.
-    empty
-        Slot of the root of a tree whose values are 0.
-    value
-        Values of leaves that are not in their slots, shape (leaves, V), those of `empty` the last ones.
-    """
-
-    node: np.ndarray
-    root: np.ndarray
-    empty: int
+    node: np.ndarray  # int64, shape (slots, words)
+    root: np.ndarray  # int64, shape (T,): the slot of each tree's root
+    empty: int  # slot of the root of a tree whose values are 0
+    # Values of leaves that are not in their slots, shape (leaves, V), those of `empty` the last ones
     value: np.ndarray | None
 
 

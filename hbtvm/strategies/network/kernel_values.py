@@ -32,9 +32,7 @@ _SAMPLES = 256
 def in_float32(output: Node) -> tuple[Node, frozenset[int]]:
     """Replace kernels by those of centred points where these may be computed in float32.
 
-    Returns
-    -------
-    The output, and the ids of its nodes that are to be computed in float32.
+    Returns the output, and the ids of its nodes that are to be computed in float32.
     """
     readers: dict[int, list[Node]] = {}
     found: set[int] = set()

@@ -102,10 +102,7 @@ def laid_out(
 ) -> dict[str, np.ndarray]:
     """Return the arrays of `arguments` by name.
 
-    Parameters
-    ----------
-    tables
-        By node: its tables by name, as `hbtvm.operators.base.Node.tables` gives them.
+    `tables`: by node: its tables by name, as `hbtvm.operators.base.Node.tables` gives them.
     """
     result: dict[str, np.ndarray] = {}
     factors = {

@@ -62,10 +62,7 @@ def arguments(plan: Plan, at: int) -> tuple[Argument, ...]:
 def tables(plan: Plan, at: int, points: np.ndarray) -> dict[str, np.ndarray]:
     """The arrays of `arguments`, by name.
 
-    Parameters
-    ----------
-    points
-        float64, shape (T, F).
+    `points`: float64, shape (T, F).
     """
     shape = shape_of(plan, at)
     center, scale = _frame(points)
@@ -120,11 +117,8 @@ def limits(scale: float, largest: float, features: int) -> np.ndarray:
     sizes of the terms of an approximate distance add up to N + 2 r sqrt(N) at most, and at most F + 16
     roundings, of 2**-24 each, act on any of them. The float64 distance that counts in the end is at most
     2 (r**2 + N), with F + 16 roundings of 2**-53. The slack is twice the sum of both errors, and another
-    factor of two in reserve.
-
-    Returns
-    -------
-    float64, shape (4,): the scale; and a, b, c, so that the slack is a + b r + c r**2.
+    factor of two in reserve. Returns float64, shape (4,): the scale; and a, b, c, so that the slack is a + b
+    r + c r**2.
     """
     single, double = (4.0 * (features + _TERMS) * one for one in _ROUNDING)
     with np.errstate(over="ignore"):
@@ -141,20 +135,11 @@ def limits(scale: float, largest: float, features: int) -> np.ndarray:
 def stages(plan: Plan, at: int, k: int, x: Any, given: Mapping[str, Any], tiles: Any, name: str) -> Any:
     """The stages of a `TopK` of `Distance`.
 
-    Parameters
-    ----------
-    at
-        Number of the distance.
-    x
-        From tile, column and row to the row's numbers.
-    given
-        The tables, by name.
-    tiles, name
-        Number of tiles; what names of stages begin with.
-
-    Returns
-    -------
-    Tensor, float64, shape (tiles, 2k, row_tile).
+    `at`: number of the distance.
+    `x`: from tile, column and row to the row's numbers.
+    `given`: the tables, by name.
+    `tiles`, `name`: number of tiles; what names of stages begin with.
+    Returns tensor, float64, shape (tiles, 2k, row_tile).
     """
     shape, rows = shape_of(plan, at), plan.row_tile
     features = shape.features
@@ -232,10 +217,7 @@ def stages(plan: Plan, at: int, k: int, x: Any, given: Mapping[str, Any], tiles:
 def smallest(k: int, count: int, plan: Plan, values: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
     """What tells the smallest of values that are stored.
 
-    Parameters
-    ----------
-    values
-        From tile, place and row to a value: an entry of a stage.
+    `values`: from tile, place and row to a value: an entry of a stage.
     """
     sizes = (k, count, plan.row_tile, plan.lanes)
 

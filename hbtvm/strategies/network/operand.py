@@ -26,29 +26,17 @@ FAMILIES = ("contract", "distance", "select", "pointwise")
 
 @dataclass(frozen=True, eq=False)
 class NetworkOperand:
-    """A network's forms and tables.
+    """A network's forms and tables."""
 
-    Attributes
-    ----------
-    dtype
-        Type of the rows. Everything is computed in float64, but for nodes whose form says ``"single"``.
-    n_features, n_outputs
-        Columns of the rows, and scores.
-    nodes
-        The forms, each behind its inputs; the last is the output.
-    tables
-        By node: its tables by name.
-    score_dtype
-        Type of the scores.
-    """
-
+    # Type of the rows. Everything is computed in float64, but for nodes whose form says ``"single"``.
     dtype: DType
+    # `n_features`, `n_outputs`: columns of the rows, and scores
     n_features: int
     n_outputs: int
-    nodes: tuple[Form, ...]
-    tables: tuple[Mapping[str, np.ndarray], ...]
+    nodes: tuple[Form, ...]  # the forms, each behind its inputs; the last is the output
+    tables: tuple[Mapping[str, np.ndarray], ...]  # by node: its tables by name
 
-    score_dtype: DType = "float64"
+    score_dtype: DType = "float64"  # type of the scores
     value_dtype: DType = "float64"
     missing: bool = True
 
@@ -123,13 +111,9 @@ def make_network(
 ) -> NetworkOperand:
     """Return a network's operand for rows of a type.
 
-    Parameters
-    ----------
-    score_dtype
-        Type of the scores.
-    narrow
-        Whether kernels compute in float32, for rows of float32, what gives the same numbers so, or numbers
-        that are well within 1e-5 of them (`hbtvm.strategies.network.kernel_values`).
+    `score_dtype`: type of the scores.
+    `narrow`: whether kernels compute in float32, for rows of float32, what gives the same numbers so, or
+        numbers that are well within 1e-5 of them (`hbtvm.strategies.network.kernel_values`).
     """
     approximate: frozenset[int] = frozenset()
     if narrow and dtype == "float32":

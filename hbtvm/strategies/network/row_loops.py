@@ -27,14 +27,9 @@ def call(
 ) -> Callable[[Any, Any, Any], Any]:
     """From tile, column and row to the call.
 
-    Parameters
-    ----------
-    inputs
-        Stages with their widths.
-    tables
-        Read whole.
-    sizes
-        Whole numbers.
+    `inputs`: stages with their widths.
+    `tables`: read whole.
+    `sizes`: whole numbers.
     """
 
     def made(i: Any, w: Any, r: Any) -> Any:

@@ -31,12 +31,8 @@ _EXACT = (
 def singles(nodes: Sequence[Node], approximate: frozenset[int] = frozenset()) -> frozenset[int]:
     """Numbers of the nodes of a network over float32 rows that are computed in float32, exactly.
 
-    Parameters
-    ----------
-    nodes
-        Each behind its inputs.
-    approximate
-        Ids of those that are computed in float32 all the same.
+    `nodes`: each behind its inputs.
+    `approximate`: ids of those that are computed in float32 all the same.
     """
     at = {id(node): number for number, node in enumerate(nodes)}
     readers: list[list[Node]] = [[] for _ in nodes]

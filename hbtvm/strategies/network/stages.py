@@ -21,16 +21,9 @@ Value = Callable[[Any, Any, Any], Any]
 class Stages:
     """Builds the expressions of one plan.
 
-    Parameters
-    ----------
-    plan
-        The stages.
-    dtype, features
-        Type of the rows, and their columns.
-    arguments
-        The tables, in order.
-    score_dtype
-        Type of the scores.
+    `dtype`, `features`: type of the rows, and their columns.
+    `arguments`: the tables, in order.
+    `score_dtype`: type of the scores.
     """
 
     searches = True

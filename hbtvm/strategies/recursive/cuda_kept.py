@@ -31,19 +31,11 @@ from hbtvm.strategies.recursive.vectors import Place
 
 @dataclass
 class Kept:
-    """Constants in shared memory, and behind them room for sums.
+    """Constants in shared memory, and behind them room for sums."""
 
-    Attributes
-    ----------
-    tables
-        By number among all constants: where a block's part begins, and the array, (panels, numbers).
-    count, sums
-        Numbers of constants, and of sums.
-    buffer
-        The memory.
-    """
-
+    # By number among all constants: where a block's part begins, and the array, (panels, numbers)
     tables: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict)
+    # `count`, `sums`: numbers of constants, and of sums
     count: int = 0
     sums: int = 0
     buffer: Any = None
@@ -54,10 +46,7 @@ class Kept:
 
         Raises `UnsupportedModel` if that is too little.
 
-        Parameters
-        ----------
-        most
-            Bytes that there are.
+        `most`: bytes that there are.
         """
         made = cls()
         for step in steps:
@@ -98,15 +87,9 @@ class Kept:
 
 
 class KeptStep(LevelStep):
-    """One nest with products, whose constants stay in shared memory.
+    """One nest with products, whose constants stay in shared memory."""
 
-    Attributes
-    ----------
-    kept
-        All constants that stay.
-    """
-
-    kept: Kept
+    kept: Kept  # all constants that stay
 
     @property
     def panels(self) -> int:

@@ -83,10 +83,7 @@ def kernels_on_device(
 
     Raises `UnsupportedModel` if constants are to stay there and don't fit.
 
-    Parameters
-    ----------
-    most_shared
-        Bytes of shared memory that a block may have.
+    `most_shared`: bytes of shared memory that a block may have.
     """
     functions: dict[str, Any] = {}
     programs: dict[str, tuple[Step, ...]] = {}

@@ -20,10 +20,7 @@ class DeviceParameters(Parameters):
 
     In place of a level's tiles they hold all rows, one node each: a kernel finds its level's in `levels`.
 
-    Attributes
-    ----------
-    level, count, blocks
-        See `SCALARS`.
+    `level`, `count`, `blocks`: see `SCALARS`.
     """
 
     def __init__(self, width: int, children: int | None, tables: Tables) -> None:
@@ -47,14 +44,10 @@ class DeviceParameters(Parameters):
     def kernel(self, name: str, body: Any, *scalars: Any, alone: bool) -> Any:
         """The function.
 
-        Parameters
-        ----------
-        scalars
-            Numbers that it takes beside buffers.
-        alone
-            Whether nobody else writes what it reads while it runs. Other blocks do where it has barriers
-            between them: what it is told not to share (``__restrict__``) a compiler keeps in registers
-            across barriers.
+        `scalars`: numbers that it takes beside buffers.
+        `alone`: whether nobody else writes what it reads while it runs. Other blocks do where it has barriers
+            between them: what it is told not to share (``__restrict__``) a compiler keeps in registers across
+            barriers.
         """
         arity = [] if isinstance(self.arity, int) else [self.arity]
         function = tirx.PrimFunc([*(self._made[key] for key in self._order()), *arity, *scalars], body)

@@ -21,24 +21,13 @@ SHARED_BYTES = 1 << 15
 
 @dataclass(frozen=True)
 class Blocking:
-    """How blocks go about their work.
+    """How blocks go about their work."""
 
-    Attributes
-    ----------
-    tile
-        Nodes of a block.
-    threads
-        Of a block, outputs of a panel; a multiple of `WARP`.
-    unroll
-        Terms of a sum that are written out.
-    columns
-        Outputs of a panel of a kernel for all levels whose blocks keep their constants in shared memory;
-        0: constants stay in global memory.
-    """
-
-    tile: int
-    threads: int
-    unroll: int
+    tile: int  # nodes of a block
+    threads: int  # of a block, outputs of a panel; a multiple of `WARP`
+    unroll: int  # terms of a sum that are written out
+    # Outputs of a panel of a kernel for all levels whose blocks keep their constants in shared memory; 0:
+    # constants stay in global memory
     columns: int = 0
 
 
@@ -47,18 +36,11 @@ class DeviceStep:
 
     A unit of work is a panel of results of a tile of nodes, which a block computes.
 
-    Parameters
-    ----------
-    facts, blocking, parameters
-        The cell, how blocks go about their work, and what the kernel takes.
-    nests
-        Numbers of the nests that it computes, none of which reads another one's results.
-    thread
-        The thread's number in its block.
-    shared
-        Float32 memory of the block, of `shared_numbers` or more.
-    memory
-        Numbers of memory between steps by a value's number.
+    `facts`, `blocking`, `parameters`: the cell, how blocks go about their work, and what the kernel takes.
+    `nests`: numbers of the nests that it computes, none of which reads another one's results.
+    `thread`: the thread's number in its block.
+    `shared`: Float32 memory of the block, of `shared_numbers` or more.
+    `memory`: numbers of memory between steps by a value's number.
     """
 
     def __init__(
@@ -109,10 +91,7 @@ class DeviceStep:
     def vectors(self, place: Place, first: Any) -> DeviceVectors:
         """Expressions of values at a place that are in memory, or are computed from what is.
 
-        Parameters
-        ----------
-        first
-            The level's first row.
+        `first`: the level's first row.
         """
 
         def load(number: int, where: Place, _: int) -> Any:

@@ -61,18 +61,11 @@ class Tile:
 class TiledProduct:
     """A product of two matrices.
 
-    Parameters
-    ----------
-    number
-        The value's.
-    tile
-        What a block computes.
-    vectors
-        Expressions at the node.
-    shared, thread
-        The block's memory, and the thread's number.
-    store
-        Makes the statements that put a number at a place of the result.
+    `number`: the value's.
+    `tile`: what a block computes.
+    `vectors`: expressions at the node.
+    `shared`, `thread`: the block's memory, and the thread's number.
+    `store`: makes the statements that put a number at a place of the result.
     """
 
     def __init__(

@@ -203,10 +203,7 @@ class WholesStep(DeviceStep):
 class _Result:
     """Where a nest's value goes.
 
-    Attributes
-    ----------
-    number
-        The value's.
+    `number`: the value's.
     """
 
     def __init__(self, step: DeviceStep, nest: Nest, first: Any, here: Any) -> None:

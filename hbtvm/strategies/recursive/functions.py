@@ -23,12 +23,8 @@ _EVEN = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.893
 class Functions:
     """Makes expressions; shared parts become statements ahead of them.
 
-    Parameters
-    ----------
-    statements
-        Gets them.
-    lanes
-        Of a vector.
+    `statements`: gets them.
+    `lanes`: of a vector.
     """
 
     def __init__(self, statements: list[Any], lanes: int) -> None:

@@ -30,51 +30,30 @@ TABLE_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class Classes:
-    """A cell for each class of nodes.
+    """A cell for each class of nodes."""
 
-    Attributes
-    ----------
-    inner, leaf
-        Of nodes with and without children.
-    first
-        Of nodes whose children are leaves, which are then those of `table`; None where that saves nothing.
-    table
-        Of leaves that look their states up, products for `first` included; None if no table can be made.
-    moved
-        The same where products of states are made with them; None if there are none.
-    same
-        Whether leaves compute what other nodes do, of children that are not there.
-    """
-
+    # `inner`, `leaf`: of nodes with and without children
     inner: Facts
     leaf: Facts
+    # Of nodes whose children are leaves, which are then those of `table`; None where that saves nothing
     first: Facts | None = None
+    # Of leaves that look their states up, products for `first` included; None if no table can be made
     table: Facts | None = None
-    moved: Moved | None = None
-    same: bool = False
+    moved: Moved | None = None  # the same where products of states are made with them; None if there are none
+    same: bool = False  # whether leaves compute what other nodes do, of children that are not there
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """What a configuration makes of a cell.
+    """What a configuration makes of a cell."""
 
-    Attributes
-    ----------
-    functions
-        Functions of TVM by name, scheduled.
-    leaf, inner
-        The programs that call them.
-    tables
-        Constants.
-    persistent
-        On a GPU: the step that goes through all levels, in place of the programs.
-    """
-
-    functions: dict[str, Any]
+    functions: dict[str, Any]  # functions of TVM by name, scheduled
+    # `leaf`, `inner`: the programs that call them
     leaf: Program
     inner: Program
     first: Program | None
-    tables: tuple[np.ndarray, ...]
+    tables: tuple[np.ndarray, ...]  # constants
+    # On a GPU: the step that goes through all levels, in place of the programs
     persistent: Step | None = None
 
 
@@ -120,12 +99,8 @@ class Levels:
     def workload(self, classes: Classes, rows: int, nodes: int, levels: int, threads: int) -> dict[str, Any]:
         """Describe a cell and a typical call; part of a log's key.
 
-        Parameters
-        ----------
-        rows
-            Structures of a call.
-        nodes, levels
-            Of a typical structure.
+        `rows`: structures of a call.
+        `nodes`, `levels`: of a typical structure.
         """
         return {
             "family": "recursive",

@@ -26,17 +26,10 @@ _PRODUCT = "{} of {}"
 
 @dataclass(frozen=True)
 class Moved:
-    """A cell whose products are made with the states, for each class of nodes; rows are wider than they were.
+    """A cell whose products are made with the states, by class of nodes; rows are wider than before."""
 
-    Attributes
-    ----------
-    first
-        Nodes that read products and make none, whose parents must not read any.
-    inner, leaf
-        Nodes with and without children, products made.
-    """
-
-    first: Facts
+    first: Facts  # nodes that read products and make none, whose parents must not read any
+    # `inner`, `leaf`: nodes with and without children, products made
     inner: Facts
     leaf: Facts
 
@@ -46,10 +39,7 @@ def with_products(inner: Facts, leaf: Facts, each_only: bool = False) -> Moved |
 
     None if no product of `inner` is linear in its children's states.
 
-    Parameters
-    ----------
-    each_only
-        Whether only products of each of any number of children are moved.
+    `each_only`: whether only products of each of any number of children are moved.
     """
     made = _Moving(inner, each_only)
     states = {place: made.value(number) for place, number in inner.states.items()}

@@ -46,47 +46,25 @@ def row_starts(shape: Shape) -> int:
 
 @dataclass
 class Nest:
-    """Values of one depth and width.
+    """Values of one depth and width."""
 
-    Attributes
-    ----------
-    depth, width
-        Products in a row that lead to its values, and their numbers (padded).
-    products
-        Numbers of the products that it computes.
-    stored
-        Numbers of the values that are stored for other nests.
-    states
-        Numbers of values by the place in the row of states where they go.
-    whole
-        The value that the nest is there for, if it is whole.
-    """
-
+    # `depth`, `width`: products in a row that lead to its values, and their numbers (padded)
     depth: int
     width: int
-    products: list[int] = field(default_factory=list)
-    stored: list[int] = field(default_factory=list)
+    products: list[int] = field(default_factory=list)  # numbers of the products that it computes
+    stored: list[int] = field(default_factory=list)  # numbers of the values that are stored for other nests
+    # Numbers of values by the place in the row of states where they go
     states: dict[int, int] = field(default_factory=dict)
-    whole: int | None = None
+    whole: int | None = None  # the value that the nest is there for, if it is whole
 
 
 @dataclass
 class Nests:
-    """All nests of a cell, in the order of computation.
+    """All nests of a cell, in the order of computation."""
 
-    Attributes
-    ----------
-    values
-        In normal form.
-    nests
-        In order.
-    scratch
-        Of each stored value: the number of its memory.
-    """
-
-    values: Sequence[Value]
+    values: Sequence[Value]  # in normal form
     nests: list[Nest]
-    scratch: dict[int, int]
+    scratch: dict[int, int]  # of each stored value: the number of its memory
 
     def home(self, number: int) -> int | None:
         """Which nest stores a value; None if none does."""
@@ -96,13 +74,9 @@ class Nests:
 def nests_of(values: Sequence[Value], states: Mapping[int, int], fused: bool = True) -> Nests:
     """Return the nests of values in normal form.
 
-    Parameters
-    ----------
-    states
-        By place in the row of states: the number of the value that goes there.
-    fused
-        Whether values of one nest are computed together; else each has its own, but for those of each of any
-        number of children.
+    `states`: by place in the row of states: the number of the value that goes there.
+    `fused`: whether values of one nest are computed together; else each has its own, but for those of each of
+        any number of children.
     """
     depths = _depths(values, fused)
     stored: set[int] = set()

@@ -30,10 +30,8 @@ def normalised(
 ) -> tuple[Values, dict[str, int]]:
     """Return a cell's values in normal form, and the number of each output among them.
 
-    Parameters
-    ----------
-    childless
-        Whether they are for nodes without children: what is zero there is left out (Cortex's specialisation).
+    `childless`: whether they are for nodes without children: what is zero there is left out (Cortex's
+        specialisation).
     """
     made = _Normal(cell, childless)
     found = {name: made.value(number) for name, number in outputs.items()}

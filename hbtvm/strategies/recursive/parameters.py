@@ -14,13 +14,7 @@ _ORDER = ("state", "child", "number", "vector", "scratch", "table", "span", "out
 
 
 class Tables:
-    """Constants of all functions, each once.
-
-    Attributes
-    ----------
-    arrays
-        In order.
-    """
+    """Constants of all functions, each once."""
 
     def __init__(self) -> None:
         self.arrays: list[np.ndarray] = []
@@ -39,10 +33,7 @@ class Tables:
 class Parameters:
     """What a function takes: buffers, made when they are first asked for.
 
-    Attributes
-    ----------
-    tiles
-        Tiles of a call, T.
+    `tiles`: tiles of a call, T.
     """
 
     def __init__(self, tile: int, width: int, children: int | None, tables: Tables) -> None:

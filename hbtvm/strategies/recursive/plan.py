@@ -16,32 +16,18 @@ from hbtvm.strategies.recursive.values import Values
 
 @dataclass(frozen=True)
 class Facts:
-    """A cell for one class of nodes.
+    """A cell for one class of nodes."""
 
-    Attributes
-    ----------
-    values, weights
-        In normal form.
-    states
-        By place in a row of states: the number of the value that goes there.
-    nests
-        Of these.
-    offsets, width
-        Where each state starts in a row, and the row's numbers, S.
-    children
-        Places for them; None for any number.
-    inputs
-        By name: number and facts.
-    """
-
+    # `values`, `weights`: in normal form
     values: Sequence[Value]
     weights: Mapping[str, np.ndarray]
-    states: Mapping[int, int]
-    nests: Nests
+    states: Mapping[int, int]  # by place in a row of states: the number of the value that goes there
+    nests: Nests  # of these
+    # `offsets`, `width`: where each state starts in a row, and the row's numbers, S
     offsets: Mapping[str, int]
     width: int
-    children: int | None
-    inputs: Mapping[str, tuple[int, Input]]
+    children: int | None  # places for them; None for any number
+    inputs: Mapping[str, tuple[int, Input]]  # by name: number and facts
 
 
 def offsets_of(cell: Cell) -> tuple[dict[str, int], int]:

@@ -20,31 +20,16 @@ Order = Literal["nodes", "panels"]
 
 @dataclass(frozen=True)
 class Tiling:
-    """How steps go about their work.
+    """How steps go about their work."""
 
-    Attributes
-    ----------
-    tile
-        Nodes of a tile, R.
-    vectors, lanes
-        Vectors of a panel, at most, and numbers of a vector.
-    unroll
-        Terms of a sum that are written out, at most.
-    order
-        See the module.
-    registers
-        Most vectors of sums at a time.
-    fused
-        Whether the values of a nest are computed together; else each is a step of its own.
-    """
-
-    tile: int
+    tile: int  # nodes of a tile, R
+    # `vectors`, `lanes`: vectors of a panel, at most, and numbers of a vector
     vectors: int
     lanes: int
-    unroll: int
-    order: Order
-    registers: int
-    fused: bool = True
+    unroll: int  # terms of a sum that are written out, at most
+    order: Order  # see the module
+    registers: int  # most vectors of sums at a time
+    fused: bool = True  # whether the values of a nest are computed together; else each is a step of its own
 
 
 @dataclass(frozen=True)
@@ -59,12 +44,8 @@ class _Group:
 class Products:
     """Makes the statements of a nest's products.
 
-    Parameters
-    ----------
-    facts, tiling, parameters
-        The cell, how steps go about their work, and what the function takes.
-    stored
-        Gives numbers of an operand, by its value's number, the place and how many.
+    `facts`, `tiling`, `parameters`: the cell, how steps go about their work, and what the function takes.
+    `stored`: gives numbers of an operand, by its value's number, the place and how many.
     """
 
     def __init__(

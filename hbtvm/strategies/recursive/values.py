@@ -106,10 +106,7 @@ def vanishes(values: Sequence[Value], number: int, place: int | None = None) -> 
     What is multiplied by zero is taken to be finite. Other children may be there: what depends on them, too,
     does not vanish.
 
-    Parameters
-    ----------
-    place
-        The child's; None for one of any number of children.
+    `place`: the child's; None for one of any number of children.
     """
     zero: list[bool] = []
     for value in values[: number + 1]:

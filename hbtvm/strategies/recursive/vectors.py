@@ -20,37 +20,21 @@ from hbtvm.strategies.recursive.values import THERE, vanishes
 
 @dataclass(frozen=True)
 class Place:
-    """Which numbers an expression is of.
+    """Which numbers an expression is of."""
 
-    Attributes
-    ----------
-    tile, node
-        The tile, and the node in it.
-    at
-        The first of the numbers.
-    """
-
+    # `tile`, `node`: the tile, and the node in it
     tile: Any
     node: Any
-    at: Any
+    at: Any  # the first of the numbers
 
 
 class Vectors:
     """Expressions at one place, each made once.
 
-    Parameters
-    ----------
-    facts
-        The cell.
-    parameters
-        Of the function.
-    place
-        Which numbers.
-    lanes
-        How many.
-    load
-        Gives what is in memory or in registers, by a value's number, the place, and how many numbers: results
-        of products, stored values; else None.
+    `parameters`: of the function.
+    `place`: which numbers.
+    `load`: gives what is in memory or in registers, by a value's number, the place, and how many numbers:
+        results of products, stored values; else None.
     """
 
     _functions: type[Functions] = Functions

@@ -21,35 +21,21 @@ Span = tuple[Any, Any] | None
 
 @dataclass(frozen=True)
 class Result:
-    """Where a value goes.
+    """Where a value goes."""
 
-    Attributes
-    ----------
-    store
-        Makes the statements that put a vector, or a number, at a place in it.
-    load
-        Makes an expression of what was put there.
-    """
-
+    # Makes the statements that put a vector, or a number, at a place in it
     store: Callable[[Any, Any, int], list[Any]]
-    load: Callable[[Any, int], Any]
+    load: Callable[[Any, int], Any]  # makes an expression of what was put there
 
 
 class Whole:
     """Makes the statements that compute one value of one node.
 
-    Parameters
-    ----------
-    number
-        Of the value.
-    here
-        Expressions at the node.
-    result
-        Where it goes.
-    lanes, registers
-        Numbers of a vector, and vectors of sums that stay in registers.
-    span
-        The first of the parts to compute and the one behind the last, where threads share them.
+    `number`: of the value.
+    `here`: expressions at the node.
+    `result`: where it goes.
+    `lanes`, `registers`: numbers of a vector, and vectors of sums that stay in registers.
+    `span`: the first of the parts to compute and the one behind the last, where threads share them.
     """
 
     def __init__(

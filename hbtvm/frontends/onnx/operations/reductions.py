@@ -120,10 +120,7 @@ def _position(call: Call) -> Value:
 class Extreme:
     """That a tensor holds positions of extreme values.
 
-    Attributes
-    ----------
-    kind
-        ``"argmax"`` or ``"argmin"``.
+    `kind`: ``"argmax"`` or ``"argmin"``.
     """
 
     def __init__(self, kind: str) -> None:

@@ -16,10 +16,7 @@ from hbtvm.operators.base import constant
 def axis_of(call: Call, axis: int, rank: int) -> int:
     """An axis, counted from the front.
 
-    Raises
-    ------
-    ModelError
-        If there is none.
+    Raises `ModelError` if there is none.
     """
     if not -rank <= axis < rank:
         raise call.damaged(f"there is no axis {axis} of {rank}.")

@@ -19,10 +19,7 @@ TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
 def transform_of(call: Call) -> str:
     """The attribute.
 
-    Raises
-    ------
-    ModelError
-        If it is none of `TRANSFORMS`.
+    Raises `ModelError` if it is none of `TRANSFORMS`.
     """
     found = call.text("post_transform", "NONE")
     if found not in TRANSFORMS:
@@ -70,10 +67,7 @@ def labels_of(
 ) -> np.ndarray:
     """The labels of a classifier: int64, or texts as objects.
 
-    Raises
-    ------
-    ModelError
-        If there are none.
+    Raises `ModelError` if there are none.
     """
     texts, numbers = call.texts(names[0]), call.integers(names[1])
     if not texts and not len(numbers):

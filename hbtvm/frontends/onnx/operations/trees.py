@@ -35,21 +35,11 @@ _MOST_COMBINED = 256
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Trees on a table whose outputs follow from the scores by a rule of the runtime.
+    """Trees on a table whose outputs follow from the scores by a rule of the runtime."""
 
-    Attributes
-    ----------
-    table
-        The columns that they compare.
-    trees
-        The trees.
-    output
-        How labels and probabilities follow.
-    """
-
-    table: Table
+    table: Table  # the columns that they compare
     trees: TreeEnsemble
-    output: OutputSpec
+    output: OutputSpec  # how labels and probabilities follow
 
 
 @dataclass(frozen=True, eq=False)
