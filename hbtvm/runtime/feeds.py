@@ -332,9 +332,7 @@ class FeedReader:
         coder = self._coders.get(j)
         return number(value, self.feeds[j].where) if coder is None else coder.of_value(value)
 
-    def _matrix(
-        self, columns: dict[int, RawColumn], n: int, beside: Sequence[np.dtype] = ()
-    ) -> np.ndarray:
+    def _matrix(self, columns: dict[int, RawColumn], n: int, beside: Sequence[np.dtype] = ()) -> np.ndarray:
         """The matrix of columns by their index; `beside` are types of numbers in columns not read."""
         feeds = self.feeds
         numbers = {j: columns[self._raw_of[j]].numbers(feeds[j].where) for j in self._numbers}
