@@ -8,14 +8,9 @@ from scipy.special import ndtr
 
 from hbtvm.cost_model.base import Prediction
 
-_KAPPA = 1.0
-"""Standard deviations that the upper confidence bound adds to the mean."""
-
-_FAR = 5.0
-"""Standard deviations below the best beyond which the expected improvement follows its asymptote."""
-
-_SURE = 1e-6
-"""Minimal standard deviation, in log2 of speed."""
+_KAPPA = 1.0  # standard deviations that the upper confidence bound adds to the mean
+_FAR = 5.0  # standard deviations below the best beyond which the expected improvement follows its asymptote
+_SURE = 1e-6  # minimal standard deviation, in log2 of speed
 
 
 def merit(kind: str, prediction: Prediction, best: float) -> NDArray[np.float64]:

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from hbtvm.cost_model.base import CostModel, Prediction, check
 
-MODELS = 5
-"""Number of models in a bootstrap, as in the paper."""
+MODELS = 5  # number of models in a bootstrap, as in the paper
 
 
 class Bootstrap(CostModel):

@@ -19,8 +19,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
-CACHE_LINE = 64
-"""Bytes per cache line."""
+CACHE_LINE = 64  # bytes per cache line
 
 OPERATIONS = ("compare", "bit", "add", "multiply", "select", "convert", "other")
 BUFFERS = ("x", "table", "scratch", "out", "other")

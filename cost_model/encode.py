@@ -13,11 +13,8 @@ from hbtvm.cost_model.flat import FLAT_NAMES, flat_features
 from hbtvm.cost_model.nest import Nest
 
 Columns = Mapping[str, NDArray[Any]]
-Choices = Mapping[str, Sequence[int | str | bool]]
-"""The choices of each knob in a space."""
-
-Workload = Mapping[str, Any]
-"""A program's shapes by name."""
+Choices = Mapping[str, Sequence[int | str | bool]]  # the choices of each knob in a space
+Workload = Mapping[str, Any]  # a program's shapes by name
 
 
 class Encoder:

@@ -15,8 +15,7 @@ from hbtvm.cost_model import relation, totals
 from hbtvm.cost_model.context import contexts
 from hbtvm.cost_model.nest import Nest
 
-FEATURE_NAMES: tuple[str, ...] = (*relation.NAMES, *totals.NAMES)
-"""Column names of `features`; D in number."""
+FEATURE_NAMES: tuple[str, ...] = (*relation.NAMES, *totals.NAMES)  # column names of `features`; D in number
 
 
 def features(nests: Sequence[Nest]) -> NDArray[np.float32]:

@@ -23,17 +23,13 @@ from hbtvm.cost_model.base import CostModel, Prediction, centred, check, clean, 
 
 Table = NDArray[np.float64]
 
-_STEPS = 12
-"""Iterations of the optimiser; more do not change which candidates are chosen."""
-
-_TUNED_ON = 200
-"""Measurements from which relevances are learned; a step takes more than quadratic time."""
+_STEPS = 12  # iterations of the optimiser; more do not change which candidates are chosen
+_TUNED_ON = 200  # measurements from which relevances are learned; a step takes more than quadratic time
 
 _BLOCK = 4096
 """Candidates per block of scoring, to bound memory: a space's tens of thousands would take gigabytes."""
 
-_OFFSET = 0.1
-"""Variance of a group's unknown mean, in units of the measurements' variance."""
+_OFFSET = 0.1  # variance of a group's unknown mean, in units of the measurements' variance
 
 _JITTER = 1e-5
 

@@ -18,8 +18,7 @@ from hbtvm.cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS
 
 _PRESENT, _SHARED = CONTEXT.index("present"), CONTEXT.index("shared")
 
-_PLACES = LEVELS * STATEMENTS
-"""Places of a program: all statements of each level."""
+_PLACES = LEVELS * STATEMENTS  # places of a program: all statements of each level
 
 _ROW = np.arange(_PLACES).reshape(STATEMENTS, LEVELS).T.ravel()
 """Position of each place in the table, which has all levels of each statement."""
@@ -53,11 +52,8 @@ of `torch.nn.GRUCell`::
 A program's score is ``bias + sum over its loops of softmax(scatter h) . (score h)``, with scatter (S, H),
 score (S, H), bias (1,): the linear layer is applied to each loop's slots before they are summed."""
 
-Scorer = Callable[[LoopTrees], NDArray[Any]]
-"""Scores of programs, (n,)."""
-
-MakeScorer = Callable[[Weights], Scorer | None]
-"""Creates a scorer from weights; None if it cannot."""
+Scorer = Callable[[LoopTrees], NDArray[Any]]  # scores of programs, (n,)
+MakeScorer = Callable[[Weights], Scorer | None]  # creates a scorer from weights; None if it cannot
 
 
 def loop_trees(table: NDArray[np.float32]) -> LoopTrees:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-_ROWS = 256
-"""Rows compared with all others at once, to bound memory."""
+_ROWS = 256  # rows compared with all others at once, to bound memory
 
 
 def recall_at_k(scores: ArrayLike, costs: ArrayLike, k: int) -> float:

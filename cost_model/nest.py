@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-SERIAL, UNROLLED, VECTORIZED, PARALLEL = 0, 1, 2, 3
-"""Kinds of loop."""
+SERIAL, UNROLLED, VECTORIZED, PARALLEL = 0, 1, 2, 3  # kinds of loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +49,4 @@ class Statement:
     lane_bytes: int = 4  # width of a vector's elements in bytes
 
 
-Nest = tuple[Statement, ...]
-"""The statements of one scheduled program, in program order."""
+Nest = tuple[Statement, ...]  # the statements of one scheduled program, in program order

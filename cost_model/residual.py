@@ -12,21 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from hbtvm.cost_model.base import CostModel, Prediction, Vector, centred, check
 from hbtvm.cost_model.gaussian_process import Bases, GaussianProcess
 
-FOLDS = 4
-"""Number of models of the local mean; each is fitted to all measurements except one fold."""
-
-_FEWEST = 8
-"""Minimal number of measurements for folds that can be ranked."""
-
-GLOBAL = (0.8, 0.5)
-"""Mean and variance of a global model's weight; several models share the mean."""
-
-LOCAL = (0.5, 0.25)
-"""Mean and variance of the local mean's weight."""
+FOLDS = 4  # number of models of the local mean; each is fitted to all measurements except one fold
+_FEWEST = 8  # minimal number of measurements for folds that can be ranked
+GLOBAL = (0.8, 0.5)  # mean and variance of a global model's weight; several models share the mean
+LOCAL = (0.5, 0.25)  # mean and variance of the local mean's weight
 
 
-_KEPT = 1.25
-"""Local models are kept until the rows exceed those of their fit by this factor."""
+_KEPT = 1.25  # local models are kept until the rows exceed those of their fit by this factor
 
 
 @dataclass(frozen=True, eq=False)

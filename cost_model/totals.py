@@ -15,8 +15,7 @@ ADDRESSINGS = ("broadcast", "contiguous", "strided", "gather")
 CACHES = (2**12, 2**14, 2**15, 2**17, 2**19, 2**21, 2**23, 2**25)
 """Cache sizes in bytes for which memory traffic is estimated."""
 
-REGISTER = 64
-"""Bytes of a vector register in `registers`; another width only shifts the feature."""
+REGISTER = 64  # bytes of a vector register in `registers`; another width only shifts the feature
 
 _SUMS = (
     "iterations",  # executions of statement bodies

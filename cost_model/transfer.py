@@ -10,14 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hbtvm.cost_model.base import CostModel, Prediction, Vector, centred, check, speeds_by_group
 
-_ROWS = 256
-"""Maximal number of measurements for the weight: more change little and cost much."""
-
-_CHANCE = 0.3
-"""Agreement that few measurements may show by chance; up to it, the weight is 0."""
-
-_TIE = 0.03
-"""Minimal relative difference of two costs; smaller differences are noise."""
+_ROWS = 256  # maximal number of measurements for the weight: more change little and cost much
+_CHANCE = 0.3  # agreement that few measurements may show by chance; up to it, the weight is 0
+_TIE = 0.03  # minimal relative difference of two costs; smaller differences are noise
 
 _LARGEST = 4.0
 """Maximal factor from the spread of predictions to that of measured speeds. If a global model predicts the

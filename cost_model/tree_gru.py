@@ -31,8 +31,7 @@ from hbtvm.cost_model.loop_trees import MakeScorer, Scorer, Weights, loop_trees
 
 _PRESENT, _SHARED = CONTEXT.index("present"), CONTEXT.index("shared")
 
-_CHUNK = 1024
-"""Programs scored at a time."""
+_CHUNK = 1024  # programs scored at a time
 
 
 class _Network(nn.Module):  # type: ignore[misc]

@@ -10,17 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-MOST_BYTES = 1 << 22
-"""Maximal length of a line in bytes."""
-
-MOST_TEXT = 20_000
-"""Maximal length of a string in characters."""
-
-MOST_NAME = 200
-"""Maximal length of a name in characters."""
-
-MOST_SIZE = 2**31 - 1
-"""Largest size in a workload or target; kernels cannot index more."""
+MOST_BYTES = 1 << 22  # maximal length of a line in bytes
+MOST_TEXT = 20_000  # maximal length of a string in characters
+MOST_NAME = 200  # maximal length of a name in characters
+MOST_SIZE = 2**31 - 1  # largest size in a workload or target; kernels cannot index more
 
 _DEPTH, _TIMES, _WHOLE = 32, 10_000, 2**63
 _LEAST_SECONDS, _MOST_SECONDS = 1e-12, 1e7

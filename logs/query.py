@@ -17,8 +17,7 @@ from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.store import Log, LogError, parse
 from hbtvm.logs.targets import target_key
 
-DRAWN = "drawn"
-"""The field of a record's ``extra`` that marks candidates drawn at random (see `drawn`)."""
+DRAWN = "drawn"  # the field of a record's ``extra`` that marks candidates drawn at random (see `drawn`)
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,7 @@ from typing import Any
 
 from hbtvm.logs.record import Record, canonical
 
-Candidate = tuple[str, str]
-"""A strategy and its configuration as canonical JSON."""
+Candidate = tuple[str, str]  # a strategy and its configuration as canonical JSON
 
 
 def final_mark(ident: str, reading: float | None) -> dict[str, Any]:

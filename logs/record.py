@@ -48,8 +48,7 @@ from hbtvm.logs.bounds import (
 )
 from hbtvm.logs.targets import target_key
 
-VERSION = 1
-"""Schema version that this module writes, and the only one that it reads."""
+VERSION = 1  # schema version that this module writes, and the only one that it reads
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)", re.ASCII)
 

@@ -13,8 +13,7 @@ from hbtvm.schedules.sharing import thread_knobs, threads_are_valid
 from hbtvm.schedules.space import Config, Knob
 from hbtvm.schedules.workload import Target, Workload
 
-SMALL_BATCH = 64
-"""Up to this many rows, vectors of trees (and single rows) are in the search space."""
+SMALL_BATCH = 64  # up to this many rows, vectors of trees (and single rows) are in the search space
 
 
 def vector_lanes(target: Target, dtype: str) -> tuple[int, ...]:
@@ -37,20 +36,17 @@ def orders(rows: int) -> tuple[str, ...]:
     return ("trees", "rows") if rows > 1 else ("trees",)
 
 
-WIDE = 128
-"""From this number of columns on, computing them takes a large part of a call."""
+WIDE = 128  # from this number of columns on, computing them takes a large part of a call
 
 MAX_SUMMED = 32
 """Most leaf values that are summed in float32 before they are added to a float64 sum: the rounding
 error of a score stays below 32 half-units in the last place, far below the tolerance of 1e-5."""
 
 
-MAX_PERMUTED = 128
-"""Most entries for which lookup by permutes is in the search space: eight registers of 16."""
+MAX_PERMUTED = 128  # most entries for which lookup by permutes is in the search space: eight registers of 16
 
 
-MAX_BY_BYTES = 64
-"""The same of 64-bit Arm CPUs, whose instructions for tables number bytes: 256 of them."""
+MAX_BY_BYTES = 64  # the same of 64-bit Arm CPUs, whose instructions for tables number bytes: 256 of them
 
 _FEW_BY_BYTES = 32
 """Most entries for which those are the default: two instructions, where lane by lane it takes over ten."""
@@ -137,8 +133,7 @@ def few_or_many(workload: Workload, lanes: int) -> int:
     return 4
 
 
-TRANSPOSED = "hbtvm.transposed"
-"""Annotation of the outer of two loops over a square block that is transposed."""
+TRANSPOSED = "hbtvm.transposed"  # annotation of the outer of two loops over a square block that is transposed
 
 STORED_BY_ROW = "hbtvm.stored_by_row"
 """Annotation of the loop over a tile's rows around one over their outputs: in how many lanes the tile's

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 
-WARP = 32
-"""Threads of a warp."""
+WARP = 32  # threads of a warp
 
 PREFETCH = "prefetch"
 """Choice of the knob ``tables``: in shared memory, each tile's copied while the one before is walked."""

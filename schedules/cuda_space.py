@@ -15,35 +15,22 @@ from hbtvm.schedules.cuda_shape import PREFETCH, WARP, Shape, persistent_blocks,
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
-MAX_SUMS = 24
-"""Scores that a thread may have in registers: each takes two, and its part of a tile another."""
+MAX_SUMS = 24  # scores that a thread may have in registers: each takes two, and its part of a tile another
 
 SMALL_BATCH = 1 << 15
 """Up to this many rows, many threads for each row are in the space: rows alone do not fill a GPU."""
 
-FEW_ROWS = 1024
-"""Up to this many rows, blocks may split a row's trees, so that no multiprocessor is idle."""
-
-_PROCESSORS = 128
-"""About how many multiprocessors a large GPU has."""
-
-_SPLITS = (1, 2, 4, 8, 16, 32, 64)
-"""Blocks that may share a row's trees."""
-
-_ROUNDS = 4
-"""Blocks for each multiprocessor, up to which trees may be split to get so many."""
+FEW_ROWS = 1024  # up to this many rows, blocks may split a row's trees, so that no multiprocessor is idle
+_PROCESSORS = 128  # about how many multiprocessors a large GPU has
+_SPLITS = (1, 2, 4, 8, 16, 32, 64)  # blocks that may share a row's trees
+_ROUNDS = 4  # blocks for each multiprocessor, up to which trees may be split to get so many
 
 _THREADS = 128
 """Threads of a block at least: with fewer, a multiprocessor holds too few, however many blocks it holds."""
 
-BUSY = 1024
-"""Threads of a multiprocessor that mostly hide how long loads take."""
-
-_EVEN = 0.75
-"""Part of the multiprocessors' time that blocks at least fill, where there are few for each."""
-
-_WIDE = 256
-"""Features of rows from which a warp that reads one feature of each row touches too many lines."""
+BUSY = 1024  # threads of a multiprocessor that mostly hide how long loads take
+_EVEN = 0.75  # part of the multiprocessors' time that blocks at least fill, where there are few for each
+_WIDE = 256  # features of rows from which a warp that reads one feature of each row touches too many lines
 
 _WHOLE_ROWS = 16
 """Threads for each row up to which blocks of 512 threads have a warp's rows, that read the same tree."""
@@ -51,14 +38,9 @@ _WHOLE_ROWS = 16
 _FEWER_THREADS = {75: 1024, 86: 1536, 87: 1536, 89: 1536, 120: 1536}
 """Threads that a multiprocessor holds, by architecture; others hold 2,048 (same place)."""
 
-HELD = 512
-"""Threads of a multiprocessor for which blocks give up rows."""
-
-_FEWEST_ROWS = 8
-"""Fewest rows of a block that stages columns: with fewer, too many blocks load the tables."""
-
-_MOST_SHARING = 64
-"""Threads for each row that are in the space for any number of rows."""
+HELD = 512  # threads of a multiprocessor for which blocks give up rows
+_FEWEST_ROWS = 8  # fewest rows of a block that stages columns: with fewer, too many blocks load the tables
+_MOST_SHARING = 64  # threads for each row that are in the space for any number of rows
 
 
 @dataclass(frozen=True)

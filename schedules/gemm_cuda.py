@@ -31,17 +31,13 @@ from hbtvm.schedules.cuda_space import (
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
-TILE = 16
-"""Rows, columns and depth of a product that a warp's tensor cores take at once."""
-
-SUMS = {"int8": "int32", "float16": "float32"}
-"""Types of the sums, by that of the products."""
+TILE = 16  # rows, columns and depth of a product that a warp's tensor cores take at once
+SUMS = {"int8": "int32", "float16": "float32"}  # types of the sums, by that of the products
 
 TENSOR = "hbtvm.tensor"
 """Annotation of the outer of two loops over a tile of sums, for tensor cores; its value: the tile's rows."""
 
-NEVER = 1 << 14
-"""More left turns than any path has; matches no leaf."""
+NEVER = 1 << 14  # more left turns than any path has; matches no leaf
 
 _FIXED: Config = {"tree_threads": 1, "layout": "nodes"}
 

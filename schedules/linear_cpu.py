@@ -33,18 +33,12 @@ from hbtvm.schedules.sharing import threads_are_valid
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import LinearWorkload, Target, Workload
 
-MAX_UNROLL = 32
-"""Most steps of a sum in straight-line code."""
-
-_MAX_SUMS = 32
-"""Vectors of sums that are in the making at once; more would not stay in registers."""
+MAX_UNROLL = 32  # most steps of a sum in straight-line code
+_MAX_SUMS = 32  # vectors of sums that are in the making at once; more would not stay in registers
 
 
-_TILE = 16
-"""Rows of a good tile: a transposed one of them stays in the first-level cache beside the rows."""
-
-_TRANSPOSED = 64
-"""Columns up to which transposing pays, with such tiles."""
+_TILE = 16  # rows of a good tile: a transposed one of them stays in the first-level cache beside the rows
+_TRANSPOSED = 64  # columns up to which transposing pays, with such tiles
 
 
 def space(workload: Workload, target: Target) -> Space:

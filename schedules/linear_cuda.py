@@ -19,11 +19,8 @@ from hbtvm.schedules.linear_cpu import divisors
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import LinearWorkload, Target, Workload
 
-_MAX_SUMS = 16
-"""Sums that a thread has in registers."""
-
-_PROCESSORS = 128
-"""About how many multiprocessors a large GPU has."""
+_MAX_SUMS = 16  # sums that a thread has in registers
+_PROCESSORS = 128  # about how many multiprocessors a large GPU has
 
 
 def space(workload: Workload, target: Target) -> Space:

@@ -30,11 +30,8 @@ from hbtvm.schedules.network_plan import Plan, plan, stage_of
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 
-_MAX_SUMS = 16
-"""Sums that a thread has in registers."""
-
-_PROCESSORS = 128
-"""About how many multiprocessors a large GPU has."""
+_MAX_SUMS = 16  # sums that a thread has in registers
+_PROCESSORS = 128  # about how many multiprocessors a large GPU has
 
 MAX_NUMBERS = 1 << 14
 """Numbers that a thread may keep in its own memory: devices set aside as much for each thread."""

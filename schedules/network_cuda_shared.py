@@ -20,8 +20,7 @@ from hbtvm.schedules.cuda import scope
 from hbtvm.schedules.network_plan import stage_of
 from hbtvm.schedules.space import Config
 
-FEW_ROWS = 4096
-"""Up to this many rows, several threads for each row are in the space."""
+FEW_ROWS = 4096  # up to this many rows, several threads for each row are in the space
 
 VALUES_AT_ONCE = 4
 """Values that a step finds at once as cheaply as others find one; of steps of more, fewer are unrolled."""

@@ -12,11 +12,8 @@ from typing import Any
 
 from hbtvm.schedules.network_plan import Plan
 
-LOOP_ROWS = "hbtvm.loop_rows"
-"""Annotation of the loop over the rows that are computed together."""
-
-KINDS = ("imputation", "coupling")
-"""Kinds of nodes that are such loops."""
+LOOP_ROWS = "hbtvm.loop_rows"  # annotation of the loop over the rows that are computed together
+KINDS = ("imputation", "coupling")  # kinds of nodes that are such loops
 
 
 def loops(nodes: Sequence[Mapping[str, Any]]) -> bool:

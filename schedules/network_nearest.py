@@ -22,11 +22,8 @@ from hbtvm.schedules.network_plan import Plan
 NEAREST_ROWS = "hbtvm.nearest_rows"
 """Annotation of the loop over the rows whose nearest points are found together."""
 
-_MOST_BLOCKS = 2048
-"""Blocks up to which a tile's leasts stay in the second-level cache."""
-
-_FEWEST = 64
-"""Points from which it pays."""
+_MOST_BLOCKS = 2048  # blocks up to which a tile's leasts stay in the second-level cache
+_FEWEST = 64  # points from which it pays
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-FUSED_WIDTH = 192
-"""Columns from which a product may compute what it reads a block at a time (knob ``block``)."""
+FUSED_WIDTH = 192  # columns from which a product may compute what it reads a block at a time (knob ``block``)
 
 REGISTER_BLOCKS = (4, 8)
 """Blocks that stay in registers: they may pay where products have few outputs, of fewer columns as well."""
 
-_FEWEST_TERMS = 16
-"""Columns from which those blocks may pay."""
+_FEWEST_TERMS = 16  # columns from which those blocks may pay
 
 MOST_NEAREST = 32
 """The k of the smallest values up to which they are found in one pass, where a schedule can (`fusible`)."""

@@ -43,8 +43,7 @@ LONG = frozenset(
 )
 """Functions of many instructions: their values are kept."""
 
-MAX_SUMS = 24
-"""Vectors of sums that are in the making at once; more would not stay in registers."""
+MAX_SUMS = 24  # vectors of sums that are in the making at once; more would not stay in registers
 
 SPLIT_SUM = 32
 """Terms from which a sum of a single row is made of a vector of sums, where its outputs do not fill one."""
@@ -179,8 +178,7 @@ def passes(plan: Plan, at: int) -> int:
     return total
 
 
-_TWO_STAGES = ("power", "cbrt", "normal_quantile")
-"""Functions that read what they are of twice."""
+_TWO_STAGES = ("power", "cbrt", "normal_quantile")  # functions that read what they are of twice
 
 
 def read_in_registers(plan: Plan) -> dict[int, int]:
@@ -223,8 +221,7 @@ def _multiple(one: int, other: int) -> int:
     return max(one, other)
 
 
-_DEEPEST = 64
-"""Operators within one expression: TVM walks expressions recursively."""
+_DEEPEST = 64  # operators within one expression: TVM walks expressions recursively
 
 _LIGHT = ("elementwise", "concat", "select", "repeat")
 

@@ -30,12 +30,10 @@ from hbtvm.schedules.cpu import (
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
-MOST_PERMUTED = 8
-"""Levels that permutes can reach into: the last has 128 nodes, eight registers."""
+MOST_PERMUTED = 8  # levels that permutes can reach into: the last has 128 nodes, eight registers
 
 
-_SHALLOW = 4
-"""Up to this depth a tree's tables are a few cache lines."""
+_SHALLOW = 4  # up to this depth a tree's tables are a few cache lines
 
 
 def space(workload: Workload, target: Target) -> Space:

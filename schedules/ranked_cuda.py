@@ -59,11 +59,8 @@ from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.traversal_cpu import EARLY_EXIT
 from hbtvm.schedules.workload import Target, Workload, rank_groups_of
 
-SEARCH = "search_"
-"""Names of the blocks of a rank's binary search begin so; their numbers follow."""
-
-_OF_CATEGORIES = 12
-"""Registers that a thread takes besides where it looks up ranks of categories."""
+SEARCH = "search_"  # names of the blocks of a rank's binary search begin so; their numbers follow
+_OF_CATEGORIES = 12  # registers that a thread takes besides where it looks up ranks of categories
 
 _RANKED_TOGETHER = 32
 """Rows for which a thread that ranks by columns computes once where a column begins, and whose values it may
@@ -79,17 +76,10 @@ _LEAST_ROWS = 8
 _WHOLE = 8
 """Depth up to which walks with links take all levels, with no loop, rather than to look where they end."""
 
-_VECTOR = 4
-"""Words that a thread copies to shared memory at once."""
-
-_PERFECT_DEPTH = 9
-"""Depth up to which trees are padded to perfect ones, whose words are at most 2 KB a tree."""
-
-FEWEST_ROWS = 32
-"""Rows of a tile with which a forest has to fit words."""
-
-_DEEPER = 3
-"""Levels more than a balanced tree of as many leaves has, from which on padding takes too much."""
+_VECTOR = 4  # words that a thread copies to shared memory at once
+_PERFECT_DEPTH = 9  # depth up to which trees are padded to perfect ones, whose words are at most 2 KB a tree
+FEWEST_ROWS = 32  # rows of a tile with which a forest has to fit words
+_DEEPER = 3  # levels more than a balanced tree of as many leaves has, from which on padding takes too much
 
 
 def is_linked(workload: Workload) -> bool:

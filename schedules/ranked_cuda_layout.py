@@ -16,17 +16,14 @@ from hbtvm.schedules.cuda_space import aligned, element
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import RANK_GROUP, Workload, prologue_of, rank_groups_of
 
-BY_ROWS, BY_COLUMNS = "rows", "columns"
-"""Choices of the knob ``ranked``: what neighbouring threads rank."""
+BY_ROWS, BY_COLUMNS = "rows", "columns"  # choices of the knob ``ranked``: what neighbouring threads rank
 
-GROUPS = "group_threshold"
-"""Name of the table of thresholds by groups."""
+GROUPS = "group_threshold"  # name of the table of thresholds by groups
 
 RANKED, MISSING = "ranked", "missing"
 """Blocks of what a thread that ranks by columns has in registers: a row's value, and the rank of NaN."""
 
-_WORD = 4
-"""Bytes of a word, and of a bank of shared memory."""
+_WORD = 4  # bytes of a word, and of a bank of shared memory
 
 
 def by_columns(config: Config) -> bool:

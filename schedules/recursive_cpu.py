@@ -31,11 +31,8 @@ TILES = (1, 2, 3, 4, 6, 8, 12, 16)
 TAILS = (0, 1, 2, 4)
 DEPTHS = (1, 2)
 
-_CACHE = 1 << 20
-"""Bytes of constants that stay in a core's second-level cache from tile to tile."""
-
-_FEW = 16
-"""Nodes of a level below which a tile is all that there is of it."""
+_CACHE = 1 << 20  # bytes of constants that stay in a core's second-level cache from tile to tile
+_FEW = 16  # nodes of a level below which a tile is all that there is of it
 
 _MANY = 64
 """Nodes of a level for each thread from which on last tiles and differences of structures weigh little."""

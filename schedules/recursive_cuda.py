@@ -24,16 +24,12 @@ from hbtvm.schedules.workload import Target
 TILES = (1, 2, 4, 8, 16)
 THREADS = (64, 128, 256)
 
-_MOST_SUMS = 96
-"""Sums of a thread that stay in registers beside addresses and operands."""
+_MOST_SUMS = 96  # sums of a thread that stay in registers beside addresses and operands
 
 KEPT = (8, 16, 32)
 
-_OPERANDS = 1 << 15
-"""Bytes of shared memory that operands take."""
-
-_FILLED = 132
-"""Blocks that occupy a large GPU, one a multiprocessor."""
+_OPERANDS = 1 << 15  # bytes of shared memory that operands take
+_FILLED = 132  # blocks that occupy a large GPU, one a multiprocessor
 
 
 def space(workload: Mapping[str, Any], target: Target) -> Space:

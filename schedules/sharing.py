@@ -14,20 +14,11 @@ thousand, but then rows lie in the cache of another core."""
 _ONE_ROW = 60_000
 """The same for a single row, of which threads share the trees: all of them read it, and make its columns."""
 
-_COLUMN_NANOSECONDS = 0.5
-"""Estimated time for computing one column of one row."""
-
-_HALVED = 1.12
-"""About how much longer a row takes with half as many vectors side by side."""
-
-_TREES_TOGETHER = 8
-"""A good tree tile where the outer loop is over trees."""
-
-_BETTER = 0.92
-"""What a smaller row tile has to save, as a share of the time."""
-
-_WIDE = 128
-"""From this number of columns on, computing them takes a large part of a call."""
+_COLUMN_NANOSECONDS = 0.5  # estimated time for computing one column of one row
+_HALVED = 1.12  # about how much longer a row takes with half as many vectors side by side
+_TREES_TOGETHER = 8  # a good tree tile where the outer loop is over trees
+_BETTER = 0.92  # what a smaller row tile has to save, as a share of the time
+_WIDE = 128  # from this number of columns on, computing them takes a large part of a call
 
 
 def thread_knobs(workload: Workload) -> tuple[Knob, ...]:

@@ -35,11 +35,8 @@ EARLY_EXIT = "hbtvm.ends"
 _TILE_BYTES = 1 << 20
 """Largest row tile in bytes; a larger one leaves no room for trees in the second-level cache."""
 
-_ALONE = 8
-"""Trees that walk side by side where a row tile is a single row."""
-
-_DEEP = 12
-"""From this depth on a tree is too large to be read anew for every few rows."""
+_ALONE = 8  # trees that walk side by side where a row tile is a single row
+_DEEP = 12  # from this depth on a tree is too large to be read anew for every few rows
 
 
 def space(workload: Workload, target: Target) -> Space:

@@ -48,8 +48,7 @@ class Workload(TypedDict):
     value_dtype: Literal["float32", "float64"]
 
 
-RANK_GROUP = 7
-"""Thresholds of a group, whose count takes three bits (see `WideWorkload`)."""
+RANK_GROUP = 7  # thresholds of a group, whose count takes three bits (see `WideWorkload`)
 
 
 class WideWorkload(Workload):

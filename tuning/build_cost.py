@@ -8,8 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-FEWEST = 3
-"""Fewest builds of a task to judge: the first includes imports and cold caches."""
+FEWEST = 3  # fewest builds of a task to judge: the first includes imports and cold caches
 
 FACTOR, SECONDS = 10.0, 5.0
 """A task is dropped if its cheapest build takes this many times the others' median, and this many seconds."""

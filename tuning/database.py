@@ -9,8 +9,7 @@ from hbtvm.logs.store import Log
 from hbtvm.tuning.learning.transfer import completed
 from hbtvm.tuning.state import TaskState
 
-TaskKey = tuple[str, str, str]
-"""Workload, target and strategy (`hbtvm.logs.record.Record.task`)."""
+TaskKey = tuple[str, str, str]  # workload, target and strategy (`hbtvm.logs.record.Record.task`)
 
 
 class Database:

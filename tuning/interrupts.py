@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 
 
 class NotedInterrupt:
@@ -27,9 +27,7 @@ class NotedInterrupt:
             self._handles = True
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._handles:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 

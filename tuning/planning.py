@@ -14,8 +14,7 @@ from hbtvm.schedules.space import Config, Space
 from hbtvm.tuning.explorers.base import Point
 from hbtvm.tuning.state import TaskState
 
-_NEAR = 1 / 3
-"""Largest share of candidates that differ from the task's best in one knob."""
+_NEAR = 1 / 3  # largest share of candidates that differ from the task's best in one knob
 
 _BEHIND, _LESS = 2.0, 0.25
 """Slowdown against the group's fastest task beyond which a task gets fewer candidates, and its share then."""

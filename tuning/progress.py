@@ -30,5 +30,4 @@ class Trial:
     busy: str = ""  # a sentence if the machine has other load; else empty
 
 
-Progress = Callable[[Trial], None]
-"""Called after each trial, between measurements; must be quick."""
+Progress = Callable[[Trial], None]  # called after each trial, between measurements; must be quick

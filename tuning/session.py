@@ -32,8 +32,7 @@ from hbtvm.tuning.task import Task
 from hbtvm.tuning.task_scheduler import TaskScheduler
 from hbtvm.tuning.trials import Budget, Recorder, try_batch
 
-_TURN = 8
-"""Fewest trials of a task from which its gain is extrapolated (see `hbtvm.tuning.task_scheduler`)."""
+_TURN = 8  # fewest trials of a task from which its gain is extrapolated (see `hbtvm.tuning.task_scheduler`)
 
 
 def tune(tasks: Sequence[Task], settings: Settings, machine: Machine | None = None) -> Result:

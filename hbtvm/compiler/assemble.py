@@ -113,8 +113,7 @@ def _fitted(
     ]
 
 
-_Code = tuple[bytes, Launch | None, bytes]
-"""A kernel's library, its launch on a GPU, and its object on a CPU."""
+_Code = tuple[bytes, Launch | None, bytes]  # a kernel's library, its launch on a GPU, and its object on a CPU
 
 
 def _built(

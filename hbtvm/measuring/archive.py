@@ -44,8 +44,7 @@ from hbtvm.runtime.tables import table_bytes
 FORMAT, VERSION = "hbtvm-trials", 1
 MANIFEST, _DIGEST = "manifest.json", "manifest.sha256"
 
-MOST_ROWS = 4096
-"""Most rows of a sample; larger batches repeat them."""
+MOST_ROWS = 4096  # most rows of a sample; larger batches repeat them
 
 _MOST_BYTES = 2**32
 _MEMBER = re.compile(r"(kernels|tables|rows)/[0-9a-f]{32}(\.npy)?")

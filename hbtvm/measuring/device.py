@@ -16,8 +16,7 @@ from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.cuda.work import OneKernel
 from hbtvm.runtime.package import KernelEntry
 
-_FAULT = 70
-"""Exit status of a worker whose CUDA context was lost to a fault."""
+_FAULT = 70  # exit status of a worker whose CUDA context was lost to a fault
 
 _Result = TypeVar("_Result")
 
@@ -76,5 +75,4 @@ def or_end(work: Callable[[], _Result]) -> _Result:
         raise
 
 
-_end: Callable[[int], Any] = os._exit
-"""Exits without clean-up: exit handlers would use the lost context."""
+_end: Callable[[int], Any] = os._exit  # exits without clean-up: exit handlers would use the lost context

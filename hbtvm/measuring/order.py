@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from hbtvm.measuring.archive import Candidate, Trials
 
-_GUESSES = 6
-"""First candidates of a group that keep the archive's order."""
+_GUESSES = 6  # first candidates of a group that keep the archive's order
 
 
 class Order:

@@ -32,11 +32,8 @@ from hbtvm.tuning.measuring.worker_process import Limits
 
 _FINAL = FinalOptions()
 
-_SLOW = 3.0
-"""Multiple of the group's best time above which one reading suffices."""
-
-_DOUBTFUL = 3
-"""Consecutive failures, wrong results not counted, after which the machine is checked."""
+_SLOW = 3.0  # multiple of the group's best time above which one reading suffices
+_DOUBTFUL = 3  # consecutive failures, wrong results not counted, after which the machine is checked
 
 _READING = Timing()
 

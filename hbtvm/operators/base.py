@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-Form = dict[str, Any]
-"""Kind and shapes of a node in plain values; see `Node.form`."""
+Form = dict[str, Any]  # kind and shapes of a node in plain values; see `Node.form`
 
 
 class Node(ABC):

@@ -11,8 +11,7 @@ from hbtvm.operators.base import Unary
 
 _LEAST_ROUNDS = 100
 
-TOLERANCE = 0.005
-"""What errors of all classes together may be; see `coupled`."""
+TOLERANCE = 0.005  # what errors of all classes together may be; see `coupled`
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,7 @@ from hbtvm.operators.shapes import concat, reduce
 
 Kernel = Literal["linear", "poly", "rbf", "sigmoid", "laplacian", "cosine"]
 
-_MOST_FACTORS = 64
-"""The largest whole power that is computed by multiplication."""
+_MOST_FACTORS = 64  # the largest whole power that is computed by multiplication
 
 
 def softmax(x: Node) -> Node:

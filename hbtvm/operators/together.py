@@ -12,8 +12,7 @@ from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import Concat, Reduce, Repeat, Select, concat, select
 from hbtvm.operators.tables import Interpolate, ragged
 
-Join = Callable[[Sequence[Node]], Node | None]
-"""Joins nodes of other kinds; None where it can't."""
+Join = Callable[[Sequence[Node]], Node | None]  # joins nodes of other kinds; None where it can't
 
 
 def side_by_side(parts: Sequence[Node], join: Join | None = None) -> Node:

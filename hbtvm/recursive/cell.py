@@ -17,8 +17,7 @@ from hbtvm.runtime.recursive.vocabulary import Vocabulary
 
 Shape = tuple[int, ...]
 
-UNARY = ("neg", "abs", "exp", "relu", "sigmoid", "tanh")
-"""Operators of one value, number by number."""
+UNARY = ("neg", "abs", "exp", "relu", "sigmoid", "tanh")  # operators of one value, number by number
 
 BINARY = ("add", "sub", "mul", "div", "max", "min")
 """Operators of two values of one shape, number by number; a value of shape () goes with any shape."""

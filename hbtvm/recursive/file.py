@@ -25,8 +25,7 @@ from hbtvm.recursive.cell import RecursiveModel
 from hbtvm.recursive.validate import check_model
 from hbtvm.runtime.tables import array_header
 
-FORMAT = 1
-"""The version of the format."""
+FORMAT = 1  # the version of the format
 
 _MEMBER = re.compile(r"model\.json|tables/[0-9]{1,9}\.npy")
 _JSON, _MOST_JSON, _MOST_MEMBERS = "model.json", 1 << 26, 10_000

@@ -16,11 +16,8 @@ from hbtvm.recursive.aten.graph import Graph
 from hbtvm.recursive.aten.signature import Convention
 from hbtvm.recursive.cell import Shape
 
-MOST_TRIALS = 20_000
-"""Most combinations of sizes that are tried."""
-
-Kind = int | str
-"""An input's: a vector's size, or ``"number"``."""
+MOST_TRIALS = 20_000  # most combinations of sizes that are tried
+Kind = int | str  # an input's: a vector's size, or ``"number"``
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from hbtvm.errors import ModelError
 from hbtvm.printable import shown
 from hbtvm.recursive.cell import BINARY, OPERATORS, UNARY, Cell, RecursiveModel, Shape, Value
 
-MOST_CHILDREN = 64
-"""Most places for children; a cell of any number of them has no such limit."""
+MOST_CHILDREN = 64  # most places for children; a cell of any number of them has no such limit
 
 _MOST = 2**31
 _OPERANDS = {

@@ -16,14 +16,9 @@ from hbtvm.wording import config, count, duration, recursive_shape
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b6539b", "#a67c00", "#3d9bd1", "#7a5ad0", "#707070")
 """Okabe and Ito's colours, safe for colour blindness; pale colours are darkened for a white page."""
 
-_SHOWN = 12.0
-"""The chart omits candidates slower than the chapter's best by more than this factor."""
-
-_LINEAR = ("features", "numbers", "codes", "outputs")
-"""The shown fields of a linear model's workload."""
-
-MOST = 400
-"""Default maximal length of a log's text on the page, in characters."""
+_SHOWN = 12.0  # the chart omits candidates slower than the chapter's best by more than this factor
+_LINEAR = ("features", "numbers", "codes", "outputs")  # the shown fields of a linear model's workload
+MOST = 400  # default maximal length of a log's text on the page, in characters
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c1f24;--soft:#626b78;--rule:#dfe3e8;--paper:#fff;--warn:#9a5b00}

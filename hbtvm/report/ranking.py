@@ -17,11 +17,8 @@ from hbtvm.tuning.learning.threads import one_thread
 
 FOLDS = 5
 
-_FEWEST = 10
-"""Minimal number of a task's measurements for validation."""
-
-_MOST = 3000
-"""Maximal number of records to fit; more take long and add little."""
+_FEWEST = 10  # minimal number of a task's measurements for validation
+_MOST = 3000  # maximal number of records to fit; more take long and add little
 
 
 @dataclass(frozen=True)

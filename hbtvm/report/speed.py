@@ -25,11 +25,8 @@ from hbtvm.runtime.summary import anchor_words
 Call = Callable[[Any], Any]
 
 ROUNDS = 9
-_PLAIN = (".txt", ".json", ".ubj")
-"""Model files that are not pickles."""
-
-SECONDS = 1.0
-"""Approximate seconds of timing per alternative."""
+_PLAIN = (".txt", ".json", ".ubj")  # model files that are not pickles
+SECONDS = 1.0  # approximate seconds of timing per alternative
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,6 @@ class Forest:
     family = "trees"
 
     def workload(self, rows: int, threads: int = 1) -> Workload:
-        """See `hbtvm.strategies.workload_of`."""
         nodes = np.diff(self.offset)
         made: Workload = {
             "rows": rows,

@@ -29,8 +29,7 @@ from hbtvm.strategies.base import Strategy, leaf_ranges, rank_in_tree, spread, t
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 
-MAX_LEAVES = 256
-"""The work and the path table grow with the square of the leaves."""
+MAX_LEAVES = 256  # the work and the path table grow with the square of the leaves
 
 
 def unreachable(leaves: int) -> int:

@@ -21,8 +21,7 @@ METHODS = ("scalar", "gather", "permute")
 """How to fetch a vector of entries: lane by lane; by a gather instruction; or by loading the
 whole run into registers and permuting those. On a CPU without such instructions: lane by lane."""
 
-REGISTER = 64
-"""Bytes of the widest register; a run for ``"permute"`` must be padded to a multiple of this."""
+REGISTER = 64  # bytes of the widest register; a run for ``"permute"`` must be padded to a multiple of this
 
 
 def lookup(load: Any, index: Any, entries: int, method: str) -> Any:

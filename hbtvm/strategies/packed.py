@@ -19,11 +19,8 @@ from tvm import tirx
 from hbtvm.strategies.base import leaf_ranges, rank_in_tree
 from hbtvm.strategies.forest import Forest
 
-LINE = 64
-"""Bytes of a cache line."""
-
-LINK_BITS = 31
-"""Usable bits of a 32-bit link; the sign bit is not used."""
+LINE = 64  # bytes of a cache line
+LINK_BITS = 31  # usable bits of a 32-bit link; the sign bit is not used
 
 
 class Slots:

@@ -28,14 +28,9 @@ from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.lookup import REGISTER
 from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 
-MAX_DEPTH = 12
-"""A perfect tree of depth d has 2**d leaves; beyond this its tables outgrow the caches."""
-
-_MAX_FULL_DEPTH = 14
-"""The same where trees are full (`is_full`)."""
-
-_FULL = 4
-"""A tree is full if at least one in so many leaves of its perfect tree is a leaf of its own."""
+MAX_DEPTH = 12  # a perfect tree of depth d has 2**d leaves; beyond this its tables outgrow the caches
+_MAX_FULL_DEPTH = 14  # the same where trees are full (`is_full`)
+_FULL = 4  # a tree is full if at least one in so many leaves of its perfect tree is a leaf of its own
 
 
 class PerfectTreeTraversal(Strategy):

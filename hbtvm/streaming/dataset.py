@@ -30,8 +30,7 @@ from hbtvm.streaming.scorer import Scorer
 
 NOTES = "_hbtvm.json"
 _FORMAT, _VERSION = "hbtvm-predictions", 1
-_MOST_NOTES = 1 << 28
-"""Maximal bytes of notes to read."""
+_MOST_NOTES = 1 << 28  # maximal bytes of notes to read
 
 _LOCK = ".hbtvm.lock"
 
@@ -120,8 +119,7 @@ def predict(
     return done
 
 
-_Task = tuple[str, Callable[[], Scored]]
-"""A file, and a function that predicts some of its rows."""
+_Task = tuple[str, Callable[[], Scored]]  # a file, and a function that predicts some of its rows
 
 
 def _tasks(rows: Dataset, files: Sequence[str], scorer: Scorer) -> Iterator[_Task]:

@@ -14,11 +14,8 @@ from hbtvm.streaming.reading import Piece
 from hbtvm.streaming.scorer import Scorer
 from hbtvm.streaming.writing import writing
 
-_GROUP = 1 << 16
-"""Minimal rows per write, if the file has as many."""
-
-Told = Callable[[int, int], None]
-"""Called with the rows and files done since the last call."""
+_GROUP = 1 << 16  # minimal rows per write, if the file has as many
+Told = Callable[[int, int], None]  # called with the rows and files done since the last call
 
 
 def untold(rows: int, files: int) -> None:

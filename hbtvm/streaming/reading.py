@@ -25,12 +25,10 @@ from hbtvm.streaming.scorer import BATCH
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".arrow": "ipc", ".feather": "ipc"}
 """Suffixes of readable files, and pyarrow's names of their formats."""
 
-_PIECE = 1 << 16
-"""Minimal rows of a piece, if the file has as many."""
+_PIECE = 1 << 16  # minimal rows of a piece, if the file has as many
 
 
-Piece = Callable[[], Iterator[pa.RecordBatch]]
-"""Reads some of a file's rows."""
+Piece = Callable[[], Iterator[pa.RecordBatch]]  # reads some of a file's rows
 
 
 @dataclass(frozen=True)
@@ -134,8 +132,7 @@ class Dataset:
         return Source(str(self.folder / file), self._kind, self.schema, folders, self.files[0])
 
 
-_Check = Callable[[Iterable[str], Iterable[str]], None]
-"""Called with the wanted and the available columns."""
+_Check = Callable[[Iterable[str], Iterable[str]], None]  # called with the wanted and the available columns
 
 
 def _parquet(path: str, types: dict[str, pa.DataType], check: _Check) -> Iterator[Piece]:

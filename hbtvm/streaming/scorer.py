@@ -18,11 +18,8 @@ from hbtvm.streaming.categories import codes, numbers_of
 from hbtvm.streaming.matching import category_types, positions, some
 from hbtvm.streaming.outputs import column_names, table_of
 
-BATCH = 1 << 15
-"""Rows predicted at a time, so that intermediate results stay in a cache and memory is reused."""
-
-TRANSFORM = "transform"
-"""The output of a pipeline whose last step transforms."""
+BATCH = 1 << 15  # rows predicted at a time, so that intermediate results stay in a cache and memory is reused
+TRANSFORM = "transform"  # the output of a pipeline whose last step transforms
 
 
 class Scorer:

@@ -16,8 +16,7 @@ from hbtvm.errors import package_file_error
 from hbtvm.runtime.model import Model, load
 from hbtvm.streaming.scorer import Scorer
 
-_MOST = 4
-"""Maximal number of loaded models in a process."""
+_MOST = 4  # maximal number of loaded models in a process
 
 _loaded: OrderedDict[tuple[str, int | None], Model] = OrderedDict()
 _lock = threading.Lock()

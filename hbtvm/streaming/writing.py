@@ -11,8 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_AHEAD = 4
-"""Maximal number of tables waiting to be written."""
+_AHEAD = 4  # maximal number of tables waiting to be written
 
 
 @contextlib.contextmanager

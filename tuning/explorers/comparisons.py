@@ -39,8 +39,7 @@ class GridExplorer(RandomExplorer):
 class _Proposing(RandomExplorer):
     """Repairs another search's proposals, drops measured ones, and fills the batch with random draws."""
 
-    startup = 16
-    """Measurements before the search is asked."""
+    startup = 16  # measurements before the search is asked
 
     def propose(self, count: int, measured: Mapping[Point, float]) -> list[Config]:
         """Collect `count` configurations that were not measured."""
@@ -66,14 +65,9 @@ class GeneticExplorer(_Proposing):
     parent (uniform crossover), and some choices are drawn anew.
     """
 
-    elite = 16
-    """Most parents: the best measured."""
-
-    mutation = 0.1
-    """Probability with which each of a child's choices is drawn anew."""
-
-    tries = 20
-    """Children for each place in a batch."""
+    elite = 16  # most parents: the best measured
+    mutation = 0.1  # probability with which each of a child's choices is drawn anew
+    tries = 20  # children for each place in a batch
 
     def _proposals(self, count: int, measured: Mapping[Point, float]) -> Iterator[Sequence[int]]:
         working = [(cost, point) for point, cost in measured.items() if np.isfinite(cost)]
@@ -100,11 +94,8 @@ class TpeExplorer(_Proposing):
     the seconds; failures count as twice the slowest time.
     """
 
-    startup = 10
-    """Optuna's default."""
-
-    tries = 10
-    """Proposals for each place in a batch."""
+    startup = 10  # optuna's default
+    tries = 10  # proposals for each place in a batch
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
         super().__init__(space, rng)
@@ -157,8 +148,7 @@ class MetaScheduleExplorer(_Proposing):
     fewest = 64
     """Unmeasured combinations below which all are drawn at random: MetaSchedule searches long in vain."""
 
-    generations = 3
-    """Generations for one batch."""
+    generations = 3  # generations for one batch
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
         super().__init__(space, rng)
@@ -175,8 +165,7 @@ class MetaScheduleExplorer(_Proposing):
             yield from self._search.ask(count)
 
 
-_UNLIMITED = 1 << 30
-"""MetaSchedule's limit of trials; the session stops the run."""
+_UNLIMITED = 1 << 30  # MetaSchedule's limit of trials; the session stops the run
 
 
 class _MetaSchedule:

@@ -9,8 +9,7 @@ import numpy as np
 from hbtvm.schedules.space import Config, Space
 from hbtvm.tuning.explorers.base import Point, Score
 
-SMALL = 2**13
-"""Largest space that is listed in full, in a fraction of a second."""
+SMALL = 2**13  # largest space that is listed in full, in a fraction of a second
 
 _DRAWN, _ROUNDS = 64, 100
 """Configurations per draw from a larger space, and most draws: a resumed run first repeats the earlier run's

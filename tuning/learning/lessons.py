@@ -13,17 +13,10 @@ from hbtvm.tuning.learning.tables import DescribeRecord, Tables, understood
 from hbtvm.tuning.learning.transfer import nearest
 from hbtvm.tuning.task import Task
 
-_RECORDS = 3000
-"""Most records of a global model: more cost time and add little."""
-
-_RECORDS_LOWERED = 384
-"""The same where each record's program must be lowered, which takes seconds in all."""
-
-_WORKLOADS = 48
-"""Most workloads that the records come from; encoding each takes milliseconds."""
-
-_TELLING = 8
-"""Fewest records of a workload to learn from: a few winners show no slow candidates."""
+_RECORDS = 3000  # most records of a global model: more cost time and add little
+_RECORDS_LOWERED = 384  # the same where each record's program must be lowered, which takes seconds in all
+_WORKLOADS = 48  # most workloads that the records come from; encoding each takes milliseconds
+_TELLING = 8  # fewest records of a workload to learn from: a few winners show no slow candidates
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-FEWEST = 6
-"""Measurements below which a model without a global one would learn noise."""
-
-FEWEST_MORE = 2
-"""The same for a model that corrects a global one: its guess, and a random candidate."""
-
-GROWTH = 20
-"""A fit is due after a twentieth more measurements: late batches add little, and fits cost more."""
+FEWEST = 6  # measurements below which a model without a global one would learn noise
+FEWEST_MORE = 2  # the same for a model that corrects a global one: its guess, and a random candidate
+GROWTH = 20  # a fit is due after a twentieth more measurements: late batches add little, and fits cost more
 
 
 class FittingPolicy:

@@ -22,8 +22,7 @@ DescribeRecord = Callable[[Record], tuple[Describe, Space] | None]
 _DRAWN, _DRAWN_LOOPS = 64, 24
 """Random candidates of each program that scale the features; fewer where each must be lowered."""
 
-_MANY = 256
-"""Length of a list from which its features are cached."""
+_MANY = 256  # length of a list from which its features are cached
 
 
 class Describable(Protocol):

@@ -20,8 +20,7 @@ from hbtvm.tuning.measuring.messages import Candidate, Failure, Measured, Timing
 from hbtvm.tuning.measuring.program import OBJECT
 from hbtvm.tuning.task import Task
 
-KEPT = 6
-"""Libraries kept for each group; more than a final's candidates."""
+KEPT = 6  # libraries kept for each group; more than a final's candidates
 
 
 @dataclass

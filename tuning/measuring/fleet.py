@@ -25,13 +25,11 @@ from hbtvm.tuning.measuring.messages import LOST, NO_DEVICE, Candidate, Failure,
 from hbtvm.tuning.measuring.pool import Pool, PoolOptions
 from hbtvm.tuning.measuring.worker_process import Limits, Worker
 
-_LOOK = 1.0
-"""Seconds for which the tracker's number of devices is cached."""
+_LOOK = 1.0  # seconds for which the tracker's number of devices is cached
 
 _GLANCE = 0.25
 
-_GRACE = 10.0
-"""Seconds beyond its limit after which a silent device counts as lost."""
+_GRACE = 10.0  # seconds beyond its limit after which a silent device counts as lost
 
 _ONCE = Timing(repeats=1, most=1, min_repeat=0.0, patience=0.0)
 

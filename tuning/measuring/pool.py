@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
-from types import TracebackType
 
 from hbtvm.tuning.measuring.machine import BuiltLibrary, Machine
 from hbtvm.tuning.measuring.messages import (
@@ -115,9 +114,7 @@ class Pool(Machine):
     def __enter__(self) -> Pool:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _settle(self) -> None:

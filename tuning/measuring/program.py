@@ -13,8 +13,7 @@ from typing import Any, Protocol, cast
 
 from hbtvm.schedules.space import Choice, Config
 
-OBJECT = ".o"
-"""Suffix of a library's name for the object that it was linked from."""
+OBJECT = ".o"  # suffix of a library's name for the object that it was linked from
 
 
 class InvalidConfigError(ValueError):

@@ -10,11 +10,8 @@ from hbtvm.tuning.measuring.messages import LOST, NO_DEVICE, Failure, Measured, 
 from hbtvm.tuning.measuring.program import Program
 from hbtvm.tuning.measuring.repeat import repeat, sentence
 
-_held: dict[tuple[str, int, str], Any] = {}
-"""Sessions held from one job to the next."""
-
-_HOLD = 900.0
-"""Time limit of a held session; a final takes less."""
+_held: dict[tuple[str, int, str], Any] = {}  # sessions held from one job to the next
+_HOLD = 900.0  # time limit of a held session; a final takes less
 
 
 def measure(program: Program, job: RemoteJob, ready: Callable[[], None]) -> Measured | Failure:

@@ -9,12 +9,10 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 
 _MARK = ".in-use"
 
-_YOUNG = 60.0
-"""Age in seconds below which a folder stays: its owner may not have locked it yet."""
+_YOUNG = 60.0  # age in seconds below which a folder stays: its owner may not have locked it yet
 
 
 class Scratch:
@@ -43,9 +41,7 @@ class Scratch:
     def __enter__(self) -> Path:
         return self.path
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -18,7 +18,6 @@ class _Hidden(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> None:
-        """See `importlib.abc.MetaPathFinder`; always None."""
         if fullname == "torch" and any(map(_is_starting, ("tvm_ffi", "tvm"))):
             raise ModuleNotFoundError("torch is hidden while TVM starts", name="torch")
 

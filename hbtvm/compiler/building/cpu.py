@@ -26,8 +26,7 @@ from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
 from hbtvm.tuning.measuring.program import OBJECT
 
-_NO_DEBUGGING = "-Wl,--strip-debug"
-"""Debuggers' tables are as large as the code, and tell of nobody's source."""
+_NO_DEBUGGING = "-Wl,--strip-debug"  # debuggers' tables are as large as the code, and tell of nobody's source
 
 _MATHEMATICS = ("-Wl,--no-as-needed", "-lm")
 """C compilers, other than those of C++, link functions such as pow only where asked to; as TVM passes it, the

@@ -18,8 +18,7 @@ from hbtvm.strategies.recursive.cuda_levels import PERSISTENT
 from hbtvm.strategies.recursive.cuda_parameters import SCALARS
 from hbtvm.strategies.recursive.levels import Kernels
 
-_KERNEL = "{}_kernel"
-"""What TVM names a function's kernel."""
+_KERNEL = "{}_kernel"  # what TVM names a function's kernel
 
 _BUFFER = re.compile(r"(state|child|number|vector|scratch|table|levels|barrier)(\d+)(_ptr)?")
 

@@ -22,8 +22,7 @@ from hbtvm.tuning.measuring.worker_process import Limits
 
 PROGRAM = "hbtvm.compiler.building.limited:Call"
 
-LIMITS = Limits()
-"""Limits of each call: those of a search's builds."""
+LIMITS = Limits()  # limits of each call: those of a search's builds
 
 _Result = TypeVar("_Result")
 

@@ -29,8 +29,7 @@ from hbtvm.tuning.measuring.messages import Candidate, Failure
 from hbtvm.tuning.measuring.pool import Pool
 from hbtvm.tuning.task import Task
 
-_AT_ONCE = 4
-"""Candidates per builder in a batch of builds."""
+_AT_ONCE = 4  # candidates per builder in a batch of builds
 
 
 @dataclass

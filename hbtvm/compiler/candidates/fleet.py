@@ -19,8 +19,7 @@ from hbtvm.runtime.signature import Signature
 from hbtvm.tuning.measuring.fleet import Fleet, FleetOptions
 from hbtvm.tuning.measuring.machine import RunnerError
 
-Place = tuple[str, int, str]
-"""Host and port of a tracker, and the key of its devices."""
+Place = tuple[str, int, str]  # host and port of a tracker, and the key of its devices
 
 
 class RemoteCandidate:

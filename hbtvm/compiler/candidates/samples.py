@@ -12,8 +12,7 @@ from hbtvm.graph.network import Linear, Network
 from hbtvm.graph.network_samples import network_rows, network_scale
 from hbtvm.graph.reference import margins
 
-CHECKED_ROWS = 509
-"""Rows to check: a prime number, so that the last tile is always partial."""
+CHECKED_ROWS = 509  # rows to check: a prime number, so that the last tile is always partial
 
 _SUMMED = 256
 """Most terms of a float64 sum whose rounding errors stay well below 1e-13 of the terms' magnitudes."""

@@ -19,8 +19,7 @@ _EXECUTOR = (*EXECUTOR, "exported.c", "workspace.c")
 _ARROW = ("exported_arrow.c", "text.c", *sorted(one.name for one in SOURCES.glob("arrow*.c")))
 """What reads batches of Arrow."""
 
-_STRUCTURES = (*RECURSIVE, "exported_recursive.c")
-"""What computes recursive models."""
+_STRUCTURES = (*RECURSIVE, "exported_recursive.c")  # what computes recursive models
 
 _MAIN = "__tvm_ffi_main"
 _SCRATCH = ("__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace")

@@ -44,8 +44,7 @@ NAMES = {
 
 _TYPES = {"int64": "int64_t", "float64": "double", "float32": "float", "uint8": "uint8_t"}
 _ALIGNMENT, _LINE = 64, 100
-_FEW = 64
-"""Numbers of an array that are written as C source; more go to the tables."""
+_FEW = 64  # numbers of an array that are written as C source; more go to the tables
 
 
 @dataclass
@@ -86,14 +85,12 @@ class Recorder(Kept):
         return made
 
     def array(self, kind: Any, values: Sequence[Any]) -> int | None:
-        """See `Kept.array`."""
         address = super().array(kind, values)
         if address is not None:
             self.at[address] = self.objects[-1]
         return address
 
     def numpy(self, array: np.ndarray) -> int:
-        """See `Kept.numpy`."""
         address = super().numpy(array)
         self.at[address] = array
         return address

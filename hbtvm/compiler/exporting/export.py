@@ -37,8 +37,7 @@ _WORDS = """
     register restrict return short signed sizeof static struct switch template this throw true try typedef
     typeof union unsigned using virtual void volatile while c m hbtvm exported pthread
 """
-_RESERVED = frozenset(_WORDS.split())
-"""Words of C and C++, and names of other libraries."""
+_RESERVED = frozenset(_WORDS.split())  # words of C and C++, and names of other libraries
 
 
 @dataclass(frozen=True)

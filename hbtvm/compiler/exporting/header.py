@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from hbtvm.compiler.exporting.methods import DTYPES, Method
 
-ABI = 1
-"""Version of the interface; functions are only added as long as it stays."""
+ABI = 1  # version of the interface; functions are only added as long as it stays
 
 CODES = (
     ("OK", "no error"),

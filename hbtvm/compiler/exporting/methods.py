@@ -13,8 +13,7 @@ from hbtvm.runtime.native.epilogue import Epilogue, Type
 from hbtvm.runtime.native.epilogues import epilogue_of, epilogue_of_columns
 from hbtvm.runtime.package import Package
 
-DTYPES = ("float32", "float64")
-"""Types of rows, in the order of C's numbers for them."""
+DTYPES = ("float32", "float64")  # types of rows, in the order of C's numbers for them
 
 _NAMES = {
     None: "predict",

@@ -24,8 +24,7 @@ from hbtvm.runtime.package import Package
 from hbtvm.runtime.recursive.description import model_of, names_of
 from hbtvm.schedules.workload import Target
 
-_SYMBOL = "__tvm_ffi_"
-"""What names of TVM's functions begin with in objects."""
+_SYMBOL = "__tvm_ffi_"  # what names of TVM's functions begin with in objects
 
 
 class Prepared:

@@ -7,8 +7,7 @@ from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import Strategy
 
-CHUNKS_PER_THREAD = 4
-"""``HBTVM_CHUNKS_PER_THREAD`` of the executor."""
+CHUNKS_PER_THREAD = 4  # ``HBTVM_CHUNKS_PER_THREAD`` of the executor
 
 
 def describe_kernel(strategy: Strategy, workload: Workload, gpu: bool, config: Config) -> Nest:

@@ -23,8 +23,7 @@ from hbtvm.cost_model.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access
 from hbtvm.schedules.cuda import GRID_STRIDED
 from hbtvm.schedules.gemm_cuda import TENSOR
 
-_KINDS = {0: SERIAL, 1: PARALLEL, 2: VECTORIZED, 3: UNROLLED}
-"""From `tvm.tirx.ForKind`."""
+_KINDS = {0: SERIAL, 1: PARALLEL, 2: VECTORIZED, 3: UNROLLED}  # from `tvm.tirx.ForKind`
 
 _CLEANING = (s_tir.transform.StmtSimplify, tirx.transform.FlattenBuffer)
 """Passes that change neither loops nor addresses, and take a third of the time."""

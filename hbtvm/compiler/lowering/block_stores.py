@@ -15,8 +15,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-_UNROLLED = 6
-"""Blocks of outputs up to which there is no loop over them."""
+_UNROLLED = 6  # blocks of outputs up to which there is no loop over them
 
 
 def store_by_row(loop: Any, lanes: int) -> Any:

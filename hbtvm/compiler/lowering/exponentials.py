@@ -21,14 +21,9 @@ from hbtvm.strategies.exponential import EXPONENTIAL
 _ROUNDS = 1.5 * 2.0**52
 """Added to a number of moderate size, it leaves the nearest whole number in the lowest bits."""
 
-_LOWEST = -1022 * math.log(2)
-"""Where all bits of half the first factor are 0."""
-
-_HIGHEST = 709.79
-"""Beyond the last power that float64 holds, of which it still holds half."""
-
-_PARTS = 16
-"""Entries of the table: two registers of eight."""
+_LOWEST = -1022 * math.log(2)  # where all bits of half the first factor are 0
+_HIGHEST = 709.79  # beyond the last power that float64 holds, of which it still holds half
+_PARTS = 16  # entries of the table: two registers of eight
 
 _ENTRIES = (2.0 ** (np.arange(_PARTS) / _PARTS - 1)).view(np.int64) - (np.arange(_PARTS) << 48)
 """Bits of half the powers, less those that j has in ``n << 48``."""

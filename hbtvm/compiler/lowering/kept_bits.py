@@ -15,8 +15,7 @@ from tvm import ir, tirx
 NAME = "hbtvm_keep"
 
 _WORDS = {"int32": "r", "int64": "l"}
-_NUMBERS = {"float32": "f", "float64": "d"}
-"""Letters of inline assembly for words, and for what is compared."""
+_NUMBERS = {"float32": "f", "float64": "d"}  # letters of inline assembly for words, and for what is compared
 
 
 def _function(word: str, number: str) -> str:

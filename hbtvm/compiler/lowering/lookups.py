@@ -42,8 +42,7 @@ _GATHERS = {
 _WIDEST = {"avx512": 64, "avx2": 32, "neon": 16, "": 0}
 """Bytes of a vector register, by the instruction set that `_unit` returns."""
 
-_TABLE = 64
-"""Bytes that one of NEON's table instructions looks into: four registers."""
+_TABLE = 64  # bytes that one of NEON's table instructions looks into: four registers
 
 
 def lower(call: Any) -> Any:

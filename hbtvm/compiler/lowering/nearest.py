@@ -36,8 +36,7 @@ from hbtvm.schedules.statements import (
 from hbtvm.strategies.exact import exact
 from hbtvm.strategies.network.nearest import SMALLEST
 
-_TOGETHER = 8
-"""Vectors of distances that are summed together."""
+_TOGETHER = 8  # vectors of distances that are summed together
 
 
 def find_nearest(loop: Any) -> Any:

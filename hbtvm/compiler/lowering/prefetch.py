@@ -34,8 +34,7 @@ SOURCE = """#ifdef __CUDACC__
 """
 """What declares the functions that copy: CUDA's own header."""
 
-_MOST = 16
-"""Bytes that a thread copies at once, at most."""
+_MOST = 16  # bytes that a thread copies at once, at most
 
 
 def prefetch(loop: Any) -> Any:

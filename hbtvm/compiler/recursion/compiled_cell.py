@@ -20,8 +20,7 @@ from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies.recursive.levels import Levels, classes_of
 
-_MOST = 1 << 24
-"""Weights that float32 counts exactly."""
+_MOST = 1 << 24  # weights that float32 counts exactly
 
 
 class CompiledCell:

@@ -17,8 +17,7 @@ from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce
 from hbtvm.recursive.cell import RecursiveModel
 
-LIBRARY = "hbtvm"
-"""What a recursive model's package names as the library that it comes from."""
+LIBRARY = "hbtvm"  # what a recursive model's package names as the library that it comes from
 
 
 def head_of(model: RecursiveModel) -> Graph | None:

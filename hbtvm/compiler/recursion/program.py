@@ -34,15 +34,11 @@ PROGRAM = "hbtvm.compiler.recursion.program:RecursiveProgram"
 
 STUDY = "recursive.pickle"
 
-TOLERANCE = 1e-5
-"""By how much states may differ from the reference's, relative to the largest of them."""
-
-_CHECKED = 3
-"""Structures whose states are checked."""
+TOLERANCE = 1e-5  # by how much states may differ from the reference's, relative to the largest of them
+_CHECKED = 3  # structures whose states are checked
 
 
-Run = Callable[[Structures], np.ndarray]
-"""From structures to what is read of their states."""
+Run = Callable[[Structures], np.ndarray]  # from structures to what is read of their states
 
 
 @dataclass(frozen=True)

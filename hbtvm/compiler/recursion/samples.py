@@ -16,8 +16,7 @@ _WORDS = (2, 52)
 """Words of the sentences that random trees are drawn for, as in the Stanford Sentiment Treebank; 19 in the
 mean."""
 
-_STEPS = 32
-"""Nodes of a chain."""
+_STEPS = 32  # nodes of a chain
 
 
 def sample(cell: Cell, count: int, seed: int = 0) -> Structures:

@@ -20,8 +20,7 @@ from hbtvm.recursive.cell import Readout
 from hbtvm.recursive.expressions import relu, sigmoid, softmax, split, tanh, total
 from hbtvm.runtime.recursive.structures import Structures
 
-_CALL = {"rows": 1000, "nodes": 32, "levels": 8}
-"""Programs that are scored together, and the loops of one."""
+_CALL = {"rows": 1000, "nodes": 32, "levels": 8}  # programs that are scored together, and the loops of one
 
 
 def tree_gru(contexts: int, hidden: int) -> CellFunction:

@@ -22,8 +22,7 @@ from collections.abc import Collection
 
 from hbtvm.schedules.workload import Workload
 
-_WARP, _LINE = 32, 128
-"""Threads of a warp, and bytes of a cache line."""
+_WARP, _LINE = 32, 128  # threads of a warp, and bytes of a cache line
 
 _L1, _L2 = 1 << 17, 1 << 25
 """Bytes of tables that about fit a multiprocessor's L1 cache, and the L2 cache that all of them share."""
@@ -31,14 +30,9 @@ _L1, _L2 = 1 << 17, 1 << 25
 _FROM_L2, _FROM_MEMORY = 2.0, 4.0
 """Cost of a line from the L2 cache and from memory, in lines from the L1 cache."""
 
-_TILE = 8
-"""Trees whose tables are in use at about the same time."""
-
-_NODE_LOADS = 3 / 4
-"""Loads for a node of the bitvector."""
-
-_WIDE_WORD = 1.25
-"""Cost factor of 64-bit words, which take two instructions and more loads."""
+_TILE = 8  # trees whose tables are in use at about the same time
+_NODE_LOADS = 3 / 4  # loads for a node of the bitvector
+_WIDE_WORD = 1.25  # cost factor of 64-bit words, which take two instructions and more loads
 
 _STEP, _LONG_STEP = 1.25, 1.75
 """Cost factors of a walk's lines, since each load waits for the one before: where children are computed, and

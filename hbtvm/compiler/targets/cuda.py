@@ -39,8 +39,7 @@ _SHARED_KIB = {
 """KiB of shared memory that a block may ask for, by architecture (CUDA C++ Programming Guide, table of
 technical specifications per compute capability)."""
 
-_SHARED_KIB_LATER = 99
-"""The same for architectures that are not listed."""
+_SHARED_KIB_LATER = 99  # the same for architectures that are not listed
 
 _OLDEST = 70
 """The oldest that is supported: the first with tensor cores and explicit synchronization within warps."""

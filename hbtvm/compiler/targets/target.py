@@ -73,8 +73,7 @@ def _cpu(given: dict[str, Any]) -> Target:
     return _describe(mcpu, {*_features(mcpu, arch), *extra}, arch)
 
 
-_GENERIC = {"x86_64": "x86-64", "aarch64": "generic"}
-"""LLVM's names of the oldest CPU of an architecture."""
+_GENERIC = {"x86_64": "x86-64", "aarch64": "generic"}  # LLVM's names of the oldest CPU of an architecture
 
 _ADVICE = {
     "x86_64": '"x86-64-v3" (AVX2) or "x86-64-v4" (AVX-512)',

@@ -114,5 +114,4 @@ def _worded(sentence: str) -> str:
     return sentence.replace(f"{ROWS:,}", "rows").replace(str(ROWS), "rows")
 
 
-Evaluate = Callable[[Call], "Value | tuple[Value, ...]"]
-"""What a node computes."""
+Evaluate = Callable[[Call], "Value | tuple[Value, ...]"]  # what a node computes

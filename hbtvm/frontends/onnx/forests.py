@@ -20,8 +20,7 @@ _, _LT, _GTE, _GT, EQ, _NEQ, MEMBER = range(7)
 _MOST_OUTPUTS = 1 << 16
 
 
-_MOST_VALUES = 1 << 26
-"""Numbers that all leaves may hold."""
+_MOST_VALUES = 1 << 26  # numbers that all leaves may hold
 
 
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")

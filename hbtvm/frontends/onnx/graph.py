@@ -44,11 +44,8 @@ OPERATIONS: Mapping[tuple[str, str], Evaluate] = {
 }
 """By domain and operator."""
 
-_MOST_CONSTANTS = 1 << 26
-"""Values of constants that evaluating a graph may make in all."""
-
-_DEEPEST = 16
-"""Operators of the model within one another."""
+_MOST_CONSTANTS = 1 << 26  # values of constants that evaluating a graph may make in all
+_DEEPEST = 16  # operators of the model within one another
 
 _REFOLDING = ("Reshape", "Identity", "Cast")
 """Operators that take `Rows.unfolded`; the first makes sense of it."""

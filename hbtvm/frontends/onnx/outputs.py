@@ -27,8 +27,7 @@ from hbtvm.printable import shown
 _SCORES = "score_samples"
 """What converters call the output that is ``score_samples``, behind labels and probabilities or decisions."""
 
-_MOST_OPERATORS = 4096
-"""Operators of a network: a kernel is compiled of all of them."""
+_MOST_OPERATORS = 4096  # operators of a network: a kernel is compiled of all of them
 
 
 def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Known]) -> Graph:

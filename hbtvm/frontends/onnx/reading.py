@@ -15,8 +15,7 @@ import numpy as np
 from hbtvm.errors import MissingPackageError, ModelError, UnsupportedModel
 from hbtvm.printable import shown
 
-_MOST_NODES = 100_000
-"""Nodes of a graph: each is an object here."""
+_MOST_NODES = 100_000  # nodes of a graph: each is an object here
 
 _MOST_RANK = 16
 

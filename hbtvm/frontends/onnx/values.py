@@ -25,17 +25,10 @@ from hbtvm.operators.distances import Take
 from hbtvm.operators.rounding import single
 from hbtvm.operators.shapes import select
 
-ROWS = 1 << 40
-"""Stands for the number of rows in computed shapes; no tensor of a model is as large."""
-
-MOST_COLUMNS = 1 << 17
-"""Columns that a tensor may have: each may be an object here."""
-
-_MOST_STEPS = 64
-"""Steps of a column of a table; what follows is computed by nodes."""
-
-Shape = tuple[int | None, ...]
-"""Extents; None is the axis of the rows."""
+ROWS = 1 << 40  # stands for the number of rows in computed shapes; no tensor of a model is as large
+MOST_COLUMNS = 1 << 17  # columns that a tensor may have: each may be an object here
+_MOST_STEPS = 64  # steps of a column of a table; what follows is computed by nodes
+Shape = tuple[int | None, ...]  # extents; None is the axis of the rows
 
 
 @dataclass(eq=False)

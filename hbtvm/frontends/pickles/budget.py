@@ -10,11 +10,8 @@ from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles.records import Global, Record, kind_of
 from hbtvm.frontends.pickles.source import size_in_words
 
-_TIMES = 9
-"""Bytes of memory for each byte of the file."""
-
-_AT_LEAST = 80 << 20
-"""Bytes of memory for any file."""
+_TIMES = 9  # bytes of memory for each byte of the file
+_AT_LEAST = 80 << 20  # bytes of memory for any file
 
 _ARRAY_TIMES, _ARRAYS_AT_LEAST = 2, 16 << 20
 """Bytes of all arrays for each byte of the file, and for any file: the same bytes may serve twice."""
@@ -22,8 +19,7 @@ _ARRAY_TIMES, _ARRAYS_AT_LEAST = 2, 16 << 20
 _ODD_KEYS = 4096
 """Most keys of dictionaries whose hashes a file can choose, so that looking them up stays fast."""
 
-_DEEPEST_KEY = 3
-"""Tuples within tuples of a key: hashing these uses the machine's own stack."""
+_DEEPEST_KEY = 3  # tuples within tuples of a key: hashing these uses the machine's own stack
 
 
 class Budget:

@@ -16,8 +16,7 @@ from hbtvm.frontends.pickles.records import Global, Record
 from hbtvm.frontends.pickles.source import Source
 from hbtvm.printable import shown
 
-_UNBOUNDED = 1 << 62
-"""The user's own object may take whatever memory it takes."""
+_UNBOUNDED = 1 << 62  # the user's own object may take whatever memory it takes
 
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
 

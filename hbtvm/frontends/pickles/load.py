@@ -9,8 +9,7 @@ from hbtvm.frontends.pickles.budget import Budget
 from hbtvm.frontends.pickles.operations import read
 from hbtvm.frontends.pickles.source import Source, content_of
 
-MAX_BYTES = 4 << 30
-"""Bytes to which a compressed file may expand unless the user allows more."""
+MAX_BYTES = 4 << 30  # bytes to which a compressed file may expand unless the user allows more
 
 
 def load(path: Path, max_bytes: int | None = None) -> Any:

@@ -17,8 +17,7 @@ from hbtvm.frontends.pickles.records import Global, Record, kind_of
 from hbtvm.frontends.pickles.source import Source
 from hbtvm.frontends.pickles.stack import Stack
 
-_LARGE = 1 << 12
-"""Bytes from which on a string of bytes is a view of the file and no copy."""
+_LARGE = 1 << 12  # bytes from which on a string of bytes is a view of the file and no copy
 
 LONGEST_NUMBER = 512
 """Longest whole number, in bytes; the longest in models are the 16 bytes of random states."""

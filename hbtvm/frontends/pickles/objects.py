@@ -11,8 +11,7 @@ from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles import arrays
 from hbtvm.frontends.pickles.records import Global, Record, kind_of
 
-ARRAY_CLASSES = ("ndarray", "memmap", "matrix")
-"""Classes of numpy whose objects are read as plain arrays."""
+ARRAY_CLASSES = ("ndarray", "memmap", "matrix")  # classes of numpy whose objects are read as plain arrays
 
 LATIN = ("latin1", "latin-1", "iso-8859-1")
 

@@ -19,8 +19,7 @@ from hbtvm.frontends.pickles.records import Global
 from hbtvm.frontends.pickles.source import Source
 from hbtvm.printable import shown
 
-_CHECKED_EVERY = 1024
-"""Operations between two looks at what the stack takes."""
+_CHECKED_EVERY = 1024  # operations between two looks at what the stack takes
 
 _DAMAGE = (IndexError, KeyError, ValueError, TypeError, OverflowError, struct.error, AttributeError)
 """What Python raises where a damaged pickle asks for nonsense."""

@@ -10,8 +10,7 @@ from typing import Any, BinaryIO
 
 from hbtvm.errors import ModelError
 
-_CHUNK = 1 << 18
-"""Bytes of a compressed file, and of its content, that are held at a time."""
+_CHUNK = 1 << 18  # bytes of a compressed file, and of its content, that are held at a time
 
 _COMPRESSED: tuple[tuple[bytes, str, Callable[[], Any]], ...] = (
     (b"\x1f\x8b", "gzip", lambda: zlib.decompressobj(zlib.MAX_WBITS | 16)),
@@ -36,8 +35,7 @@ _REFUSED = (
 )
 """First bytes of files that people take for pickles, and what is said of them."""
 
-HEAD = 8
-"""Bytes that tell a file's kind."""
+HEAD = 8  # bytes that tell a file's kind
 
 
 def size_in_words(count: int) -> str:

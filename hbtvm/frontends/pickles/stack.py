@@ -8,8 +8,7 @@ from hbtvm.frontends.pickles.budget import Budget
 from hbtvm.frontends.pickles.objects import Draft
 from hbtvm.frontends.pickles.source import Source
 
-_LARGE = 1 << 16
-"""Bytes of a value that is held against the file's size at once."""
+_LARGE = 1 << 16  # bytes of a value that is held against the file's size at once
 
 
 class Stack:

@@ -22,8 +22,7 @@ from hbtvm.recursive.aten.values import Values
 from hbtvm.recursive.cell import Shape
 from hbtvm.recursive.reference import FUNCTIONS
 
-MOST_TERMS = 64
-"""Most elements of an axis that are added or compared one after another."""
+MOST_TERMS = 64  # most elements of an axis that are added or compared one after another
 
 _BINARY = {"sum": "add", "amax": "max", "amin": "min"}
 

@@ -17,8 +17,7 @@ from hbtvm.recursive.aten.values import Values
 from hbtvm.recursive.cell import Cell, Input, Shape, Value
 from hbtvm.recursive.validate import check
 
-MOST_RESULTS = 1 << 28
-"""Most numbers of all tensors of a graph together, for one node."""
+MOST_RESULTS = 1 << 28  # most numbers of all tensors of a graph together, for one node
 
 
 def cell_of(name: str, graph: Graph, how: Convention, leaf: Graph | None = None) -> Cell:

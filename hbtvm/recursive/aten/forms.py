@@ -28,8 +28,7 @@ from hbtvm.recursive.aten.tensors import (
 )
 from hbtvm.recursive.aten.values import Values
 
-MOST_REPEATS = 4096
-"""How often a tensor may be repeated along an axis that is not of size 1."""
+MOST_REPEATS = 4096  # how often a tensor may be repeated along an axis that is not of size 1
 
 _END = 1 << 62
 

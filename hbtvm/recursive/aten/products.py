@@ -14,8 +14,7 @@ from hbtvm.recursive.aten.tensors import Tensor, axis_of, numbers, sizes, tensor
 from hbtvm.recursive.aten.values import Values
 from hbtvm.recursive.cell import Input, Value
 
-MOST_PRODUCTS = 256
-"""Most products that one operator becomes."""
+MOST_PRODUCTS = 256  # most products that one operator becomes
 
 
 def product(values: Values, x: np.ndarray, y: np.ndarray, name: str = "") -> np.ndarray:

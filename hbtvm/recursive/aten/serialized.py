@@ -10,11 +10,8 @@ from hbtvm.errors import ModelError
 from hbtvm.printable import shown
 from hbtvm.recursive.aten.graph import DTYPES, Argument, Constant, Graph, Node, Ref, place
 
-SCHEMA = 8
-"""Major version of the schema that is read."""
-
-MOST_NODES = 20_000
-"""Most operators of a graph."""
+SCHEMA = 8  # major version of the schema that is read
+MOST_NODES = 20_000  # most operators of a graph
 
 _PLAIN = ("as_int", "as_float", "as_bool", "as_string", "as_scalar_type", "as_ints", "as_floats", "as_bools")
 _OPAQUE = ("as_device", "as_layout", "as_memory_format", "as_none")

@@ -15,14 +15,9 @@ import numpy as np
 
 from hbtvm.errors import ModelError
 
-Atom = int | str
-"""``"b"``: the batch; ``"c"``: the children; a number greater than 1: so many numbers."""
-
-Axis = tuple[Atom, ...]
-"""Atoms, the first one outside; without any, of size 1."""
-
-MOST_NUMBERS = 1 << 24
-"""Most numbers that a tensor may grow to, for one node."""
+Atom = int | str  # ``"b"``: the batch; ``"c"``: the children; a number greater than 1: so many numbers
+Axis = tuple[Atom, ...]  # atoms, the first one outside; without any, of size 1
+MOST_NUMBERS = 1 << 24  # most numbers that a tensor may grow to, for one node
 
 
 @dataclass(frozen=True)

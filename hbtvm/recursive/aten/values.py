@@ -14,11 +14,8 @@ from hbtvm.recursive.aten.tensors import MOST_NUMBERS, Tensor, joined, tensor
 from hbtvm.recursive.cell import Input, Shape, Value
 from hbtvm.recursive.validate import needed
 
-MOST_VALUES = 20_000
-"""Most values of a cell."""
-
-MOST_PIECES = 128
-"""Most pieces of values that numbers are put together from."""
+MOST_VALUES = 20_000  # most values of a cell
+MOST_PIECES = 128  # most pieces of values that numbers are put together from
 
 _KEEPS_ZERO = ("neg", "abs", "relu", "tanh", "slice", "reshape")
 _ZERO_OF_ZEROS = ("add", "sub", "max", "min", "concat")

@@ -16,8 +16,7 @@ from typing import Any, NoReturn
 
 from hbtvm.errors import DeviceError
 
-LIBRARY = "libcuda.so.1"
-"""The driver's library."""
+LIBRARY = "libcuda.so.1"  # the driver's library
 
 _INT, _UINT, _SIZE, _POINTER, _TEXT = (
     ctypes.c_int,
@@ -78,8 +77,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 _CLOCK, _MULTIPROCESSORS, _UNIFIED, _MAJOR, _MINOR, _SHARED = 13, 16, 41, 75, 76, 81
-_DYNAMIC_SHARED, _CARVEOUT = 8, 9
-"""The driver's numbers of attributes, of a device and of a function."""
+_DYNAMIC_SHARED, _CARVEOUT = 8, 9  # the driver's numbers of attributes, of a device and of a function
 
 _PCI_BUS, _PCI_SLOT, _PCI_DOMAIN = 33, 34, 50
 

@@ -8,8 +8,7 @@ from hbtvm.runtime.cuda.driver import Gpu
 
 LIBRARY = "libnvidia-ml.so.1"
 
-_MULTIPROCESSORS, _CORE = 1, 0
-"""NVML's numbers of a clock and of a sensor."""
+_MULTIPROCESSORS, _CORE = 1, 0  # NVML's numbers of a clock and of a sensor
 
 
 class Health:

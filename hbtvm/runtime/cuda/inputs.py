@@ -33,6 +33,5 @@ class MatrixInputs(Inputs):
         self._reader = reader
 
     def kernel_dtype(self, dtype: np.dtype) -> np.dtype:
-        """See `hbtvm.runtime.inputs.Inputs.kernel_dtype`."""
         super().kernel_dtype(dtype)
         return self._reader.array_dtype(dtype)

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 
 from hbtvm.codec import Index, Via, Within
 
-Size = int | tuple[int, int]
-"""A number, or what is found in the shapes of a kernel's arrays: (array, axis)."""
+Size = int | tuple[int, int]  # a number, or what is found in the shapes of a kernel's arrays: (array, axis)
 
 EPILOGUE, EPILOGUE_THREADS = "hbtvm_finish", 256
 """The kernel that lays scores out by rows (see `compiler.finish`), and its threads in a block."""

@@ -21,11 +21,8 @@ from hbtvm.runtime.cuda.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.memory import Memory
 from hbtvm.runtime.cuda.tensor import tensor, tensor_of
 
-_CUDA_KINDS = (2, 13)
-"""DLPack's device types of device memory, and of managed memory."""
-
-_DEFAULT_STREAM = 1
-"""The default stream's number in the array API standard."""
+_CUDA_KINDS = (2, 13)  # DLPack's device types of device memory, and of managed memory
+_DEFAULT_STREAM = 1  # the default stream's number in the array API standard
 
 
 class _TorchArrays(Arrays):

@@ -16,8 +16,7 @@ from hbtvm.runtime.cuda.memory import Memory, Module, Pinned, Stream
 from hbtvm.runtime.recursive import binding as c
 from hbtvm.runtime.recursive.entry import RecursionEntry, RecursionKernels, Step
 
-_ALIGNMENT = 256
-"""Arrays of a call begin at multiples of so many bytes, as the driver's memory does."""
+_ALIGNMENT = 256  # arrays of a call begin at multiples of so many bytes, as the driver's memory does
 
 
 class Call:

@@ -22,8 +22,7 @@ from hbtvm.runtime.cuda.work import Room
 _ALIGNED_ROWS = 32
 """What a stage makes has room for a multiple of so many rows: it then begins at a multiple of 256 bytes."""
 
-_ROWS = -1
-"""The number of the rows among the sources of columns; stages count from 0."""
+_ROWS = -1  # the number of the rows among the sources of columns; stages count from 0
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,6 @@ class StagedKernels:
         return _Step(kernel, None, kernel.function(GATHER), Memory.of(self.gpu, table))
 
     def room(self, capacity: int, stream: int) -> Room:
-        """See `hbtvm.runtime.cuda.work.Work.room`."""
         return _StagedRoom(self, capacity, stream)
 
 

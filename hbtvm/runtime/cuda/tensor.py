@@ -11,8 +11,7 @@ from hbtvm.runtime.cuda.driver import Gpu
 from hbtvm.runtime.cuda.memory import Memory
 
 _CUDA = 2
-_KIND_AT, _NUMBER_AT = 8, 12
-"""Offsets in bytes of a DLPack tensor's device type and device number."""
+_KIND_AT, _NUMBER_AT = 8, 12  # offsets in bytes of a DLPack tensor's device type and device number
 
 
 def tensor(memory: Memory, shape: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -11,11 +11,8 @@ from hbtvm.runtime.cuda.driver import Gpu
 from hbtvm.runtime.cuda.kernel import DeviceKernel
 from hbtvm.runtime.cuda.memory import Event, Graph, Memory, Pinned, Stream
 
-_COPIES = 5
-"""How often a copy is timed, after a first one as warm-up."""
-
-_TOGETHER = 64
-"""Runs of a graph: started one by one, kernels of less than some 10 us would wait for the host."""
+_COPIES = 5  # how often a copy is timed, after a first one as warm-up
+_TOGETHER = 64  # runs of a graph: started one by one, kernels of less than some 10 us would wait for the host
 
 
 @dataclass(frozen=True)

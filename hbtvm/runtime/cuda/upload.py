@@ -19,7 +19,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
-from types import TracebackType
 
 import numpy as np
 
@@ -28,14 +27,9 @@ from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
 
 Place = tuple[Memory, Stream]
 
-PIECE_BYTES = 1 << 22
-"""Bytes of a pinned buffer: enough that a copy to the device runs at full speed."""
-
-THREADS = 2
-"""Threads that fill buffers. One copies as fast as the driver does; a bus takes what a few copy."""
-
-_BUFFERS = 2
-"""Buffers of each thread: one is filled while the device reads the other."""
+PIECE_BYTES = 1 << 22  # bytes of a pinned buffer: enough that a copy to the device runs at full speed
+THREADS = 2  # threads that fill buffers. One copies as fast as the driver does; a bus takes what a few copy.
+_BUFFERS = 2  # buffers of each thread: one is filled while the device reads the other
 
 LEAST_BYTES = 2 * PIECE_BYTES
 """Rows of fewer bytes are left to the driver: threads would take about as long to start as they save."""
@@ -127,16 +121,10 @@ class PinnedUpload(Upload):
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def sent(self, chunk: int) -> None:
-        """See `Upload.sent`."""
         while self._missing[chunk]:
             done = self._done.get()
             if isinstance(done, BaseException):
@@ -145,7 +133,6 @@ class PinnedUpload(Upload):
         del self._missing[chunk]
 
     def used(self, chunk: int) -> None:
-        """See `Upload.used`."""
         self._hand_out(chunk + len(self._places))
 
     def _hand_out(self, chunk: int) -> None:

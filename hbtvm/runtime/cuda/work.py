@@ -61,7 +61,6 @@ class OneKernel:
         self.room_bytes = kernel.sum_bytes(kernel.row_tile) // kernel.row_tile + 8 * kernel.outputs
 
     def room(self, capacity: int, stream: int) -> Room:
-        """See `Work.room`."""
         return _KernelRoom(self.kernel, capacity, self.poison)
 
 

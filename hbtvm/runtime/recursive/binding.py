@@ -9,17 +9,10 @@ from typing import Any
 from hbtvm.errors import PackageError
 from hbtvm.runtime.native.library import Library
 
-VERSION = 1
-"""``HBTVM_RECURSIVE_VERSION``."""
-
-ROLES = ("state", "child", "number", "vector", "scratch", "table", "span", "out")
-"""``enum recursive_role``."""
-
-SHARES = ("none", "structures", "nodes", "panels")
-"""``enum recursive_share``."""
-
-OVERS = ("roots", "nodes", "total", "mean", "most")
-"""``enum recursive_over``."""
+VERSION = 1  # ``HBTVM_RECURSIVE_VERSION``
+ROLES = ("state", "child", "number", "vector", "scratch", "table", "span", "out")  # ``enum recursive_role``
+SHARES = ("none", "structures", "nodes", "panels")  # ``enum recursive_share``
+OVERS = ("roots", "nodes", "total", "mean", "most")  # ``enum recursive_over``
 
 NO_MEMORY = 1
 BAD_ARRAYS, CYCLE, CHILD_OUTSIDE, MANY_CHILDREN, NUMBER_OUTSIDE, MORE_RESULTS, TOO_LARGE = range(20, 27)

@@ -22,8 +22,7 @@ from hbtvm.runtime.recursive.entry import (
     Step,
 )
 
-_MOST_NUMBERS = 2**24
-"""No row, state, vector or scratch memory has as many numbers."""
+_MOST_NUMBERS = 2**24  # no row, state, vector or scratch memory has as many numbers
 
 _MOST_KERNELS, _MOST_STEPS = 2**16, 64
 

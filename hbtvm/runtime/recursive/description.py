@@ -15,11 +15,8 @@ from hbtvm.runtime.native.structures import Table
 from hbtvm.runtime.recursive import binding as c
 from hbtvm.runtime.recursive.entry import Program, RecursionEntry, RecursionKernels, Step
 
-_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-"""DLPack's codes of types."""
-
-Functions = Mapping[str, Function]
-"""Of a library, by name."""
+_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # DLPack's codes of types
+Functions = Mapping[str, Function]  # of a library, by name
 
 
 def names_of(kernels: RecursionKernels) -> list[str]:

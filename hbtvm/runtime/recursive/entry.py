@@ -17,11 +17,8 @@ import numpy as np
 from hbtvm.codec import Index, Member, Seconds, Within, bound
 from hbtvm.runtime.recursive.vocabulary import Vocabulary
 
-LANES = 16
-"""Numbers that the width of a state is a multiple of in memory: a vector of AVX-512."""
-
-Numbers = Annotated[int, Within(1, 2**24)]
-"""Numbers of a row, state, vector or scratch memory."""
+LANES = 16  # numbers that the width of a state is a multiple of in memory: a vector of AVX-512
+Numbers = Annotated[int, Within(1, 2**24)]  # numbers of a row, state, vector or scratch memory
 
 Share = Literal["none", "structures", "nodes", "panels"]
 """What threads share: whole structures, tiles of a level's nodes, or panels of a step's outputs."""

@@ -20,8 +20,7 @@ from hbtvm.runtime.recursive.description import Functions, model_of, names_of
 from hbtvm.runtime.recursive.entry import RecursionEntry, RecursiveInput
 from hbtvm.runtime.recursive.structures import Structures
 
-_STEPS = 1024
-"""Factor of kernels in what ``hbtvm_recursive_check`` returns."""
+_STEPS = 1024  # factor of kernels in what ``hbtvm_recursive_check`` returns
 
 
 class RecursiveHost:

@@ -32,8 +32,7 @@ from hbtvm.strategies.cuda.grid import Grid
 from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.ranks import node_ranks
 
-_WHOLE = 2.0**23
-"""A sum of float32 that begins here has a small whole number in its lowest bits."""
+_WHOLE = 2.0**23  # a sum of float32 that begins here has a small whole number in its lowest bits
 
 
 def _first_groups(forest: Forest) -> np.ndarray:

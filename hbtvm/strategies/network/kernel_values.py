@@ -19,8 +19,7 @@ _LARGEST = 8.0
 """The most that g times the largest squared distance from the mean may be: the exponents' errors are a few
 times that times float32's relative error."""
 
-_NOISE = 1.5e-7
-"""A kernel value's error."""
+_NOISE = 1.5e-7  # a kernel value's error
 
 _SHARE = 3e-6
 """The most that errors may add to the sums, as a share of their root mean square: a third of what is

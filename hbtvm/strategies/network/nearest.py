@@ -34,15 +34,13 @@ SMALLEST = "hbtvm.smallest"
 Its arguments: a row's first value; k, values, rows of a tile, lanes of float64.
 """
 
-_ROUNDING = 2.0**-24, 2.0**-53
-"""Largest relative errors of one operation, in float32 and float64."""
+_ROUNDING = 2.0**-24, 2.0**-53  # largest relative errors of one operation, in float32 and float64
 
 _TERMS = 16
 """Roundings of an approximate distance beside one for each feature: those of the row's and the point's
 numbers and squares, and of the comparison; with a reserve."""
 
-_LARGEST = 2.0**100
-"""Sizes up to which nothing overflows in float32, whatever the order of sums."""
+_LARGEST = 2.0**100  # sizes up to which nothing overflows in float32, whatever the order of sums
 
 _TINY = 2.0**-100
 """More than all that is lost where numbers are too small for float32, in units of the points' size."""

@@ -17,8 +17,7 @@ from hbtvm.strategies.forest import DType
 from hbtvm.strategies.network.kernel_values import in_float32
 from hbtvm.strategies.network.single import singles
 
-PARALLEL_WORK = 200_000
-"""Operations of a call from which handing work to a thread may pay."""
+PARALLEL_WORK = 200_000  # operations of a call from which handing work to a thread may pay
 
 FAMILIES = ("contract", "distance", "select", "pointwise")
 """Families of networks; strategies, logs and transfer between models go by them."""

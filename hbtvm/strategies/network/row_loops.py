@@ -18,8 +18,7 @@ Its arguments: the first two columns of the state and of the marks; the first en
 COUPLING = "hbtvm.coupling"
 """Rounds of a `Coupling`. Its arguments: the first two columns of the pairs; classes, rounds at most."""
 
-Value = Callable[[Any, Any, Any], Any]
-"""From tile, column and row to a value: an entry of a stage."""
+Value = Callable[[Any, Any, Any], Any]  # from tile, column and row to a value: an entry of a stage
 
 
 def call(

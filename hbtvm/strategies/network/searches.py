@@ -19,8 +19,7 @@ from hbtvm.strategies.network.stages import (
     stage_type,
 )
 
-_FEW_EDGES = 16
-"""Edges up to which all of them are compared; beyond, the place is found by halving."""
+_FEW_EDGES = 16  # edges up to which all of them are compared; beyond, the place is found by halving
 
 
 class Searches(Stages):

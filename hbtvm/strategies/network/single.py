@@ -18,8 +18,7 @@ from tvm import tirx
 from hbtvm.operators.base import Node
 from hbtvm.strategies.exact import exact
 
-_ROUNDED = ("add", "subtract", "multiply", "divide", "sqrt")
-"""Functions whose result is to be rounded."""
+_ROUNDED = ("add", "subtract", "multiply", "divide", "sqrt")  # functions whose result is to be rounded
 
 _EXACT = (
     *("negative", "absolute", "relu", "isnan", "maximum", "minimum", "where"),

@@ -14,8 +14,7 @@ from hbtvm.strategies.columns import placeholder, transposed_tile
 from hbtvm.strategies.network import functions, single
 from hbtvm.strategies.network.functions import number
 
-Value = Callable[[Any, Any, Any], Any]
-"""From tile, column and row to a node's value."""
+Value = Callable[[Any, Any, Any], Any]  # from tile, column and row to a node's value
 
 
 class Stages:
@@ -26,8 +25,7 @@ class Stages:
     `score_dtype`: type of the scores.
     """
 
-    searches = True
-    """Whether `hbtvm.compiler.lowering.nearest` looks for the smallest values, row by row."""
+    searches = True  # whether `hbtvm.compiler.lowering.nearest` looks for the smallest values, row by row
 
     def __init__(
         self,
@@ -181,8 +179,7 @@ class Stages:
         )
 
 
-_FEW_PASSES = 2
-"""Passes over a row tile up to which its values are widened in each of them."""
+_FEW_PASSES = 2  # passes over a row tile up to which its values are widened in each of them
 
 
 def is_single(stage: Stage) -> bool:

@@ -131,7 +131,6 @@ class KeptStep(LevelStep):
         return sums * self.blocking.tile * self.blocking.threads
 
     def statements(self, level: Any, unit: Any) -> list[Any]:
-        """See `DeviceStep`."""
         p, blocking, panels = self.parameters, self.blocking, const(self.panels)
         first, last, row = (tirx.Var(name, "int64") for name in ("first", "last", "row"))
         own, share, column = (tirx.Var(name, "int64") for name in ("own", "share", "column"))

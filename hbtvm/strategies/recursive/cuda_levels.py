@@ -28,8 +28,7 @@ from hbtvm.strategies.recursive.parameters import Tables
 from hbtvm.strategies.recursive.plan import Facts
 from hbtvm.strategies.recursive.products import serial_loop
 
-BARRIER = "hbtvm_wait_for_blocks"
-"""The function by which blocks wait for each other."""
+BARRIER = "hbtvm_wait_for_blocks"  # the function by which blocks wait for each other
 
 _BARRIER_SOURCE = f"""
 __forceinline__ __device__ void {BARRIER}(int64_t* barrier, int64_t arrivals) {{
@@ -45,12 +44,10 @@ __forceinline__ __device__ void {BARRIER}(int64_t* barrier, int64_t arrivals) {{
 """
 """All blocks have come when the counter, which only grows, says so; all then see what each wrote before."""
 
-PERSISTENT = "all_levels"
-"""Name of the kernel that goes through all levels."""
+PERSISTENT = "all_levels"  # name of the kernel that goes through all levels
 
 
-Memory = dict[int, int]
-"""Numbers of memory between steps by a value's number."""
+Memory = dict[int, int]  # numbers of memory between steps by a value's number
 
 
 @dataclass(frozen=True)

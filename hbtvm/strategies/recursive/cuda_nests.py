@@ -5,14 +5,12 @@ from __future__ import annotations
 from hbtvm.strategies.recursive.nests import operands
 from hbtvm.strategies.recursive.plan import Facts
 
-MOVED = ("concat", "slice", "reshape")
-"""Whole values whose numbers are those of others, at other places."""
+MOVED = ("concat", "slice", "reshape")  # whole values whose numbers are those of others, at other places
 
 PLACED = (*MOVED, "outer")
 """Whole values of which every number is computed by itself, from a number or two of its operands."""
 
-_PARTS = 4
-"""Vectors behind each other of which it is found out at each place which one is meant."""
+_PARTS = 4  # vectors behind each other of which it is found out at each place which one is meant
 
 
 def steps_on(facts: Facts) -> list[list[int]]:

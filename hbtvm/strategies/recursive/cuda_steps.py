@@ -38,11 +38,9 @@ class LevelStep(DeviceStep):
         return -(-self.nest.width // self.blocking.threads)
 
     def is_before(self, which: int) -> bool:
-        """See `DeviceStep`."""
         return which < self.which[0]
 
     def statements(self, level: Any, unit: Any) -> list[Any]:
-        """See `DeviceStep`."""
         p, nodes = self.parameters, self.blocking.tile
         first, last, row = (tirx.Var(name, "int64") for name in ("first", "last", "row"))
         column = tirx.Var("column", "int64")
@@ -62,7 +60,6 @@ class LevelStep(DeviceStep):
         return [*made, self._values(sums, first, last, row, column)]
 
     def shared_numbers(self) -> int:
-        """See `DeviceStep`."""
         most = 0
         for operands, weights, _ in self._groups():
             terms = self.facts.weights[weights[0]].shape[1]

@@ -19,11 +19,8 @@ from hbtvm.strategies.recursive.cuda_values import DeviceVectors
 from hbtvm.strategies.recursive.nests import operands, padded
 from hbtvm.strategies.recursive.products import serial_loop
 
-_OWN = 4
-"""Rows, and columns, that a thread sums."""
-
-_TERMS = 16
-"""Terms whose operands are in shared memory together."""
+_OWN = 4  # rows, and columns, that a thread sums
+_TERMS = 16  # terms whose operands are in shared memory together
 
 
 @dataclass(frozen=True)

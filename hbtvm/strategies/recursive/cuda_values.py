@@ -48,7 +48,6 @@ class DeviceVectors(Vectors):
     _functions = DeviceFunctions
 
     def moved(self, at: Any, lanes: int = 1) -> DeviceVectors:
-        """See `Vectors`."""
         made = super().moved(at, lanes)
         assert isinstance(made, DeviceVectors)
         return made
@@ -127,8 +126,7 @@ def _const(value: int) -> Any:
     return tirx.const(value, "int64")
 
 
-_REGISTER = "register"
-"""Name of an array of one number."""
+_REGISTER = "register"  # name of an array of one number
 
 
 def _function(name: str, x: Any) -> Any:

@@ -23,14 +23,9 @@ from hbtvm.strategies.recursive.nests import Nest, operands, padded
 from hbtvm.strategies.recursive.products import serial_loop
 from hbtvm.strategies.recursive.vectors import Place
 
-WARP = 32
-"""Threads of a warp."""
-
-_ROWS = 4
-"""Rows of a matrix that a warp multiplies by a vector at a time."""
-
-_LOW = -3.0e38
-"""Below all numbers that a softmax is taken of."""
+WARP = 32  # threads of a warp
+_ROWS = 4  # rows of a matrix that a warp multiplies by a vector at a time
+_LOW = -3.0e38  # below all numbers that a softmax is taken of
 
 Body = Callable[[Any, Any, DeviceVectors], list[Any]]
 """From a place, the number there, and expressions at it, to what is done with it."""
@@ -54,12 +49,10 @@ class WholesStep(DeviceStep):
         return which not in self.which
 
     def shared_numbers(self) -> int:
-        """See `DeviceStep`."""
         products = any(self._kind(nest) == "matrices" for nest in self.nests)
         return Tile(self.blocking.threads).shared_numbers if products else 0
 
     def statements(self, level: Any, unit: Any) -> list[Any]:
-        """See `DeviceStep`."""
         first, here, panel = (tirx.Var(name, "int64") for name in ("first", "here", "panel"))
         panels = const(self.panels)
         made: list[Any] = [

@@ -14,8 +14,7 @@ from hbtvm.recursive.reference import FUNCTIONS
 from hbtvm.strategies.recursive.plan import Facts, with_values
 from hbtvm.strategies.recursive.values import Values
 
-_ROWS = 1024
-"""Rows that are computed at a time."""
+_ROWS = 1024  # rows that are computed at a time
 
 
 def number_of(facts: Facts) -> tuple[str, Input] | None:

@@ -24,8 +24,7 @@ from hbtvm.strategies.recursive.plan import Facts, facts_of
 from hbtvm.strategies.recursive.products import Order, Tiling
 from hbtvm.strategies.recursive.steps import steps_of
 
-TABLE_BYTES = 1 << 26
-"""Largest table of leaf states that is made without being asked for."""
+TABLE_BYTES = 1 << 26  # largest table of leaf states that is made without being asked for
 
 
 @dataclass(frozen=True)

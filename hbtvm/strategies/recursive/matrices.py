@@ -20,14 +20,9 @@ from hbtvm.strategies.recursive.nests import operands, padded
 from hbtvm.strategies.recursive.products import serial_loop
 from hbtvm.strategies.recursive.whole import Body, Whole, const, loop
 
-_BLOCK = 64
-"""Terms of a product of matrices at a time: their rows of a panel stay in the first-level cache."""
-
-_VECTORS = 4
-"""Vectors of columns of a panel, at most."""
-
-_ROWS = 4
-"""Rows of a product of a matrix and a vector at a time."""
+_BLOCK = 64  # terms of a product of matrices at a time: their rows of a panel stay in the first-level cache
+_VECTORS = 4  # vectors of columns of a panel, at most
+_ROWS = 4  # rows of a product of a matrix and a vector at a time
 
 _SHARED = 1 << 12
 """Numbers of a matrix from which on it is worth a barrier that threads share its product with a vector."""

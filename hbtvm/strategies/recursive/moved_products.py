@@ -20,8 +20,7 @@ from hbtvm.strategies.recursive.nests import flat
 from hbtvm.strategies.recursive.plan import Facts, with_values
 from hbtvm.strategies.recursive.values import Values
 
-_PRODUCT = "{} of {}"
-"""Name of a state that is a product of a constant, by its name, with a state."""
+_PRODUCT = "{} of {}"  # name of a state that is a product of a constant, by its name, with a state
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,7 @@ from hbtvm.strategies.recursive.vectors import Place, Vectors
 from hbtvm.strategies.recursive.whole import Result, Span
 from hbtvm.strategies.recursive.wholes import whole_statements
 
-_OWN_BYTES = 1 << 18
-"""Most memory of a function's own, which is on the stack; more is memory between steps."""
+_OWN_BYTES = 1 << 18  # most memory of a function's own, which is on the stack; more is memory between steps
 
 
 @dataclass(frozen=True)

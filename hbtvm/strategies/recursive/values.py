@@ -11,11 +11,8 @@ import numpy as np
 from hbtvm.recursive.cell import Shape, Value
 from hbtvm.recursive.reference import FUNCTIONS
 
-THERE = "there"
-"""Operator of normal forms only: 1 if there is a child in the place `start`, else 0; shape ()."""
-
-WITHOUT_ZERO = ("sigmoid", "exp")
-"""Functions of one number that are not 0 at 0."""
+THERE = "there"  # operator of normal forms only: 1 if there is a child in the place `start`, else 0; shape ()
+WITHOUT_ZERO = ("sigmoid", "exp")  # functions of one number that are not 0 at 0
 
 _NOT_ZERO = ("softmax", "total", "most")
 """Others: softmax has the sum 1, and what is over all children is that of those that are there."""

@@ -218,8 +218,7 @@ class Vectors:
         return self.parameters.table(table.reshape(-1))
 
 
-_ADDRESSES = ("row", "embedding")
-"""First parts of keys under which it is known where something is read from."""
+_ADDRESSES = ("row", "embedding")  # first parts of keys under which it is known where something is read from
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b,

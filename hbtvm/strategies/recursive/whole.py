@@ -12,11 +12,8 @@ from hbtvm.schedules.statements import Scratch, every, sequence
 from hbtvm.strategies.recursive.nests import operands, padded
 from hbtvm.strategies.recursive.vectors import Vectors
 
-Body = Callable[[Any], list[Any]]
-"""From the variable of a loop to what is in it."""
-
-Span = tuple[Any, Any] | None
-"""Bounds, as expressions."""
+Body = Callable[[Any], list[Any]]  # from the variable of a loop to what is in it
+Span = tuple[Any, Any] | None  # bounds, as expressions
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,6 @@ def _differences(call: Call, body: Body) -> tuple[tuple[str, ...], float]:
 OPERATIONS: Mapping[str, Evaluate] = {"MatMul": _matmul, "Gemm": _gemm, "Scan": _scan}
 """By operator of ONNX's own domain."""
 
-MICROSOFT: Mapping[str, Evaluate] = {"CDist": _distances}
-"""By operator of the domain com.microsoft."""
+MICROSOFT: Mapping[str, Evaluate] = {"CDist": _distances}  # by operator of the domain com.microsoft
 
 __all__ = ["MICROSOFT", "OPERATIONS", "product"]

@@ -17,8 +17,7 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import Repeat, reduce, select
 
-_MOST_SUMS = 4096
-"""Columns that are summed up one behind another: by a product with as many columns and rows."""
+_MOST_SUMS = 4096  # columns that are summed up one behind another: by a product with as many columns and rows
 
 
 def spread(node: Node, groups: int, size: int) -> Node:

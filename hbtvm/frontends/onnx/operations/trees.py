@@ -29,8 +29,7 @@ from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import concat, reduce, select
 
-_MOST_COMBINED = 256
-"""Trees whose least or largest leaf is asked for: each is a node here."""
+_MOST_COMBINED = 256  # trees whose least or largest leaf is asked for: each is a node here
 
 
 @dataclass(frozen=True, eq=False)
