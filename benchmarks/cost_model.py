@@ -25,9 +25,9 @@ from benchmarks.search.replay import load
 from benchmarks.search.spaces import SPOTS, Spot
 from hbtvm.compiler.recursion.tree_gru import make_scorer
 from hbtvm.cost_model import pairwise_accuracy
-from hbtvm.cost_model.flat import flat_features
-from hbtvm.cost_model.loop_trees import Scorer, Weights, loop_trees
-from hbtvm.cost_model.tree_gru import TreeGRU
+from hbtvm.cost_model.encoding.flat import flat_features
+from hbtvm.cost_model.encoding.loop_trees import Scorer, Weights, loop_trees
+from hbtvm.cost_model.models.tree_gru import TreeGRU
 from hbtvm.tuning.learning.threads import one_thread
 
 SPACES = ("bitvector-a-2000", "gemm-a-2000", "perfect_tree_traversal-g-100", "tree_traversal-c-2000")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
 
 
 def graph(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hbtvm.cost_model.base import CostModel
 
 if TYPE_CHECKING:
-    from hbtvm.cost_model.gaussian_process import FeatureSpace
-    from hbtvm.cost_model.loop_trees import MakeScorer
+    from hbtvm.cost_model.encoding.loop_trees import MakeScorer
+    from hbtvm.cost_model.models.gaussian_process import FeatureSpace
 
 MakeModel = Callable[[Sequence[CostModel]], CostModel]
 """Creates an untrained model that corrects fitted models."""
@@ -34,9 +34,9 @@ def maker(
     `kind`: ``"rank_process"`` (rank models, and a Gaussian process on their residual),
         ``"gaussian_process"``, ``"rank"``, ``"regression"`` or ``"tree_gru"``.
     `acquisition`: ``"mean"``; with ``"ucb"`` or ``"ei"``, a model without standard deviations becomes a
-        bootstrap of models (see `hbtvm.cost_model.bootstrap`).
+        bootstrap of models (see `hbtvm.cost_model.models.bootstrap`).
     `frame`: returns the units of features for a Gaussian process; called when a process is created.
-    `make_scorer`: creates the scorer that replaces PyTorch (see `hbtvm.cost_model.tree_gru.TreeGRU`).
+    `make_scorer`: creates the scorer that replaces PyTorch (see `hbtvm.cost_model.models.tree_gru.TreeGRU`).
     The result creates an untrained model that corrects fitted global models, if any (AutoTVM, equation 4).
 
     Notes
@@ -47,14 +47,14 @@ def maker(
         return lambda known: _process(kind, known, frame() if frame is not None else None)
     if acquisition == "mean":
         return lambda known: transfer(known, _make(kind, 0, make_scorer))
-    from hbtvm.cost_model.bootstrap import Bootstrap
+    from hbtvm.cost_model.models.bootstrap import Bootstrap
 
     return lambda known: transfer(known, Bootstrap(lambda seed: _make(kind, seed, make_scorer)))
 
 
 def transfer(known: Sequence[CostModel], local: CostModel) -> CostModel:
     """Return a model that corrects the fitted global models, or `local` if there are none."""
-    from hbtvm.cost_model.transfer import TransferModel
+    from hbtvm.cost_model.models.transfer import TransferModel
 
     return TransferModel(known, local) if known else local
 
@@ -63,7 +63,7 @@ def sources(
     kind: str, frame: FeatureSpace, count: int, make_scorer: MakeScorer | None = None
 ) -> list[CostModel]:
     """Return untrained global models for this number of records of other workloads."""
-    from hbtvm.cost_model.gaussian_process import GaussianProcess
+    from hbtvm.cost_model.models.gaussian_process import GaussianProcess
 
     process = GaussianProcess(frame=frame, most=min(max(count // 4, _BROAD[0]), _BROAD[1]))
     match kind:
@@ -76,13 +76,13 @@ def sources(
 
 
 def _process(kind: str, known: Sequence[CostModel], frame: FeatureSpace | None) -> CostModel:
-    from hbtvm.cost_model.gaussian_process import GaussianProcess
+    from hbtvm.cost_model.models.gaussian_process import GaussianProcess
 
     process = GaussianProcess(frame=frame)
     if kind == "gaussian_process":
         return transfer(known, process)
-    from hbtvm.cost_model.rank_xgboost import RankModel
-    from hbtvm.cost_model.residual import ResidualModel
+    from hbtvm.cost_model.models.rank_xgboost import RankModel
+    from hbtvm.cost_model.models.residual import ResidualModel
 
     return ResidualModel(known, lambda seed: RankModel(rounds=_ROUNDS, seed=seed), process)
 
@@ -90,10 +90,10 @@ def _process(kind: str, known: Sequence[CostModel], frame: FeatureSpace | None) 
 def _make(kind: str, seed: int, make_scorer: MakeScorer | None = None) -> CostModel:
     # Imported here, so that a missing or broken library fails like a model.
     if kind == "tree_gru":
-        from hbtvm.cost_model.tree_gru import TreeGRU
+        from hbtvm.cost_model.models.tree_gru import TreeGRU
 
         return TreeGRU(seed=seed, make_scorer=make_scorer)
-    from hbtvm.cost_model.rank_xgboost import RankModel, RegressionModel
+    from hbtvm.cost_model.models.rank_xgboost import RankModel, RegressionModel
 
     if kind == "rank":
         return RankModel(seed=seed)

@@ -38,7 +38,7 @@ from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.timing import Copies, time_copies
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import Package
+from hbtvm.runtime.package.file import Package
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import workload_of
 from hbtvm.tuning import session

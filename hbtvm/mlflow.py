@@ -24,8 +24,8 @@ from mlflow.types import schema
 
 from hbtvm import __version__
 from hbtvm.errors import InputError
+from hbtvm.runtime.feeds.file_columns import columns_of
 from hbtvm.runtime.model import Model, load
-from hbtvm.runtime.pipeline_columns import columns_of
 
 FLAVOR_NAME = "hbtvm"
 

@@ -20,9 +20,9 @@ from hbtvm.errors import DeviceError, InputError, InputTypeError, TargetError
 from hbtvm.frontends import from_object, load_model
 from hbtvm.frontends.files import recursive_kind
 from hbtvm.graph.columns_anchor import Columns
-from hbtvm.graph.complement import keep_second
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.in_kernel import in_kernel
+from hbtvm.graph.networks.complement import keep_second
 from hbtvm.logs.bounds import MOST_SIZE
 from hbtvm.logs.store import Log
 from hbtvm.options import CompileOptions, Dtype, SearchOptions
@@ -31,7 +31,7 @@ from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.schedules.workload import Target
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 from hbtvm.tuning.choices import ChoiceError, Choices, assembled
 from hbtvm.tuning.settings import Settings
 

@@ -20,8 +20,8 @@ class Workload(TypedDict):
     rows: int
     threads: int
     features: int  # columns of the input
-    # `numeric`, `categorical`: columns that kernels compare (see `hbtvm.strategies.forest`): values, and
-    # category tests
+    # `numeric`, `categorical`: columns that kernels compare (see `hbtvm.strategies.trees.forest`): values,
+    # and category tests
     numeric: int
     categorical: int
     # `category_words`, `category_size`: 32-bit words of a category test's table, and one more than the
@@ -61,8 +61,8 @@ class WideWorkload(Workload):
 class PrologueWorkload(Workload):
     """Of a forest whose kernels read float64 rows, and compute the numbers that its trees compare."""
 
-    # Names of the operations that some column needs (`hbtvm.graph.prologue.OPERATIONS`), with blanks between;
-    # then the numbers are rounded to `dtype`
+    # Names of the operations that some column needs (`hbtvm.graph.trees.prologue.OPERATIONS`), with blanks
+    # between; then the numbers are rounded to `dtype`
     prologue: str
 
 

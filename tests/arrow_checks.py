@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from hbtvm.errors import InputError
-from hbtvm.graph.feeds import Feed
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.steps import Arithmetic, Encode, Fill
+from hbtvm.graph.columns.table import Raw
 from hbtvm.graph.graph import InputSpec
-from hbtvm.graph.steps import Arithmetic, Encode, Fill
-from hbtvm.graph.table import Raw
-from hbtvm.runtime.feeds import FeedReader
-from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.native.front import Front, lowered_input
+from hbtvm.runtime.feeds.reader import FeedReader
+from hbtvm.runtime.native.front.front import Front, lowered_input
+from hbtvm.runtime.rows.inputs import Inputs
 from tests.arrow_fronts import (
     STATUS,
     WORDS,

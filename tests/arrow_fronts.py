@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from hbtvm.graph.curves import Bins, Quantile
-from hbtvm.graph.feeds import Feed
-from hbtvm.graph.steps import (
+from hbtvm.graph.columns.curves import Bins, Quantile
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.steps import (
     NA,
     Above,
     Arithmetic,
@@ -29,12 +29,12 @@ from hbtvm.graph.steps import (
     Within,
     ZeroIsMissing,
 )
-from hbtvm.graph.table import Raw
-from hbtvm.runtime.native.front import Front
-from hbtvm.runtime.native.front_steps import FUNCTIONS
-from hbtvm.runtime.native.front_structures import filled
-from hbtvm.runtime.text_layout import laid_out
-from hbtvm.runtime.text_library import TextLibrary
+from hbtvm.graph.columns.table import Raw
+from hbtvm.runtime.native.front.front import Front
+from hbtvm.runtime.native.front.steps import FUNCTIONS
+from hbtvm.runtime.native.front.structures import filled
+from hbtvm.runtime.text.layout import laid_out
+from hbtvm.runtime.text.library import TextLibrary
 
 NATIVE = Path(__file__).resolve().parents[1] / "hbtvm" / "native"
 FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-Wall", "-Wextra", "-Wconversion")
@@ -91,8 +91,8 @@ Array._fields_ = (
 def compiled(folder: Path, *flags: str) -> Path:
     """Return the library of the front with the code for texts, compiled with some more flags."""
     made = folder / "front.so"
-    sources = [*map(str, sorted(NATIVE.glob("arrow*.c"))), str(NATIVE / "text.c")]
-    subprocess.run(["gcc", *FLAGS, *flags, *sources, "-lm", "-o", str(made)], check=True)
+    sources = [*map(str, sorted(NATIVE.glob("arrow/*.c"))), str(NATIVE / "text/text.c")]
+    subprocess.run(["gcc", *FLAGS, f"-I{NATIVE}", *flags, *sources, "-lm", "-o", str(made)], check=True)
     return made
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hbtvm.graph import reference
 from hbtvm.graph.graph import Graph
-from hbtvm.runtime.inputs import Inputs
+from hbtvm.graph.trees import reference
+from hbtvm.runtime.rows.inputs import Inputs
 
 
 def predict(graph: Graph, X: Any, output: Any = None) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hbtvm.runtime.native.cache import KERNELS, VARIABLE
+from hbtvm.runtime.native.objects.cache import KERNELS, VARIABLE
 
 if TYPE_CHECKING:
     from tests import emulated

@@ -26,14 +26,14 @@ from hbtvm.compiler.building.cuda_source import helpers
 from hbtvm.compiler.building.cuda_toolkit import find
 from hbtvm.compiler.lowering.rewrites import rewrite_loops
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.runtime.cuda.launch import Scaling
-from hbtvm.runtime.native.cache import KERNELS, kept
-from hbtvm.runtime.signature import Signature
+from hbtvm.runtime.native.objects.cache import KERNELS, kept
+from hbtvm.runtime.package.signature import Signature
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import Forest, Strategy
-from hbtvm.strategies.recursive.cuda_levels import BARRIER
+from hbtvm.strategies.recursive.cuda.levels import BARRIER
 
 GPU = resolve({"kind": "cuda", "arch": "sm_90"})
 _HEADER = Path(__file__).with_name("cuda_emulation.h")

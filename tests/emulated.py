@@ -22,7 +22,7 @@ import hbtvm
 from hbtvm.compiler.building import cuda as cuda_build
 from hbtvm.compiler.building import cuda_toolkit
 from hbtvm.runtime.cuda import driver
-from hbtvm.runtime.package import Package
+from hbtvm.runtime.package.file import Package
 from tests.cuda_kernels import compiled, kernel_text
 from tests.runtime_models import trained
 

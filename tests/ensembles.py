@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hbtvm.graph.ensemble import LEAF, CategorySet, TreeEnsemble
+from hbtvm.graph.trees.ensemble import LEAF, CategorySet, TreeEnsemble
 
 
 def random_ensemble(

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.graph.output import OutputSpec
-from hbtvm.runtime.native.build import OPTIONS
-from hbtvm.runtime.native.epilogue import Epilogue, Rule, fields_of
-from hbtvm.runtime.native.epilogues import epilogue_of
+from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.runtime.native.epilogues.epilogue import Epilogue, Rule, fields_of
+from hbtvm.runtime.native.epilogues.select import epilogue_of
+from hbtvm.runtime.native.objects.build import OPTIONS
 
 NATIVE = Path(__file__).resolve().parents[1] / "hbtvm" / "native"
 FLAGS = (*OPTIONS, "-shared", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror")
@@ -72,7 +72,19 @@ EDGES = [
 def compiled(folder: Path, *flags: str, compiler: str = "gcc") -> Path:
     """Return the library of the native epilogues, compiled with some more flags."""
     made = folder / f"epilogue{len(list(folder.iterdir()))}.so"
-    subprocess.run([compiler, *FLAGS, *flags, str(NATIVE / "epilogue.c"), "-lm", "-o", str(made)], check=True)
+    subprocess.run(
+        [
+            compiler,
+            *FLAGS,
+            *flags,
+            f"-I{NATIVE}",
+            str(NATIVE / "epilogue/epilogue.c"),
+            "-lm",
+            "-o",
+            str(made),
+        ],
+        check=True,
+    )
     return made
 
 

@@ -8,7 +8,16 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hbtvm.cost_model.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
+from hbtvm.cost_model.encoding.nest import (
+    PARALLEL,
+    SERIAL,
+    UNROLLED,
+    VECTORIZED,
+    Access,
+    Loop,
+    Nest,
+    Statement,
+)
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.tuning.measuring.machine import BuiltLibrary, Machine
 from hbtvm.tuning.measuring.messages import BuildJob, Built, Candidate, Failure, Measured, MeasureJob, Timing

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hbtvm.graph.evaluate import Evaluator
-from hbtvm.graph.feeds import Feed
+from hbtvm.graph.columns.evaluate import Evaluator
+from hbtvm.graph.columns.feeds import Feed
 
 
 def feed_matrix(
     feeds: Sequence[Feed], raw: Mapping[int, np.ndarray] | Sequence[np.ndarray], dtype: str
 ) -> np.ndarray:
-    """Compute the matrix that a kernel reads, by the oracle (see `hbtvm.graph.evaluate.Evaluator`).
+    """Compute the matrix that a kernel reads, by the oracle (see `hbtvm.graph.columns.evaluate.Evaluator`).
 
     Steps are computed in the type of the raw numbers; the results are then cast to `dtype`.
 

@@ -12,14 +12,14 @@ import xgboost as xgb
 from sklearn import ensemble
 
 from hbtvm.frontends.files import from_object
-from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.fold_trees import Folded, fold
-from hbtvm.graph.reference import leaves
-from hbtvm.graph.steps import (
+from hbtvm.graph.columns.steps import (
     Arithmetic,
     Step,
 )
-from hbtvm.graph.table import Column, Raw, Table
+from hbtvm.graph.columns.table import Column, Raw, Table
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.fold import Folded, fold
+from hbtvm.graph.trees.reference import leaves
 from tests.feeds import feed_matrix
 
 ROWS, COLUMNS = 400, 4

@@ -12,7 +12,7 @@ import tvm_ffi
 from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.candidates.program import make_executor
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import STRATEGIES, Forest, workload_of
 

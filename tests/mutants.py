@@ -27,9 +27,11 @@ import numpy as np
 
 from hbtvm import codec
 from hbtvm.errors import ModelError
-from hbtvm.frontends import lightgbm_model, ubjson, xgboost_model
+from hbtvm.frontends.lightgbm import model as lightgbm_model
+from hbtvm.frontends.xgboost import model as xgboost_model
+from hbtvm.frontends.xgboost import ubjson
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.outputs.output import OutputSpec
 from tests.by_reference import predict
 
 FILES = Path(__file__).parent / "data" / "files"

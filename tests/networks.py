@@ -11,7 +11,7 @@ import tvm_ffi
 
 from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.candidates.program import make_executor
-from hbtvm.graph.network import Network
+from hbtvm.graph.networks.network import Network
 from hbtvm.operators.base import Input, Node, constant
 from hbtvm.operators.coupling import Coupling
 from hbtvm.operators.distances import Distance, Take, TopK
@@ -23,7 +23,7 @@ from hbtvm.operators.tables import Bucketize, Interpolate, OneHot, lookup
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import make_network, strategies_on, workload_of
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 from tests.kernels import CPU
 
 F = 7

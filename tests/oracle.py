@@ -1,6 +1,6 @@
 """Edge-case rows for trees, and comparisons of a graph with its library.
 
-A graph is evaluated by `hbtvm.graph.reference` and its `OutputSpec`, without compiled kernels.
+A graph is evaluated by `hbtvm.graph.trees.reference` and its `OutputSpec`, without compiled kernels.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import xgboost as xgb
 
-from hbtvm.graph import reference
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.trees import reference
 from tests.models import N_CATEGORIES, data
 
 _CATEGORIES = (*range(N_CATEGORIES + 4), -1, -0.5, -0.0, 0.7, 2.5, 11.99, 31, 32, 255, 256, 1000, 1e9, 1e20)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.runtime.native.build import c_compiler, of_c
+from hbtvm.runtime.native.objects.build import c_compiler, of_c
 from hbtvm.runtime.recursive.entry import (
     Program,
     RecursionEntry,

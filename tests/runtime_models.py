@@ -15,7 +15,7 @@ from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import Graph
-from hbtvm.runtime.package import KernelEntry, Package, anchor_facts, pipeline_fields
+from hbtvm.runtime.package.file import KernelEntry, Package, anchor_facts, pipeline_fields
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 from hbtvm.tuning.measuring.program import OBJECT
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from hbtvm.frontends import from_object
-from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.network import Network
-from hbtvm.graph.reference import margins
+from hbtvm.graph.networks.network import Network
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.reference import margins
 from tests.answers import METHODS, same
 from tests.feeds import feed_matrix
 from tests.frontends.transformers.oracle import raw_of

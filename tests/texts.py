@@ -53,7 +53,7 @@ def random_texts(seed: int, count: int, most: int = 40) -> list[str]:
 
 
 def texts_of(values: Sequence[Any]) -> np.ndarray:
-    """Texts as `hbtvm.graph.text.Vectorize.reference` takes them, shape (n, 1)."""
+    """Texts as `hbtvm.graph.columns.text.Vectorize.reference` takes them, shape (n, 1)."""
     out = np.empty((len(values), 1), object)
     out[:, 0] = values
     return out

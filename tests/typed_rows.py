@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.reference import margins
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.reference import margins
 from hbtvm.runtime.model import reader_of
-from hbtvm.runtime.package import Package, anchor_facts, pipeline_fields
-from hbtvm.runtime.sparse import SparseRows, is_sparse
-from hbtvm.runtime.text_library import TextLibrary
+from hbtvm.runtime.package.file import Package, anchor_facts, pipeline_fields
+from hbtvm.runtime.rows.sparse import SparseRows, is_sparse
+from hbtvm.runtime.text.library import TextLibrary
 
 
 def matrix(graph: Graph, X: Any) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hbtvm.cost_model.base import CostModel
-from hbtvm.cost_model.loop_trees import MakeScorer
+from hbtvm.cost_model.encoding.loop_trees import MakeScorer
 from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log
 from hbtvm.tuning.choices import Choices
@@ -45,7 +45,7 @@ class Settings:
     final: FinalOptions = field(default_factory=FinalOptions)  # how the winner is picked among the fastest
     noise: NoiseOptions = field(default_factory=NoiseOptions)  # when the machine counts as busy
     make_model: Callable[[], CostModel] | None = None  # makes cost models in place of the chosen one
-    # Makes a TreeGRU's predictor in place of PyTorch (see `hbtvm.cost_model.tree_gru.TreeGRU`)
+    # Makes a TreeGRU's predictor in place of PyTorch (see `hbtvm.cost_model.models.tree_gru.TreeGRU`)
     make_scorer: MakeScorer | None = None
     # Keeps the libraries of each group's fastest candidates
     artifacts: Artifacts = field(default_factory=Artifacts)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hbtvm.cost_model.nest import Nest
+from hbtvm.cost_model.encoding.nest import Nest
 from hbtvm.schedules.space import Config, Space
 
 Describe = Callable[[Config], Nest]

@@ -21,8 +21,8 @@ from benchmarks import synthetic
 from benchmarks.bound import kernels
 from benchmarks.common import markdown, side_by_side
 from hbtvm.compiler.candidates.tasks import forests_of
-from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
 
 GOAL = 1.15
 """The most that hbtvm's kernel may take, over the bound."""

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from hbtvm.runtime.memory import aligned, empty
-from hbtvm.strategies.bitvector import tree_tables
-from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.perfect import perfect_levels
+from hbtvm.strategies.trees.bitvector import tree_tables
+from hbtvm.strategies.trees.forest import Forest
+from hbtvm.strategies.trees.perfect import perfect_levels
 
 NEEDED = ("avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512vbmi", "avx512_vpopcntdq")
 """Extensions that the kernels use, as /proc/cpuinfo names them."""

@@ -25,11 +25,11 @@ from hbtvm import api
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import HbtvmError
 from hbtvm.runtime.cuda.driver import gpu
-from hbtvm.runtime.cuda.libraries import DlpackLibrary
-from hbtvm.runtime.cuda.tensor import tensor_of
+from hbtvm.runtime.cuda.rows.libraries import DlpackLibrary
+from hbtvm.runtime.cuda.rows.tensor import tensor_of
 from hbtvm.runtime.cuda.timing import Resident
 from hbtvm.runtime.model import Model, load
-from hbtvm.schedules.carveout import SIZES
+from hbtvm.schedules.cuda.carveout import SIZES
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import strategies_on
 

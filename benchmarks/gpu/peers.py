@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from hbtvm.frontends import load_model
-from hbtvm.graph.output import Output
-from hbtvm.runtime.cuda.libraries import TorchLibrary
+from hbtvm.graph.outputs.output import Output
+from hbtvm.runtime.cuda.rows.libraries import TorchLibrary
 from hbtvm.runtime.model import Model
 from hbtvm.strategies import make_forest
 

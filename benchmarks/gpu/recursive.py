@@ -19,7 +19,7 @@ from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.samples import sample, shape_of
 from hbtvm.recursive import known, reference
 from hbtvm.recursive.cell import Cell, Readout, RecursiveModel
-from hbtvm.runtime.cuda.recursive import RecursiveDevice
+from hbtvm.runtime.cuda.recursive.device import RecursiveDevice
 from hbtvm.runtime.native.library import load_library
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies.recursive.levels import Levels, classes_of
@@ -31,7 +31,7 @@ _SMALLER = {"mv_rnn": 4}
 """By what hidden sizes are divided of cells with matrices of states."""
 
 LEVELS = ("launches", "persistent", "kept")
-"""How levels are gone through: see `hbtvm.schedules.recursive_cuda`; in the last, constants stay on chip."""
+"""How levels are gone through: see `hbtvm.schedules.cuda.recursive`; in the last, constants stay on chip."""
 
 _WORDS = 1000
 _CALLS = 50

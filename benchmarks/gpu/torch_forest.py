@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.strategies import Forest
-from hbtvm.strategies.perfect import perfect_levels
+from hbtvm.strategies.trees.perfect import perfect_levels
 
 _CHUNK = 1 << 28
 """Values of the largest intermediate array: rows go through in pieces of that size."""

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.mutants.changes import changed_bytes, changed_object
-from hbtvm.runtime.native import cache
-from hbtvm.runtime.native.build import c_compiler, executor_library
 from hbtvm.runtime.native.library import load_library
+from hbtvm.runtime.native.objects import cache
+from hbtvm.runtime.native.objects.build import c_compiler, executor_library
 
 _NAMES = (
     "data00.csv", "a", "0123", "f" * 63, "e" * 65, "F" * 64, "d" * 64, ".made-abcdefgh", "~",

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.mutants.changes import changed_object
-from hbtvm.runtime.native.build import OPTIONS, c_compiler, compiled, executor_library
-from hbtvm.runtime.native.loading import closing, open_library
+from hbtvm.runtime.native.objects.build import OPTIONS, c_compiler, compiled, executor_library
+from hbtvm.runtime.native.objects.loading import closing, open_library
 
 
 def prepare(folder: Path) -> None:
     """Compile the libraries."""
     (folder / "hbtvm_version.so").write_bytes(executor_library(c_compiler()))
-    text = compiled(c_compiler(), ["text.c"], (*OPTIONS, "-O0", "-shared"), ["-lm"])
+    text = compiled(c_compiler(), ["text/text.c"], (*OPTIONS, "-O0", "-shared"), ["-lm"])
     (folder / "hbtvm_text_version.so").write_bytes(text)
 
 

@@ -17,11 +17,11 @@ import numpy as np
 from benchmarks.mutants.changes import EDGES, changed_bytes, changed_object, changed_value
 from hbtvm.codec import binding
 from hbtvm.errors import PackageError
-from hbtvm.runtime.archive import read_archive, write_archive
-from hbtvm.runtime.manifest import MANIFEST
 from hbtvm.runtime.model import load
-from hbtvm.runtime.package import read
-from hbtvm.runtime.summary import facts, kernel_tables, tuning_facts
+from hbtvm.runtime.package.archive import read_archive, write_archive
+from hbtvm.runtime.package.file import read
+from hbtvm.runtime.package.manifest import MANIFEST
+from hbtvm.runtime.package.summary import facts, kernel_tables, tuning_facts
 
 _DIGEST, _TRANSFORM = "manifest.sha256", "transform.tar"
 TEXTS = ["the cat sat", "the dog, the cat!", "", "a dog sat on a mat"] * 20

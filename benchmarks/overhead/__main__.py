@@ -24,7 +24,7 @@ import hbtvm
 from benchmarks.common import duration, locked, markdown
 from benchmarks.overhead.loops import KernelLoop, hand_off_seconds
 from benchmarks.overhead.models import CASES, Case
-from hbtvm.runtime.package import KernelEntry, Package
+from hbtvm.runtime.package.file import KernelEntry, Package
 
 ROUNDS = 15
 OVERHEAD_GOAL, WHOLE_GOAL = 0.8e-6, 3e-6

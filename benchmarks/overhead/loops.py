@@ -13,7 +13,7 @@ import numpy as np
 
 import hbtvm
 from hbtvm.runtime.memory import aligned, empty
-from hbtvm.runtime.package import KernelEntry
+from hbtvm.runtime.package.file import KernelEntry
 
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 """DLPack's codes of types."""
@@ -144,7 +144,7 @@ def hand_off_seconds(threads: int, work: float, pause: float, calls: int) -> flo
 
 @functools.cache
 def _pool_loop() -> ctypes.CDLL:
-    sources = [Path(__file__).with_name("pool_loop.c"), _NATIVE / "pool.c"]
+    sources = [Path(__file__).with_name("pool_loop.c"), _NATIVE / "executor/pool.c"]
     loop = compiled(sources, f"-I{_NATIVE}", "-lpthread")
     loop.hand_off_seconds.restype = ctypes.c_double
     loop.hand_off_seconds.argtypes = [ctypes.c_int64, ctypes.c_double, ctypes.c_double, ctypes.c_int64]

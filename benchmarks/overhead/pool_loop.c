@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <time.h>
 
-#include "pool.h"
+#include "executor/pool.h"
 
 static double now(void) {
   struct timespec time;

@@ -153,9 +153,9 @@ def linearise(job: Job, calls: int) -> float:
 
     It looks at structures only, so this needs no kernels.
     """
-    from hbtvm.runtime.native.build import c_compiler, executor_library
     from hbtvm.runtime.native.description import Kept
     from hbtvm.runtime.native.library import load_library
+    from hbtvm.runtime.native.objects.build import c_compiler, executor_library
     from hbtvm.runtime.recursive.entry import Program, RecursionEntry, RecursionKernels
 
     binding = _module("runtime.recursive.binding")

@@ -14,7 +14,7 @@ from benchmarks.search.measure import log_of
 from benchmarks.search.spaces import Spot
 from hbtvm.compiler.candidates.tasks import describe
 from hbtvm.compiler.recursion.tree_gru import make_scorer
-from hbtvm.cost_model.nest import Nest
+from hbtvm.cost_model.encoding.nest import Nest
 from hbtvm.logs.record import Record
 from hbtvm.schedules.space import Config, Space
 from hbtvm.tuning.choices import Choices

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from hbtvm.cli.show import fold, print_line
 from hbtvm.errors import HbtvmError, InputError
 from hbtvm.names import ALL_STRATEGIES, STRATEGIES
-from hbtvm.runtime.trust import Trust
+from hbtvm.runtime.package.trust import Trust
 
 DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """The default tuning log, in the current folder: models tuned there learn from each other."""

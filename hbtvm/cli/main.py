@@ -19,9 +19,9 @@ import sys
 from collections.abc import Sequence
 
 from hbtvm import __version__
-from hbtvm.cli import compile as compile_command
-from hbtvm.cli import export, inspect, log, measure, predict, report, serve, tune
 from hbtvm.cli.arguments import Parser, UsageError, examples
+from hbtvm.cli.commands import compile as compile_command
+from hbtvm.cli.commands import export, inspect, log, measure, predict, report, serve, tune
 from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError, explained
 from hbtvm.tuning.measuring.start import start_without_torch

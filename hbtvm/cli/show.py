@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 _MOST = 20_000
 """Most characters of a piece of text."""

@@ -19,14 +19,14 @@ from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
 from hbtvm.graph.graph import Graph
 from hbtvm.runtime.cuda.launch import Launch
-from hbtvm.runtime.package import KernelEntry, Package, StageEntry, anchor_facts, pipeline_fields
+from hbtvm.runtime.package.file import KernelEntry, Package, StageEntry, anchor_facts, pipeline_fields
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload, family_of
 from hbtvm.strategies import Operand, strategies_on, workload_of
 from hbtvm.tuning.learning.transfer import translate
 from hbtvm.tuning.measuring.program import OBJECT
 from hbtvm.version import __version__
-from hbtvm.wording import count
+from hbtvm.words.quantities import count
 
 
 @dataclass(frozen=True)

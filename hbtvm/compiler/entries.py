@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from hbtvm.runtime.cuda.launch import Launch
-from hbtvm.runtime.package import KernelEntry
+from hbtvm.runtime.package.file import KernelEntry
 from hbtvm.runtime.parallelism import Parallel
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload

@@ -8,14 +8,14 @@ from typing import Any
 
 from hbtvm.compiler.candidates.tasks import operands_of, usable
 from hbtvm.errors import InputError
-from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.stages import Stage
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.names import BY_FAMILY
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Operand, Strategy
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.graph.ensemble import LEAF, CategorySet, CompareDtype, TreeEnsemble
+from hbtvm.graph.trees.ensemble import LEAF, CategorySet, CompareDtype, TreeEnsemble
 
 MOST_FEATURES = 1 << 24
 """Columns that a model may have: one row of so many takes 64 MiB. Files may claim any number."""

@@ -162,14 +162,14 @@ def _load_file(path: Path, max_bytes: int | None) -> Graph:
         if kind in _INSTEAD or kind in ("unknown", "zip"):
             raise ModelError(_INSTEAD.get(kind, _UNKNOWN))
         if kind == "lightgbm":
-            from hbtvm.frontends import lightgbm_model
+            from hbtvm.frontends.lightgbm import model as lightgbm_model
 
             return lightgbm_model.from_text(path.read_text(encoding="utf-8-sig"))
         if kind == "onnx":
             from hbtvm.frontends import onnx
 
             return onnx.from_bytes(path.read_bytes())
-        from hbtvm.frontends import xgboost_model
+        from hbtvm.frontends.xgboost import model as xgboost_model
 
         read = xgboost_model.from_json if kind == "json" else xgboost_model.from_ubjson
         return read(path.read_bytes())

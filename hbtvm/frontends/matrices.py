@@ -9,7 +9,7 @@ import numpy as np
 
 from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles import Record
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 _MOST_VALUES = 1 << 25
 """Values that a sparse matrix may have, zeros included: those take no bytes of a file."""

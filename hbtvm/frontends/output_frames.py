@@ -6,8 +6,8 @@ from typing import get_args
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph.columns.table import Table
 from hbtvm.graph.columns_anchor import Frame
-from hbtvm.graph.table import Table
 
 
 def output_frame(record: Record, table: Table, where: Where) -> Frame | None:

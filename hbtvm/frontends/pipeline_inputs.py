@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.sklearn_common import column_count, feature_names, require_fitted
+from hbtvm.frontends.sklearn.common import column_count, feature_names, require_fitted
 from hbtvm.frontends.transformers import Where
 from hbtvm.frontends.transformers.containers import steps_of
 from hbtvm.frontends.transformers.dispatch import predicts, unsupported

@@ -19,16 +19,16 @@ from hbtvm.frontends.transformers.dispatch import (
     unsupported,
 )
 from hbtvm.frontends.transformers.where import RowRules
+from hbtvm.graph.columns.curves import bends
+from hbtvm.graph.columns.table import AllColumns, Column, Raw, Table, parts_of
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose, of_nodes
-from hbtvm.graph.curves import bends
-from hbtvm.graph.fold_text import other_columns, told
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower_types
-from hbtvm.graph.network import Linear, TableRows
-from hbtvm.graph.output import OutputSpec
-from hbtvm.graph.scope import is_computed
-from hbtvm.graph.table import AllColumns, Column, Raw, Table, parts_of
+from hbtvm.graph.networks.fold_text import other_columns, told
+from hbtvm.graph.networks.network import Linear, TableRows
+from hbtvm.graph.networks.scope import is_computed
+from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.operators.base import Node
 
 _ALLOWS = ("allow_nan", "allow_inf")

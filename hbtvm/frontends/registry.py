@@ -6,65 +6,52 @@ from dataclasses import replace
 from typing import Any
 
 from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.frontends import (
-    lightgbm_estimator,
-    pipelines,
-    sklearn_boosting,
-    sklearn_forest,
-    sklearn_hist,
-    sklearn_isolation,
-    sklearn_linear,
-    target,
-    xgboost_estimator,
-)
+from hbtvm.frontends import pipelines, target
+from hbtvm.frontends.lightgbm import estimator as lightgbm_estimator
 from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.pickles.records import kind_of
 from hbtvm.frontends.predictors import (
-    bagging,
     bayes,
-    boosting,
-    calibrated,
     calibration,
     clusters,
-    discriminant,
     dummies,
-    gaussian_processes,
     least_squares,
-    likelihoods,
-    mixtures,
-    multiclass,
     neighbors,
     networks,
+    support_vectors,
+)
+from hbtvm.frontends.predictors.gaussian import discriminant, likelihoods, mixtures
+from hbtvm.frontends.predictors.gaussian import processes as gaussian_processes
+from hbtvm.frontends.predictors.meta import (
+    bagging,
+    boosting,
+    calibrated,
+    multiclass,
     several_targets,
     stacking,
-    support_vectors,
     thresholds,
     voting,
 )
-from hbtvm.frontends.sklearn_common import require_fitted
+from hbtvm.frontends.sklearn import boosting as sklearn_boosting
+from hbtvm.frontends.sklearn import forest as sklearn_forest
+from hbtvm.frontends.sklearn import hist as sklearn_hist
+from hbtvm.frontends.sklearn import isolation as sklearn_isolation
+from hbtvm.frontends.sklearn import linear as sklearn_linear
+from hbtvm.frontends.sklearn.common import require_fitted
 from hbtvm.frontends.supported import refusal, refusal_of_dict
-from hbtvm.frontends.transformers import clusters as distances
-from hbtvm.frontends.transformers import (
-    containers,
-    curves,
-    embeddings,
-    functions,
-    imputing,
-    iterative_imputing,
-    kernel_maps,
-    neighbor_imputing,
-    onehot,
-    ordinal,
-    polynomials,
-    projections,
-    scaling,
-    selection,
-    splines,
-    texts,
-)
+from hbtvm.frontends.transformers import containers, curves, functions, polynomials, scaling, splines, texts
+from hbtvm.frontends.transformers.encoders import onehot, ordinal
+from hbtvm.frontends.transformers.imputers import iterative as iterative_imputing
+from hbtvm.frontends.transformers.imputers import neighbors as neighbor_imputing
+from hbtvm.frontends.transformers.imputers import simple as imputing
+from hbtvm.frontends.transformers.projections import clusters as distances
+from hbtvm.frontends.transformers.projections import embeddings, kernel_maps
+from hbtvm.frontends.transformers.projections import matrices as projections
+from hbtvm.frontends.transformers.selectors import selection
 from hbtvm.frontends.transformers.where import Estimator, Where
+from hbtvm.frontends.xgboost import estimator as xgboost_estimator
 from hbtvm.graph.graph import Graph
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 _PIPELINE = Estimator(
     transforms=containers.pipeline, last=containers.last_step, first=containers.first_step, fitted=False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 LIBRARIES = {
     "sklearn": (

@@ -8,17 +8,17 @@ import numpy as np
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.sklearn_common import one_of
+from hbtvm.frontends.sklearn.common import one_of
 from hbtvm.frontends.transformers import Where
 from hbtvm.frontends.transformers.containers import steps_of
 from hbtvm.frontends.transformers.dispatch import read_predictor
 from hbtvm.frontends.transformers.functions import known_function
 from hbtvm.graph import of_graph
+from hbtvm.graph.columns.table import Table
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.inverse import Inverse
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.outputs.inverse import Inverse
+from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.error_function import erf
 from hbtvm.operators.pointwise import apply

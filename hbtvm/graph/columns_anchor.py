@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hbtvm.graph.evaluate import evaluate
-from hbtvm.graph.table import Table
+from hbtvm.graph.columns.evaluate import evaluate
+from hbtvm.graph.columns.table import Table
 
 Frame = Literal["pandas", "polars"]
 

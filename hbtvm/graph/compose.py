@@ -7,16 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from hbtvm.graph import fold_linear, fold_trees
-from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.feeds import as_they_come
-from hbtvm.graph.fold_text import narrowed
+from hbtvm.graph.columns.feeds import as_they_come
+from hbtvm.graph.columns.steps import Encode, Fill, Lookup, ZeroIsMissing
+from hbtvm.graph.columns.table import Column, Table
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import Lowered, lower_types
-from hbtvm.graph.network import Linear
-from hbtvm.graph.output import OutputSpec
-from hbtvm.graph.steps import Encode, Fill, Lookup, ZeroIsMissing
-from hbtvm.graph.table import Column, Table
+from hbtvm.graph.networks import fold_linear
+from hbtvm.graph.networks.fold_text import narrowed
+from hbtvm.graph.networks.network import Linear
+from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.trees import fold as fold_trees
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.operators.base import Node
 
 

@@ -14,15 +14,15 @@ from typing import Literal
 
 from hbtvm import codec
 from hbtvm.errors import InputError
-from hbtvm.graph.categories import CategoryList, certain, named, place
+from hbtvm.graph.columns.categories import CategoryList, certain, named, place
+from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns_anchor import Columns
-from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.feeds import Feed
-from hbtvm.graph.network import Linear, Network
-from hbtvm.graph.output import OutputSpec
-from hbtvm.graph.prologue import Scaled
+from hbtvm.graph.networks.network import Linear, Network
+from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.refused_rows import RefusedTypes
 from hbtvm.graph.stages import Stage
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.prologue import Scaled
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.network import Linear, Network
+from hbtvm.graph.networks.network import Linear, Network
 from hbtvm.graph.of_graph import outputs_of
 from hbtvm.operators.base import Input, Node
 from hbtvm.operators.distances import Distance

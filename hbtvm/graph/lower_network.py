@@ -1,7 +1,7 @@
 """From operators over tables to what kernels compute of the columns that they read, and what is fed to them.
 
 Products of a table's columns swallow scalers, imputers and encoders (`fold_linear`), and so do trees
-(`fold_trees`); other readers of tables get nodes for the steps in front of them. What a network made earlier
+(`trees.fold`); other readers of tables get nodes for the steps in front of them. What a network made earlier
 in a pipeline (`Computed`) becomes part of this one. Trees have kernels of their own (`Stage`), whose
 scores are further columns of the matrix; a network in front of trees has so, too.
 """
@@ -13,29 +13,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hbtvm.graph import fold_linear, fold_trees
-from hbtvm.graph.apart import mixes, rounded_apart, table_compares_apart
-from hbtvm.graph.ensemble import LEAF, TreeEnsemble
-from hbtvm.graph.feeds import Feed
-from hbtvm.graph.fold_text import vectorizer_of
-from hbtvm.graph.inlined import normalized
-from hbtvm.graph.lower import Feeds
-from hbtvm.graph.network import Computed, Network, TableRows, Trees, leaves
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.kernel_input import Feeds
+from hbtvm.graph.columns.row_operations import Normalize
+from hbtvm.graph.columns.steps import Encode
+from hbtvm.graph.columns.table import AllColumns, Column, Made, Raw, RowOperation, Table
+from hbtvm.graph.columns.text import Vectorize
+from hbtvm.graph.networks import fold_linear
+from hbtvm.graph.networks.apart import mixes, rounded_apart, table_compares_apart
+from hbtvm.graph.networks.fold_text import vectorizer_of
+from hbtvm.graph.networks.inlined import normalized
+from hbtvm.graph.networks.network import Computed, Network, TableRows, Trees, leaves
+from hbtvm.graph.networks.scope import is_computed, simplified
+from hbtvm.graph.networks.step_nodes import has_node, rows_of
 from hbtvm.graph.passes import simplify
-from hbtvm.graph.prologue import Scaled
-from hbtvm.graph.row_operations import Normalize
-from hbtvm.graph.scope import is_computed, simplified
 from hbtvm.graph.stages import Stage
-from hbtvm.graph.step_nodes import has_node, rows_of
-from hbtvm.graph.steps import Encode
-from hbtvm.graph.table import AllColumns, Column, Made, Raw, RowOperation, Table
-from hbtvm.graph.text import Vectorize
+from hbtvm.graph.trees import fold as fold_trees
+from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
+from hbtvm.graph.trees.prologue import Scaled
 from hbtvm.operators.base import Input, Node, in_order, rewrite
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.rounding import loosened
 from hbtvm.operators.shapes import select
-from hbtvm.wording import count
+from hbtvm.words.quantities import count
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +164,7 @@ def lower(
     raw
         The input itself: where nothing else is read, there is a feed for each of its columns, in order.
     narrow
-        As in `hbtvm.graph.step_nodes.rows_of`.
+        As in `hbtvm.graph.networks.step_nodes.rows_of`.
     staged
         Whether a table that compares float32 rows apart (see `lower_types`) is computed by a stage.
     """

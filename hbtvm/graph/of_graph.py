@@ -7,14 +7,14 @@ from itertools import accumulate
 
 import numpy as np
 
+from hbtvm.graph.columns.table import Table
 from hbtvm.graph.compose import as_read
-from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.inverse import Inverse
-from hbtvm.graph.network import Linear, TableRows, Trees
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.networks.network import Linear, TableRows, Trees
+from hbtvm.graph.outputs.inverse import Inverse
+from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.table import Table
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.operators.base import Node, constant
 from hbtvm.operators.formulas import shares, softmax, with_complement
 from hbtvm.operators.pointwise import apply
@@ -184,7 +184,7 @@ class _Outputs:
 
 
 def undone(response: Node, inverse: Inverse) -> Node:
-    """Responses on the scale of the target before it was transformed; see `hbtvm.graph.inverse`."""
+    """Responses on the scale of the target before it was transformed; see `hbtvm.graph.outputs.inverse`."""
     for name, constants in inverse:
         if name == "column" or name == "positive":
             continue

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hbtvm import codec
-from hbtvm.graph import curves, steps
-from hbtvm.graph.feeds import Feed
-from hbtvm.graph.row_operations import Normalize
-from hbtvm.graph.table import AllColumns, Column, Made, Raw, RowOperation, Table, parts_of
-from hbtvm.graph.text import Vectorize
+from hbtvm.graph.columns import curves, steps
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.row_operations import Normalize
+from hbtvm.graph.columns.table import AllColumns, Column, Made, Raw, RowOperation, Table, parts_of
+from hbtvm.graph.columns.text import Vectorize
 
 codec.share(
     steps.Step,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hbtvm.graph.network import Trees
-from hbtvm.graph.output import Kind, OutputSpec
+from hbtvm.graph.networks.network import Trees
+from hbtvm.graph.outputs.output import Kind, OutputSpec
 from hbtvm.operators.base import Node
 from hbtvm.operators.coupling import Coupling
 from hbtvm.operators.shapes import concat

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.network import Network
-from hbtvm.graph.prologue import Scaled
+from hbtvm.graph.networks.network import Network
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.prologue import Scaled
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,8 +38,8 @@ from hbtvm.codec import Index, Via, Within
 from hbtvm.errors import PackageError, package_file_error
 from hbtvm.logs.bounds import is_name
 from hbtvm.logs.record import Record, canonical
-from hbtvm.runtime.archive import read_archive, replace_file
-from hbtvm.runtime.tables import table_bytes
+from hbtvm.runtime.package.archive import read_archive, replace_file
+from hbtvm.runtime.package.tables import table_bytes
 
 FORMAT, VERSION = "hbtvm-trials", 1
 MANIFEST, _DIGEST = "manifest.json", "manifest.sha256"
@@ -94,7 +94,7 @@ class Candidate:
     """A kernel to measure."""
 
     task: Index  # the index of its task
-    kernel: Mapping[str, Any]  # the JSON of its `hbtvm.runtime.entry.KernelEntry`
+    kernel: Mapping[str, Any]  # the JSON of its `hbtvm.runtime.package.entry.KernelEntry`
     build_seconds: float  # what building it took
     number: Annotated[int, codec.SKIP] = 0  # its place in the archive
 

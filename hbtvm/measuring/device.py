@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hbtvm.runtime.cuda import driver
-from hbtvm.runtime.cuda.executor import DeviceExecutor
+from hbtvm.runtime.cuda.execution.executor import DeviceExecutor
+from hbtvm.runtime.cuda.execution.work import OneKernel
 from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore
 from hbtvm.runtime.cuda.timing import Resident
-from hbtvm.runtime.cuda.work import OneKernel
-from hbtvm.runtime.package import KernelEntry
+from hbtvm.runtime.package.file import KernelEntry
 
 _FAULT = 70  # exit status of a worker whose CUDA context was lost to a fault
 

@@ -16,10 +16,10 @@ import numpy as np
 from hbtvm import codec
 from hbtvm.measuring.checked import CheckedKernel
 from hbtvm.measuring.device import DeviceCandidate
-from hbtvm.runtime.entry import KernelEntry
 from hbtvm.runtime.native.executor import OneKernel
 from hbtvm.runtime.native.library import load_kernels, load_library
-from hbtvm.runtime.tables import table_from_bytes
+from hbtvm.runtime.package.entry import KernelEntry
+from hbtvm.runtime.package.tables import table_from_bytes
 from hbtvm.tuning.measuring.program import InvalidConfigError
 
 PROGRAM = "hbtvm.measuring.program:ExportedProgram"

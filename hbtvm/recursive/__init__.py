@@ -23,8 +23,8 @@ _HOMES = {
         ("linear", "mean", "most", "nodes", "relu", "roots", "sigmoid", "softmax", "tanh", "total"), "output"
     ),
     **dict.fromkeys(("Model", "load"), "model"),
-    "from_torch": "torch_cell",
-    "read_pt2": "pt2",
+    "from_torch": "torch_modules.cell",
+    "read_pt2": "torch_modules.pt2",
     **dict.fromkeys(
         (
             "brackets",

@@ -20,10 +20,10 @@ import numpy as np
 from hbtvm import codec
 from hbtvm.atomic import replacing
 from hbtvm.errors import ModelError, model_file_error
-from hbtvm.printable import shown
 from hbtvm.recursive.cell import RecursiveModel
 from hbtvm.recursive.validate import check_model
-from hbtvm.runtime.tables import array_header
+from hbtvm.runtime.package.tables import array_header
+from hbtvm.words.printable import shown
 
 FORMAT = 1  # the version of the format
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.printable import shown
 from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.words.printable import shown
 
 
 def packed(owns: Sequence[Sequence[Sequence[int]]], inputs: Mapping[str, np.ndarray]) -> Structures:

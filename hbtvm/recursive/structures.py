@@ -15,13 +15,13 @@ from typing import Any, Literal
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.printable import shown
 from hbtvm.recursive.checking import check
 from hbtvm.recursive.graphs import child_arrays, dgl, networkx, parent_arrays
 from hbtvm.recursive.packing import listed, packed
 from hbtvm.recursive.texts import parse
 from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.runtime.recursive.vocabulary import Vocabulary as Words
+from hbtvm.words.printable import shown
 
 __all__ = [
     "Structures", "brackets", "check", "child_arrays", "dgl", "networkx", "nltk", "parent_arrays",

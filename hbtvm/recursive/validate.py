@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from hbtvm.errors import ModelError
-from hbtvm.printable import shown
 from hbtvm.recursive.cell import BINARY, OPERATORS, UNARY, Cell, RecursiveModel, Shape, Value
+from hbtvm.words.printable import shown
 
 MOST_CHILDREN = 64  # most places for children; a cell of any number of them has no such limit
 

@@ -8,7 +8,7 @@ from typing import Any
 from hbtvm.logs.record import Record
 from hbtvm.report.parts import table, text
 from hbtvm.report.story import Chapter
-from hbtvm.wording import config, count, duration
+from hbtvm.words.quantities import config, count, duration
 
 
 def is_busy(record: Record) -> bool:

@@ -10,7 +10,7 @@ from hbtvm.report.parts import STYLE, chart_of_ranking, chart_of_search, machine
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.speed import Speed
 from hbtvm.report.story import Chapter, Story
-from hbtvm.wording import config, count, duration
+from hbtvm.words.quantities import config, count, duration
 
 _FINALS = (
     "At the end of a search, its fastest candidates are measured again, in turns. The medians of that final "

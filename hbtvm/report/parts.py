@@ -7,11 +7,11 @@ from collections.abc import Container, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from hbtvm.printable import shown
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.story import Chapter, Story
 from hbtvm.report.svg import Chart, counting, linear, seconds
-from hbtvm.wording import config, count, duration, recursive_shape
+from hbtvm.words.printable import shown
+from hbtvm.words.quantities import config, count, duration, recursive_shape
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b6539b", "#a67c00", "#3d9bd1", "#7a5ad0", "#707070")
 """Okabe and Ito's colours, safe for colour blindness; pale colours are darkened for a white page."""

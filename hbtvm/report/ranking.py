@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hbtvm.cost_model.base import CostModel
-from hbtvm.cost_model.gaussian_process import FeatureSpace
 from hbtvm.cost_model.metrics import pairwise_accuracy
+from hbtvm.cost_model.models.gaussian_process import FeatureSpace
 from hbtvm.logs.record import Record
 from hbtvm.report.story import Chapter
 from hbtvm.tuning.learning.tables import DescribeRecord, Logged, Tables, understood

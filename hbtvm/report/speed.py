@@ -19,8 +19,8 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.in_kernel import in_kernel
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import anchor_facts
-from hbtvm.runtime.summary import anchor_words
+from hbtvm.runtime.package.file import anchor_facts
+from hbtvm.runtime.package.summary import anchor_words
 
 Call = Callable[[Any], Any]
 
@@ -137,7 +137,7 @@ def in_turns(calls: Mapping[str, Call], X: Any) -> dict[str, float]:
 def _same_model(graph: Graph, model: Model) -> None:
     package = model.package
     theirs, ours = anchor_facts(graph.anchor), package.forest
-    # Trees may have dropped one of two outputs (`hbtvm.graph.complement`), but no nodes.
+    # Trees may have dropped one of two outputs (`hbtvm.graph.networks.complement`), but no nodes.
     names = ("operator", "trees", "nodes", "numbers", "categories", "entries", "operators")
     same = all(theirs.get(name) == ours.get(name) for name in names)
     before = [anchor_facts(stage.anchor)["operator"] for stage in graph.stages]

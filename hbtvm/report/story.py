@@ -10,7 +10,7 @@ from typing import Any
 
 from hbtvm.logs.ranking import is_final, ranking
 from hbtvm.logs.record import Record
-from hbtvm.wording import unit
+from hbtvm.words.quantities import unit
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hbtvm.errors import PackageError
 from hbtvm.runtime.cuda import driver
-from hbtvm.runtime.package import Package
+from hbtvm.runtime.package.file import Package
 
 
 def device_of(package: Package, device: str | int | None) -> str:

@@ -8,16 +8,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from hbtvm.errors import PackageError
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.runtime.cpu import check_cpu
-from hbtvm.runtime.feeds import FeedReader
-from hbtvm.runtime.inputs import Inputs
+from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.runtime.native.description import Described, Stage
-from hbtvm.runtime.native.epilogue import Epilogue, fields_of
-from hbtvm.runtime.native.epilogues import epilogue_of, epilogue_of_columns
+from hbtvm.runtime.native.epilogues.epilogue import Epilogue, fields_of
+from hbtvm.runtime.native.epilogues.select import epilogue_of, epilogue_of_columns
 from hbtvm.runtime.native.executor import Executor, Shape
 from hbtvm.runtime.native.library import Function, load_kernels, load_library
-from hbtvm.runtime.package import KernelEntry, Package
+from hbtvm.runtime.package.file import KernelEntry, Package
+from hbtvm.runtime.rows.inputs import Inputs
 
 Call = Callable[[Any], Any]
 """From rows to results; None of what kernels don't read as it is, or refuse."""

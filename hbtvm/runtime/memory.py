@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.runtime.signature import ALIGNMENT
+from hbtvm.runtime.package.signature import ALIGNMENT
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -11,25 +11,25 @@ import numpy as np
 
 from hbtvm import checks
 from hbtvm.errors import InputError, MissingPackageError
-from hbtvm.graph import output_columns
+from hbtvm.graph.outputs import output_columns
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.device import device_of
-from hbtvm.runtime.feeds import FeedReader
+from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.runtime.host import OUTPUTS, HostModel, Output
-from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.package import Package, Source, Trust, from_bytes, read, to_bytes, write
+from hbtvm.runtime.package.file import Package, Source, Trust, from_bytes, read, to_bytes, write
+from hbtvm.runtime.package.summary import size_in_words, summarize
 from hbtvm.runtime.recursive.front import DeviceFront, RecursiveFront
-from hbtvm.runtime.selection import Selection, sparse_rows
-from hbtvm.runtime.sparse import SparseRows, is_sparse, refuse_sparse
-from hbtvm.runtime.summary import size_in_words, summarize
-from hbtvm.runtime.text_library import TextLibrary
+from hbtvm.runtime.rows.inputs import Inputs
+from hbtvm.runtime.rows.sparse import SparseRows, is_sparse, refuse_sparse
+from hbtvm.runtime.text.library import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
-from hbtvm.runtime.transformer import Transformer
+from hbtvm.runtime.transforms.selection import Selection, sparse_rows
+from hbtvm.runtime.transforms.transformer import Transformer
 from hbtvm.runtime.unreadable import reading
 
 if TYPE_CHECKING:
-    from hbtvm.runtime.cuda.arrays import ArrayLibrary
     from hbtvm.runtime.cuda.model import DeviceModel
+    from hbtvm.runtime.cuda.rows.arrays import ArrayLibrary
 
 # What runs on GPUs is imported when a package for one is loaded: it brings `tvm_ffi`, which takes most of a
 # second, and more where torch is installed.
@@ -156,7 +156,7 @@ class Model:
         if self.package.recursion is not None:
             return self._predict_structures(X, output)
         if self.device != "cpu":
-            from hbtvm.runtime.cuda.libraries import library_of
+            from hbtvm.runtime.cuda.rows.libraries import library_of
 
             library = library_of(X)
             if library is not None:
@@ -226,7 +226,7 @@ class Model:
 
     def _predict_on_device(self, library: ArrayLibrary, X: Any, output: Output | None) -> Any:
         """Predict for rows on a GPU."""
-        from hbtvm.runtime.cuda.inputs import MatrixInputs
+        from hbtvm.runtime.cuda.rows.inputs import MatrixInputs
 
         self.warm_up()
         assert self._on_device is not None

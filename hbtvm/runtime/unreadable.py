@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hbtvm.errors import HbtvmError, InputError
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 
 @contextlib.contextmanager

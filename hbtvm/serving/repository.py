@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.errors import HbtvmError, PackageError
-from hbtvm.runtime.trust import ANY, Trust
+from hbtvm.runtime.package.trust import ANY, Trust
 from hbtvm.serving.answers import inline_rows
 from hbtvm.serving.metrics import Metrics
 from hbtvm.serving.served import Served

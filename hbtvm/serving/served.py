@@ -13,10 +13,10 @@ import numpy as np
 
 from hbtvm import __version__
 from hbtvm.errors import InputError
-from hbtvm.graph.output import Output
+from hbtvm.graph.outputs.output import Output
+from hbtvm.runtime.feeds.file_columns import columns_of
 from hbtvm.runtime.model import Model, load
-from hbtvm.runtime.pipeline_columns import columns_of
-from hbtvm.runtime.trust import ANY, Trust
+from hbtvm.runtime.package.trust import ANY, Trust
 from hbtvm.serving.datatypes import BYTES, name_of
 from hbtvm.serving.messages import Request
 

@@ -6,7 +6,6 @@ from typing import Any
 from hbtvm.names import STRATEGIES as NAMES
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import Operand, Strategy, workload_of
-from hbtvm.strategies.bitvector import Bitvector
 from hbtvm.strategies.cuda import (
     CudaBitvector,
     CudaFused,
@@ -16,15 +15,16 @@ from hbtvm.strategies.cuda import (
     CudaRankedTraversal,
     CudaTreeTraversal,
 )
-from hbtvm.strategies.forest import Forest, make_forest
-from hbtvm.strategies.gemm import Gemm
 from hbtvm.strategies.linear import LinearSum
 from hbtvm.strategies.linear_operand import LinearOperand, make_linear
 from hbtvm.strategies.network.operand import FAMILIES, NetworkOperand, make_network
 from hbtvm.strategies.network.strategy import Fused
-from hbtvm.strategies.perfect import PerfectTreeTraversal
-from hbtvm.strategies.ranked import RankedTraversal
-from hbtvm.strategies.traversal import TreeTraversal
+from hbtvm.strategies.trees.bitvector import Bitvector
+from hbtvm.strategies.trees.forest import Forest, make_forest
+from hbtvm.strategies.trees.gemm import Gemm
+from hbtvm.strategies.trees.perfect import PerfectTreeTraversal
+from hbtvm.strategies.trees.ranked import RankedTraversal
+from hbtvm.strategies.trees.traversal import TreeTraversal
 
 _CPU = (Bitvector(), RankedTraversal(), PerfectTreeTraversal(), TreeTraversal(), Gemm())
 

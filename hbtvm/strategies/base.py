@@ -18,12 +18,12 @@ from typing import Any, Protocol
 import numpy as np
 from tvm.s_tir import Schedule
 
-from hbtvm.runtime.signature import Argument, Signature, rows_argument, scores_argument
-from hbtvm.schedules.sharing import with_threads
+from hbtvm.runtime.package.signature import Argument, Signature, rows_argument, scores_argument
+from hbtvm.schedules.cpu.sharing import with_threads
 from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.workload import Target, Workload, row_dtype_of
 from hbtvm.strategies.columns import column_arguments, column_tables
-from hbtvm.strategies.forest import DType, Forest
+from hbtvm.strategies.trees.forest import DType, Forest
 
 
 class Operand(Protocol):

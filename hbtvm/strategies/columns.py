@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.graph.prologue import OPERATIONS
-from hbtvm.runtime.signature import Argument, Extent, table
-from hbtvm.schedules.cpu import TRANSPOSED, columns_are_features
+from hbtvm.graph.trees.prologue import OPERATIONS
+from hbtvm.runtime.package.signature import Argument, Extent, table
+from hbtvm.schedules.cpu.steps import TRANSPOSED, columns_are_features
 from hbtvm.schedules.workload import Workload, prologue_of, row_dtype_of
-from hbtvm.strategies.exact import exact
-from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.intrinsics.exact import exact
 from hbtvm.strategies.once import once
+from hbtvm.strategies.trees.forest import Forest
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,17 @@ from typing import Any, cast
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.runtime.signature import Argument, Signature, rows_argument, scores_argument, table
-from hbtvm.schedules import linear_cpu
-from hbtvm.schedules.cpu import transposed_lanes
-from hbtvm.schedules.linear_cpu import padded_outputs
-from hbtvm.schedules.sharing import WORTH_SHARING, balanced
+from hbtvm.runtime.package.signature import Argument, Signature, rows_argument, scores_argument, table
+from hbtvm.schedules.cpu import linear as linear_cpu
+from hbtvm.schedules.cpu.linear import padded_outputs
+from hbtvm.schedules.cpu.sharing import WORTH_SHARING, balanced
+from hbtvm.schedules.cpu.steps import transposed_lanes
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import LinearWorkload, Workload, family_of
 from hbtvm.strategies.base import Strategy
 from hbtvm.strategies.columns import placeholder, transposed_tile
+from hbtvm.strategies.intrinsics.lookup import lookup
 from hbtvm.strategies.linear_operand import LinearOperand
-from hbtvm.strategies.lookup import lookup
 from hbtvm.strategies.scores import unaligned_rows
 
 

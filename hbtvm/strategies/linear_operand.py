@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from hbtvm.graph.network import Linear
+from hbtvm.graph.networks.network import Linear
 from hbtvm.operators.products import LinearSum
 from hbtvm.schedules.workload import LinearWorkload, Workload
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 
 PARALLEL_WORK = 100_000
 """Rows times weights and table entries read from which handing work to a thread may pay."""

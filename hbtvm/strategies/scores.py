@@ -9,12 +9,12 @@ import numpy as np
 import tvm_ffi
 from tvm import te, tirx
 
-from hbtvm.runtime.signature import TREE_TILES, Argument, table
-from hbtvm.schedules.cpu import transposed_lanes, transposes_blocks
+from hbtvm.runtime.package.signature import TREE_TILES, Argument, table
+from hbtvm.schedules.cpu.steps import transposed_lanes, transposes_blocks
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload, row_dtype_of
 from hbtvm.strategies.columns import ColumnStage, column_stage, placeholder, row_stage
-from hbtvm.strategies.lookup import lookup, padded
+from hbtvm.strategies.intrinsics.lookup import lookup, padded
 
 
 class StageBuilder:

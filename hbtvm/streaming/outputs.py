@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-    from hbtvm.graph.output import OutputSpec
+    from hbtvm.graph.outputs.output import OutputSpec
 
 
 def column_names(spec: OutputSpec, output: str | None, shape: Sequence[int]) -> list[str]:

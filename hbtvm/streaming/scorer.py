@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from hbtvm.errors import InputError
+from hbtvm.runtime.feeds.file_columns import columns_of
 from hbtvm.runtime.host import Output
 from hbtvm.runtime.model import Model, load
-from hbtvm.runtime.pipeline_columns import columns_of
 from hbtvm.streaming.categories import codes, numbers_of
 from hbtvm.streaming.matching import category_types, positions, some
 from hbtvm.streaming.outputs import column_names, table_of

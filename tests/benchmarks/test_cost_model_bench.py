@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hbtvm.cost_model.flat import flat_features
+from hbtvm.cost_model.encoding.flat import flat_features
 from tests.fake_programs import cost
 from tests.fake_tuning import SPACE, loops
 

@@ -19,8 +19,8 @@ from benchmarks.gpu.bounds.occupancy import Use, l1_bytes, resident_blocks, warp
 from benchmarks.gpu.bounds.report import PIPES, Line, goals, table
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.errors import BuildError
-from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.reference import margins
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.reference import margins
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from tests.cuda_kernels import NO_NVCC, usage
 from tests.ensembles import random_ensemble

@@ -199,7 +199,7 @@ def test_every_study_is_of_known_models_and_peers():
 
 
 def test_configurations_of_the_ablation_are_in_the_space():
-    recursive = pytest.importorskip("hbtvm.schedules.recursive_cpu")
+    recursive = pytest.importorskip("hbtvm.schedules.cpu.recursive")
     names = {knob.name for knob in recursive.space({**WORKLOAD, "threads": 2}, TARGET).knobs}
     assert all({*config} <= names for _, config in (*studies.STEPS, *studies.UNROLLING))
 

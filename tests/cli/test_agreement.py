@@ -9,10 +9,10 @@ import pytest
 
 from hbtvm.api import search
 from hbtvm.cli.main import main
-from hbtvm.cli.summary import print_report
+from hbtvm.cli.progress.summary import print_report
 from hbtvm.logs import Log
 from hbtvm.report import tell
-from hbtvm.wording import duration
+from hbtvm.words.quantities import duration
 from tests import models
 
 SIZES = (1, 64)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hbtvm.cli import data_in
 from hbtvm.cli.arguments import UsageError
-from hbtvm.cli.data_in import Data
-from hbtvm.cli.data_out import writing
+from hbtvm.cli.rows import data_in
+from hbtvm.cli.rows.data_in import Data
+from hbtvm.cli.rows.data_out import writing
 from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 

@@ -237,7 +237,7 @@ def test_letters_that_the_terminal_lacks(tmp_path: Path) -> None:
 
 def test_interrupted_outside_of_tune(tmp_path: Path) -> None:
     code = (
-        "import os, signal; from hbtvm.cli import log; "
+        "import os, signal; from hbtvm.cli.commands import log; "
         "log.files.existing = lambda *_: os.kill(os.getpid(), signal.SIGINT); "
         "import sys; from hbtvm.cli.main import main; sys.exit(main(['log', 'stats', 'x']))"
     )

@@ -156,7 +156,7 @@ def test_nothing_in_a_log_reaches_the_terminal_as_it_is(tmp_path: Path) -> None:
 def test_a_package_of_strangers_is_shown_with_care(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from dataclasses import replace
 
-    from hbtvm.runtime.package import read, write
+    from hbtvm.runtime.package.file import read, write
 
     package = read(folder / "m.tar")
     kernels = tuple(replace(kernel, strategy=EVIL, config={EVIL: EVIL}) for kernel in package.kernels)

@@ -20,7 +20,7 @@ from sklearn import ensemble, tree
 
 from hbtvm import api, run
 from hbtvm.cli.main import main
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.streaming.outputs import column_names
 from tests import fake_cli, models
 from tests.cli.test_tune import interrupted, limit
@@ -135,7 +135,7 @@ def test_in_blocks_or_at_once_is_the_same(packages: Any, monkeypatch: pytest.Mon
     _, package = packages("xgb_two_nan")
     np.save("d.npy", models.data(missing=True)[0])
     hbtvm("predict", package, "d.npy", "-o", "once.npy", "--output", "raw")
-    monkeypatch.setattr("hbtvm.cli.data_in._CELLS", 28)
+    monkeypatch.setattr("hbtvm.cli.rows.data_in._CELLS", 28)
     hbtvm("predict", package, "d.npy", "-o", "blocks.npy", "--output", "raw", "--threads", 2)
     np.testing.assert_array_equal(np.load("once.npy"), np.load("blocks.npy"))
     assert len(np.load("once.npy")) == models.N_ROWS
@@ -159,7 +159,7 @@ def test_what_the_model_refuses_has_a_place(
     Path("d.csv").write_text("1,2,3,4\n" * 9 + "1,2,,4\n")
     assert main(["predict", str(package), "d.csv"]) == 2
     assert capsys.readouterr().err.startswith("hbtvm: error: d.csv, the first rows: column 2, row 9: got NaN")
-    monkeypatch.setattr("hbtvm.cli.data_in._CELLS", 16)
+    monkeypatch.setattr("hbtvm.cli.rows.data_in._CELLS", 16)
     assert main(["predict", str(package), "d.csv", "-o", "o.csv"]) == 2
     assert capsys.readouterr().err.startswith("hbtvm: error: d.csv, rows from 9 on: column 2, row 1: got NaN")
     assert not Path("o.csv").exists()

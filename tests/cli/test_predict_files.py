@@ -15,9 +15,9 @@ import xgboost as xgb
 from scipy import sparse
 
 from hbtvm import api, codec
-from hbtvm.cli import data_in
 from hbtvm.cli.main import main
-from hbtvm.runtime.package import from_bytes, read, to_bytes
+from hbtvm.cli.rows import data_in
+from hbtvm.runtime.package.file import from_bytes, read, to_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +162,7 @@ def test_archives_of_more_than_memory_holds(capsys: pytest.CaptureFixture[str]) 
     Path("rows.npz").write_bytes(data)
     pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1 << 19}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hbtvm.cli.npz_in.os.sysconf", pages.get)
+        patch.setattr("hbtvm.cli.rows.npz_in.os.sysconf", pages.get)
         text = refused(capsys, "predict", "model.tar", "rows.npz")
     assert "more than this machine's memory" in text
 

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 
 from hbtvm.cli.main import main
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.columns.steps import Encode, Fill, Lookup
+from hbtvm.graph.columns.table import Column, Raw, Table
+from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.parts import Parts
-from hbtvm.graph.steps import Encode, Fill, Lookup
-from hbtvm.graph.table import Column, Raw, Table
-from hbtvm.runtime.entry import Package
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import write
+from hbtvm.runtime.package.entry import Package
+from hbtvm.runtime.package.file import write
 from tests.runtime.test_pipeline_model import NAMES, TARGET, frame, graph, packed
 
 
@@ -52,7 +52,7 @@ def written(X: pd.DataFrame, suffix: str) -> str:
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow", "feather", "json", "jsonl", "ndjson"])
 def test_files(suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hbtvm.cli.data_in._CELLS", 200)
+    monkeypatch.setattr("hbtvm.cli.rows.data_in._CELLS", 200)
     X = frame()
     wanted = Model(packed()).predict_proba(X)
     np.testing.assert_allclose(proba(written(X, suffix)), wanted, rtol=1e-12)

@@ -17,7 +17,7 @@ import pytest
 import hbtvm
 import hbtvm.recursive as rec
 from hbtvm.cli.main import main
-from hbtvm.cli.recursive import model_of
+from hbtvm.cli.structures.options import model_of
 from hbtvm.compiler.recursion.samples import check_sample, sample, taken
 from hbtvm.errors import InputError, InputTypeError, ModelError, UnsupportedModel
 from hbtvm.recursive import known, reference
@@ -426,7 +426,7 @@ def test_modules_that_are_no_cells(here: Path, capsys: pytest.CaptureFixture[str
 
 def test_options_of_cells_are_passed_on(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from hbtvm.cli.main import make_parser
-    from hbtvm.recursive import pt2
+    from hbtvm.recursive.torch_modules import pt2
 
     seen: dict[str, object] = {}
 

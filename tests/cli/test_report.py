@@ -14,7 +14,7 @@ import pytest
 import hbtvm
 from hbtvm.cli.main import main
 from hbtvm.cost_model import RankModel
-from hbtvm.cost_model.gaussian_process import FeatureSpace
+from hbtvm.cost_model.models.gaussian_process import FeatureSpace
 from hbtvm.logs import Log, Record
 from hbtvm.report import render, speed, tell
 from hbtvm.report.ranking import validate

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from hbtvm import wording
-from hbtvm.cli import live, show
-from hbtvm.cli.trend import Course, bars
+from hbtvm.cli import show
+from hbtvm.cli.progress import live
+from hbtvm.cli.progress.trend import Course, bars
+from hbtvm.words import quantities as wording
 from tests import fake_cli
 from tests.fake_cli import trial
 

@@ -11,8 +11,8 @@ import pytest
 
 import hbtvm.recursive as rec
 from hbtvm.cli.arguments import UsageError
-from hbtvm.cli.structures_in import StructureFile, joined
-from hbtvm.cli.words_in import Words, read_vocabulary, words_of
+from hbtvm.cli.structures.structures_in import StructureFile, joined
+from hbtvm.cli.structures.words_in import Words, read_vocabulary, words_of
 from hbtvm.errors import HbtvmError, InputError
 from hbtvm.recursive.cell import Cell, Input
 from hbtvm.recursive.checking import check

@@ -17,7 +17,7 @@ import pytest
 
 import hbtvm
 from hbtvm.cli.main import main
-from hbtvm.cli.summary import print_report
+from hbtvm.cli.progress.summary import print_report
 from hbtvm.logs.store import LogError
 from hbtvm.tuning.choices import Choices
 from tests import fake_cli
@@ -317,7 +317,7 @@ def test_the_report(
     Path("m.tar").write_bytes(bytes(100_000))
     kinds: dict[str, Any] = {"warnings": ["the cost model failed once"]}
     # Failures of one kind that are frequent come with an example.
-    monkeypatch.setattr("hbtvm.cli.summary._TELLING_SHARE", 0.03)
+    monkeypatch.setattr("hbtvm.cli.progress.summary._TELLING_SHARE", 0.03)
     found = result("time", **kinds)
     print_report(found, Path("m.tar"), Path("a.jsonl"))
     lines = capsys.readouterr().out.splitlines()

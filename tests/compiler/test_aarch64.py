@@ -21,7 +21,7 @@ from hbtvm.compiler.candidates.samples import error_scale, plain_sums, sample_ro
 from hbtvm.compiler.targets import target as targets
 from hbtvm.compiler.targets.target import resolve, tvm_target
 from hbtvm.errors import BuildError, PackageError, TargetError
-from hbtvm.graph.reference import margins
+from hbtvm.graph.trees.reference import margins
 from hbtvm.logs import target_key
 from hbtvm.runtime import cpu
 from hbtvm.schedules.space import Config
@@ -35,7 +35,7 @@ from hbtvm.strategies import (
     strategies_on,
     workload_of,
 )
-from hbtvm.strategies.lookup import lookup, padded
+from hbtvm.strategies.intrinsics.lookup import lookup, padded
 from tests import aarch64, networks
 from tests.aarch64 import ARM
 from tests.ensembles import random_ensemble, random_rows

@@ -12,7 +12,7 @@ from tvm import te
 from hbtvm.compiler.building import cpu, cuda_source
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import BuildError
-from hbtvm.runtime.native.cache import KERNELS
+from hbtvm.runtime.native.objects.cache import KERNELS
 from hbtvm.tuning.measuring.program import OBJECT
 
 CPU = resolve("cpu")

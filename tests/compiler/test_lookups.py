@@ -17,7 +17,7 @@ from hbtvm.compiler.targets.target import resolve
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.memory import aligned
 from hbtvm.schedules.workload import Target
-from hbtvm.strategies.lookup import METHODS, lookup, padded
+from hbtvm.strategies.intrinsics.lookup import METHODS, lookup, padded
 
 RUNS = 5
 

@@ -15,13 +15,13 @@ from tvm.s_tir import Schedule
 from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.compiler.features.loop_nest import loop_nest
 from hbtvm.cost_model import features
-from hbtvm.cost_model.context import contexts
-from hbtvm.cost_model.flat import flat_features
-from hbtvm.cost_model.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Nest, Statement
+from hbtvm.cost_model.encoding.context import contexts
+from hbtvm.cost_model.encoding.flat import flat_features
+from hbtvm.cost_model.encoding.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Nest, Statement
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import STRATEGIES, make_forest, strategies_on, workload_of
-from hbtvm.strategies.exponential import exponential
-from hbtvm.strategies.lookup import lookup
+from hbtvm.strategies.intrinsics.exponential import exponential
+from hbtvm.strategies.intrinsics.lookup import lookup
 from tests.cuda_kernels import GPU
 from tests.ensembles import random_ensemble
 from tests.kernels import CPU

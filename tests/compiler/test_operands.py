@@ -15,13 +15,13 @@ from sklearn.preprocessing import StandardScaler
 from hbtvm.compiler.candidates.samples import CHECKED_ROWS, error_scale, plain_sums, sample_rows
 from hbtvm.compiler.candidates.tasks import anchor_of, operands_of
 from hbtvm.frontends import from_object
-from hbtvm.graph.complement import keep_second
-from hbtvm.graph.feeds import Feed
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.steps import Encode
+from hbtvm.graph.columns.table import Raw
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.output import OutputSpec
-from hbtvm.graph.steps import Encode
-from hbtvm.graph.table import Raw
-from hbtvm.runtime.feeds import FeedReader
+from hbtvm.graph.networks.complement import keep_second
+from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.strategies import Forest, LinearOperand
 from tests.ensembles import random_ensemble
 from tests.models import data, targets

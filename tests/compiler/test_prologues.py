@@ -19,14 +19,14 @@ from hbtvm.compiler.candidates.samples import CHECKED_ROWS, plain_sums, sample_r
 from hbtvm.compiler.candidates.tasks import anchor_of, describe, operands_of, usable
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import InputError
-from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.columns.table import Raw
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.prologue import Prologue
-from hbtvm.graph.table import Raw
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.prologue import Prologue
 from hbtvm.logs.store import Log
 from hbtvm.run import read_model
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import from_bytes, to_bytes
+from hbtvm.runtime.package.file import from_bytes, to_bytes
 from hbtvm.strategies import STRATEGIES, Forest
 
 FEATURES = 5

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hbtvm.cost_model import FEATURE_NAMES, features
-from hbtvm.cost_model.context import contexts
-from hbtvm.cost_model.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Statement
-from hbtvm.cost_model.relation import THRESHOLDS
+from hbtvm.cost_model.encoding.context import contexts
+from hbtvm.cost_model.encoding.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Statement
+from hbtvm.cost_model.encoding.relation import THRESHOLDS
 
 
 def random_nest(rng):

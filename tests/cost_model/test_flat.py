@@ -10,13 +10,13 @@ import pytest
 from hbtvm.cost_model import FEATURE_NAMES, pairwise_accuracy
 from hbtvm.cost_model.acquisition import merit
 from hbtvm.cost_model.base import Prediction
-from hbtvm.cost_model.bootstrap import Bootstrap
 from hbtvm.cost_model.create import maker
-from hbtvm.cost_model.encode import Encoder
-from hbtvm.cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS, flat_features
-from hbtvm.cost_model.nest import UNROLLED, VECTORIZED, Access, Loop, Statement
-from hbtvm.cost_model.rank_xgboost import RegressionModel
-from hbtvm.cost_model.transfer import TransferModel
+from hbtvm.cost_model.encoding.encode import Encoder
+from hbtvm.cost_model.encoding.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS, flat_features
+from hbtvm.cost_model.encoding.nest import UNROLLED, VECTORIZED, Access, Loop, Statement
+from hbtvm.cost_model.models.bootstrap import Bootstrap
+from hbtvm.cost_model.models.rank_xgboost import RegressionModel
+from hbtvm.cost_model.models.transfer import TransferModel
 from hbtvm.schedules.space import columns
 from tests.fake_programs import cost
 from tests.fake_tuning import SPACE, loops

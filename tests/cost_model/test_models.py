@@ -15,10 +15,10 @@ from hbtvm.cost_model import (
     pairwise_accuracy,
     recall_at_k,
 )
-from hbtvm.cost_model.gaussian_process import Bases, FeatureSpace, GaussianProcess
-from hbtvm.cost_model.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Statement
-from hbtvm.cost_model.residual import ResidualModel
-from hbtvm.cost_model.transfer import agreement
+from hbtvm.cost_model.encoding.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Statement
+from hbtvm.cost_model.models.gaussian_process import Bases, FeatureSpace, GaussianProcess
+from hbtvm.cost_model.models.residual import ResidualModel
+from hbtvm.cost_model.models.transfer import agreement
 
 
 def candidates(seed, n, trees=500, columns=28):

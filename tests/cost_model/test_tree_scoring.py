@@ -10,10 +10,10 @@ import pytest
 
 from hbtvm.compiler.recursion import tree_gru as compiled
 from hbtvm.cost_model.create import maker, sources
-from hbtvm.cost_model.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS, flat_features
-from hbtvm.cost_model.gaussian_process import FeatureSpace
-from hbtvm.cost_model.loop_trees import LoopTrees, Weights, loop_trees
-from hbtvm.cost_model.nest import Access, Loop, Nest, Statement
+from hbtvm.cost_model.encoding.flat import CONTEXT, FLAT_NAMES, LEVELS, STATEMENTS, flat_features
+from hbtvm.cost_model.encoding.loop_trees import LoopTrees, Weights, loop_trees
+from hbtvm.cost_model.encoding.nest import Access, Loop, Nest, Statement
+from hbtvm.cost_model.models.gaussian_process import FeatureSpace
 from hbtvm.errors import BuildError
 from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.learning.learner import Learner
@@ -21,7 +21,7 @@ from tests.fake_programs import cost
 from tests.fake_tuning import SPACE, loops, task
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from hbtvm.cost_model.tree_gru import TreeGRU  # noqa: E402 (needs it)
+from hbtvm.cost_model.models.tree_gru import TreeGRU  # noqa: E402 (needs it)
 
 
 def nest(rng: np.random.Generator) -> Nest:

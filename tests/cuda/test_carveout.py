@@ -19,9 +19,9 @@ from hbtvm.errors import PackageError
 from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import KernelEntry, Package, from_bytes, to_bytes
-from hbtvm.schedules import carveout
-from hbtvm.schedules.cuda_space import Needs, fits
+from hbtvm.runtime.package.file import KernelEntry, Package, from_bytes, to_bytes
+from hbtvm.schedules.cuda import carveout
+from hbtvm.schedules.cuda.space import Needs, fits
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from hbtvm.tuning.learning.tables import understood

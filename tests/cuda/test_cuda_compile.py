@@ -15,9 +15,13 @@ import pytest
 
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.compiler.building.cuda_toolkit import nvcc
-from hbtvm.schedules import bitvector_cuda, gemm_cuda, perfect_cuda, ranked_cuda, traversal_cuda
-from hbtvm.schedules.cuda import STATIC_SHARED
-from hbtvm.schedules.cuda_shape import WARP
+from hbtvm.schedules.cuda import bitvector as bitvector_cuda
+from hbtvm.schedules.cuda import gemm as gemm_cuda
+from hbtvm.schedules.cuda import perfect as perfect_cuda
+from hbtvm.schedules.cuda import ranked as ranked_cuda
+from hbtvm.schedules.cuda import traversal as traversal_cuda
+from hbtvm.schedules.cuda.shape import WARP
+from hbtvm.schedules.cuda.steps import STATIC_SHARED
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from tests.cuda_kernels import GPU, NO_NVCC, usage
 from tests.ensembles import random_ensemble
@@ -100,7 +104,7 @@ _BUILD = """
     from tests.cuda_kernels import GPU
     from hbtvm.compiler.building.cpu import link_library
     from hbtvm.compiler.building.cuda_stubs import compile_with_stubs
-    from hbtvm.compiler.lowering.score_epilogue import with_epilogue
+    from hbtvm.compiler.lowering.cuda.score_epilogue import with_epilogue
     from hbtvm.strategies import make_forest, strategies_on, workload_of
 
     forest = make_forest(random_ensemble(np.random.default_rng(2)), "float32", "float32")

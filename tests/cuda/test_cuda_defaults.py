@@ -13,8 +13,8 @@ from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.building.cuda_source import machine_code
 from hbtvm.compiler.selection.choose import default_strategy
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.schedules.cuda_shape import Shape
-from hbtvm.schedules.cuda_space import Needs, fits
+from hbtvm.schedules.cuda.shape import Shape
+from hbtvm.schedules.cuda.space import Needs, fits
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from tests.cuda_kernels import NO_NVCC
 from tests.ensembles import random_ensemble

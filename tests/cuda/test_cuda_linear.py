@@ -12,10 +12,10 @@ from sklearn.linear_model import LogisticRegression
 import hbtvm
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.compiler.candidates.samples import error_scale, plain_sums, sample_rows
-from hbtvm.schedules import linear_cuda
+from hbtvm.schedules.cuda import linear as linear_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import make_linear, strategies_on, workload_of
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 from tests import emulated
 from tests.cuda_kernels import GPU, NO_NVCC, serial_sums, usage
 from tests.cuda_kernels import emulated as emulated_sums

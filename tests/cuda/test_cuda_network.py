@@ -21,15 +21,15 @@ from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.compiler.candidates.tasks import usable
 from hbtvm.errors import InputError
-from hbtvm.graph.network import Network
+from hbtvm.graph.networks.network import Network
 from hbtvm.operators.base import Input
 from hbtvm.operators.distances import Distance, TopK
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import select
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import from_bytes, to_bytes
-from hbtvm.schedules import network_cuda
+from hbtvm.runtime.package.file import from_bytes, to_bytes
+from hbtvm.schedules.cuda import network as network_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import Strategy, make_network, strategies_on, workload_of
 from tests import emulated, networks

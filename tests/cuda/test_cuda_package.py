@@ -18,7 +18,7 @@ from hbtvm.compiler.building import cuda_toolkit
 from hbtvm.compiler.building.cuda_toolkit import toolkit_version
 from hbtvm.errors import BuildError, PackageError
 from hbtvm.runtime.cuda.launch import Launch
-from hbtvm.runtime.package import Package, from_bytes, read, to_bytes
+from hbtvm.runtime.package.file import Package, from_bytes, read, to_bytes
 from tests.cuda.test_cuda_target import NO_GPU
 from tests.cuda_kernels import NO_NVCC
 from tests.runtime_models import trained

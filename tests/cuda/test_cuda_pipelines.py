@@ -22,7 +22,7 @@ from sklearn.preprocessing import Normalizer, OneHotEncoder, OrdinalEncoder, Sta
 import hbtvm
 from hbtvm.errors import InputError
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import from_bytes, to_bytes
+from hbtvm.runtime.package.file import from_bytes, to_bytes
 from tests import emulated
 from tests.emulated import SM90, Array, Cupy, Machine
 

@@ -10,12 +10,12 @@ import pytest
 
 from benchmarks.gpu.bounds import sass
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
-from hbtvm.graph.reference import margins
-from hbtvm.schedules.cuda_shape import PREFETCH, Shape, staged_trees
+from hbtvm.graph.trees.reference import margins
+from hbtvm.schedules.cuda.shape import PREFETCH, Shape, staged_trees
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import Strategy, make_forest, strategies_on, workload_of
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 from tests.cuda_kernels import GPU, NO_NVCC, emulated_scores, usage
 from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import tolerance

@@ -12,15 +12,15 @@ import pytest
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.compiler.candidates.tasks import forests_of
 from hbtvm.compiler.entries import entry_of
-from hbtvm.graph.reference import margins
-from hbtvm.runtime.contents import check_contents
-from hbtvm.schedules.cpu import WIDE
-from hbtvm.schedules.ranked_cuda_layout import RankLayout
+from hbtvm.graph.trees.reference import margins
+from hbtvm.runtime.package.contents import check_contents
+from hbtvm.schedules.cpu.steps import WIDE
+from hbtvm.schedules.cuda.ranked_layout import RankLayout
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import RANK_GROUP
 from hbtvm.strategies import Forest, make_forest, strategies_on, workload_of
 from hbtvm.strategies.cuda.rank_groups import node_groups
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 from tests.cuda_kernels import GPU, NO_NVCC, emulated_scores, serial_scores, usage
 from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import tolerance

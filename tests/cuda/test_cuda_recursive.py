@@ -27,13 +27,13 @@ from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import InputError, PackageError
 from hbtvm.recursive import known, reference
 from hbtvm.recursive.cell import Cell, Layer, Readout
-from hbtvm.runtime.cuda.recursive import RecursiveDevice
+from hbtvm.runtime.cuda.recursive.device import RecursiveDevice
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.native.library import load_library
-from hbtvm.runtime.package import from_bytes, read, to_bytes
+from hbtvm.runtime.package.file import from_bytes, read, to_bytes
 from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.schedules.space import Config
-from hbtvm.strategies.recursive import cuda_levels
+from hbtvm.strategies.recursive.cuda import levels as cuda_levels
 from hbtvm.strategies.recursive.levels import Levels, classes_of
 from tests import emulated
 from tests.cuda_kernels import NO_NVCC, usage
@@ -142,7 +142,7 @@ def test_states_are_the_reference_s(
 @needs_compiler
 def test_operands_in_parts(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     # As of large cells: what does not fit shared memory comes in parts, the last of which is not full.
-    monkeypatch.setattr("hbtvm.strategies.recursive.cuda_steps.SHARED_BYTES", 4 * 4 * 12)
+    monkeypatch.setattr("hbtvm.strategies.recursive.cuda.steps.SHARED_BYTES", 4 * 4 * 12)
     cell = cell_of("tree_lstm", 18, 2)
     agrees(opened(cell, **BY_LEVEL), cell, drawn(2), "h", "nodes")
 

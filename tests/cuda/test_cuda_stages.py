@@ -41,8 +41,8 @@ from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.launch import GATHER
 from hbtvm.runtime.cuda.model import DeviceModel
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import Package, from_bytes, to_bytes
-from hbtvm.runtime.validate import check_package
+from hbtvm.runtime.package.file import Package, from_bytes, to_bytes
+from hbtvm.runtime.package.validate import check_package
 from hbtvm.strategies import strategies_on, workload_of
 from tests import emulated
 from tests.cuda.test_cuda_pipelines import columns as encoded

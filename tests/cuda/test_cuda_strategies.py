@@ -13,11 +13,11 @@ import tvm
 from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.building.cuda_source import cuda_source
 from hbtvm.compiler.features.describe import describe_kernel
-from hbtvm.compiler.lowering.score_epilogue import with_epilogue
-from hbtvm.cost_model.nest import Nest
-from hbtvm.graph.reference import margins
+from hbtvm.compiler.lowering.cuda.score_epilogue import with_epilogue
+from hbtvm.cost_model.encoding.nest import Nest
+from hbtvm.graph.trees.reference import margins
 from hbtvm.strategies import make_forest, make_network, strategies_on, workload_of
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 from tests import networks
 from tests.cuda_kernels import GPU, emulated_scores, serial_run, serial_scores
 from tests.ensembles import random_ensemble, random_rows

@@ -18,13 +18,13 @@ from hbtvm.compiler.candidates.tasks import forests_of
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import DeviceError, InputError, PackageError
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.output import OutputSpec
-from hbtvm.graph.reference import margins
+from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.trees.reference import margins
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.memory import Memory, Pinned
 from hbtvm.runtime.cuda.model import DeviceModel
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import from_bytes, to_bytes
+from hbtvm.runtime.package.file import from_bytes, to_bytes
 from hbtvm.strategies import strategies_on, workload_of
 from tests import emulated
 from tests.cuda_kernels import guarded

@@ -12,7 +12,7 @@ import pytest
 
 from hbtvm.errors import DeviceError
 from hbtvm.runtime.cuda import driver
-from hbtvm.runtime.cuda.mapped import MAPPED_BYTES
+from hbtvm.runtime.cuda.execution.mapped import MAPPED_BYTES
 from hbtvm.runtime.cuda.memory import Event
 from hbtvm.runtime.cuda.model import DeviceModel
 from hbtvm.runtime.cuda.timing import Resident

@@ -14,7 +14,7 @@ from hbtvm.compiler.building import cuda as cuda_build
 from hbtvm.compiler.candidates.program import TreeProgram
 from hbtvm.compiler.recursion.program import RecursiveProgram
 from hbtvm.runtime.cuda import driver
-from hbtvm.runtime.cuda.mapped import MAPPED_BYTES
+from hbtvm.runtime.cuda.execution.mapped import MAPPED_BYTES
 from hbtvm.runtime.model import Model
 from tests import emulated
 from tests.cuda.test_cuda_recursive_tuning import task_of

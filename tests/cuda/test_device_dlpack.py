@@ -10,7 +10,7 @@ import tvm_ffi
 
 from hbtvm.errors import InputError
 from hbtvm.runtime.cuda.driver import gpu
-from hbtvm.runtime.cuda.tensor import tensor_of
+from hbtvm.runtime.cuda.rows.tensor import tensor_of
 from hbtvm.runtime.model import Model
 from tests import emulated
 from tests.emulated import USED, Array, Cupy, Machine, later, on_host, package

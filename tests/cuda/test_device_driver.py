@@ -10,8 +10,8 @@ import pytest
 from hbtvm.compiler.building import cuda_toolkit
 from hbtvm.errors import PackageError
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import Package, from_bytes, to_bytes
-from hbtvm.runtime.summary import summarize
+from hbtvm.runtime.package.file import Package, from_bytes, to_bytes
+from hbtvm.runtime.package.summary import summarize
 from tests import emulated
 from tests.emulated import UNREADABLE, VERSION, Machine, package
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hbtvm.frontends import from_object
-from hbtvm.graph.arrays import Arrays
-from hbtvm.graph.complement import keep_second
-from hbtvm.graph.output import OutputSpec
-from hbtvm.runtime.cuda.libraries import TorchLibrary
+from hbtvm.graph.networks.complement import keep_second
+from hbtvm.graph.outputs.arrays import Arrays
+from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.runtime.cuda.rows.libraries import TorchLibrary
 from hbtvm.runtime.model import Model
 from tests import emulated
 from tests.emulated import USED, Array, Cupy, Machine, package

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hbtvm.runtime.cuda import driver, upload
+from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.cuda.execution import upload
 from hbtvm.runtime.cuda.model import DeviceModel
 from hbtvm.runtime.model import Model
 from tests import emulated
@@ -28,9 +29,9 @@ NAME = "xgb_three_vector"
 def small(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """Return a machine on which calls of any size use threads; none of those may be left behind."""
     monkeypatch.setattr(upload, "PIECE_BYTES", PIECE)
-    monkeypatch.setattr("hbtvm.runtime.cuda.executor.LEAST_BYTES", 0)
+    monkeypatch.setattr("hbtvm.runtime.cuda.execution.executor.LEAST_BYTES", 0)
     # Fewer rows would be read by the kernel itself.
-    monkeypatch.setattr("hbtvm.runtime.cuda.mapped.MAPPED_BYTES", 1)
+    monkeypatch.setattr("hbtvm.runtime.cuda.execution.mapped.MAPPED_BYTES", 1)
     yield machine
     assert not [one for one in threading.enumerate() if one.name == "hbtvm-upload"]
     assert machine.get(DEPTH) == 0
@@ -198,6 +199,6 @@ def test_few_rows_start_no_thread(machine: Machine, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(upload.PinnedUpload, "__init__", refuse)
     X = rows()
     Model(package(NAME)).predict(X)
-    monkeypatch.setattr("hbtvm.runtime.cuda.executor.LEAST_BYTES", X.nbytes)
+    monkeypatch.setattr("hbtvm.runtime.cuda.execution.executor.LEAST_BYTES", X.nbytes)
     with pytest.raises(AssertionError, match="threads for a few rows"):
         Model(package(NAME)).predict(X)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from hbtvm.cli import engines
+from hbtvm.cli.rows import engines
 from hbtvm.streaming.parts import Part, parts_of
 from hbtvm.streaming.reading import Dataset
 from hbtvm.streaming.shipped import Shipped

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arrow_abi.h"
+#include "arrow/abi.h"
 #include "pipeline.h"
 
 #define MOST 1000

@@ -26,7 +26,7 @@ import hbtvm
 from hbtvm.compiler.exporting.methods import Method, methods_of
 from hbtvm.frontends import from_object
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.native.build import SOURCES
+from hbtvm.runtime.native.objects.build import SOURCES
 from tests.exported import Error, Loaded, compile_program, in_python, run_program
 
 RNG = np.random.default_rng(3)

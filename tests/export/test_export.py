@@ -18,7 +18,7 @@ from hbtvm.cli.main import main
 from hbtvm.compiler.exporting.constants import quoted
 from hbtvm.errors import FileError, InputError, PackageError
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import read
+from hbtvm.runtime.package.file import read
 from tests.exported import Error, Loaded
 
 DATA = Path(__file__).parents[1] / "data"

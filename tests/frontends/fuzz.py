@@ -33,7 +33,7 @@ import numpy as np
 
 from hbtvm.errors import ModelError
 from hbtvm.frontends import load_model
-from hbtvm.graph import reference
+from hbtvm.graph.trees import reference
 from tests.pickles import RELEASES, release
 
 SECONDS = 10.0

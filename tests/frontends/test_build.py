@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.build import Tree, assemble
-from hbtvm.graph import reference
-from hbtvm.graph.ensemble import CategorySet, TreeEnsemble
-from hbtvm.graph.rounding import float32_at_most, float32_below
+from hbtvm.graph.trees import reference
+from hbtvm.graph.trees.ensemble import CategorySet, TreeEnsemble
+from hbtvm.graph.trees.rounding import float32_at_most, float32_below
 
 # Node 3 is one that no path reaches.
 STUMP = Tree(

@@ -14,9 +14,9 @@ import pytest
 
 from hbtvm.errors import ModelError
 from hbtvm.frontends.build import MOST_FEATURES
-from hbtvm.frontends.lightgbm_model import from_text
-from hbtvm.frontends.xgboost_model import from_document, from_json
-from hbtvm.printable import shown
+from hbtvm.frontends.lightgbm.model import from_text
+from hbtvm.frontends.xgboost.model import from_document, from_json
+from hbtvm.words.printable import shown
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = ROOT / "tests" / "data" / "files"

@@ -13,11 +13,12 @@ import pytest
 
 import hbtvm.recursive as rec
 from hbtvm.errors import HbtvmError, InputError, ModelError, ModelFileError, PackageError, UnsupportedModel
-from hbtvm.frontends import from_object, load_model, ubjson
+from hbtvm.frontends import from_object, load_model
 from hbtvm.frontends.files import recursive_kind
+from hbtvm.frontends.xgboost import ubjson
 from hbtvm.recursive import known
 from hbtvm.run import recursive_model
-from hbtvm.runtime.package import write
+from hbtvm.runtime.package.file import write
 from tests.models import ZOO
 from tests.runtime_models import compiled
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import from_object, load_model
-from hbtvm.frontends.lightgbm_model import from_text
-from hbtvm.graph import reference
+from hbtvm.frontends.lightgbm.model import from_text
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.trees import reference
 from tests.models import CATEGORY_COLUMN, ZOO, data, targets
 from tests.oracle import assert_close, assert_same_as_library, assert_same_leaves, edge_rows, margins
 

@@ -14,10 +14,10 @@ import pytest
 
 from hbtvm import codec
 from hbtvm.cli.arguments import UsageError
-from hbtvm.cli.data_in import Data
+from hbtvm.cli.rows.data_in import Data
 from hbtvm.errors import InputError
-from hbtvm.frontends.lightgbm_categories import category_columns
-from hbtvm.frontends.lightgbm_model import from_text
+from hbtvm.frontends.lightgbm.categories import category_columns
+from hbtvm.frontends.lightgbm.model import from_text
 from hbtvm.graph.graph import Graph, InputSpec
 from tests.by_reference import predict
 

@@ -22,10 +22,10 @@ from hbtvm import codec
 from hbtvm.errors import InputError, ModelError, UnsupportedModel
 from hbtvm.frontends import from_object, registry
 from hbtvm.frontends.pickles.live import from_live
-from hbtvm.frontends.sklearn_linear import CLASSIFIERS, GENERALISED, REGRESSORS
+from hbtvm.frontends.sklearn.linear import CLASSIFIERS, GENERALISED, REGRESSORS
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.network import Linear
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.networks.network import Linear
+from hbtvm.graph.outputs.output import OutputSpec
 from tests.models import data, targets
 
 ZOO: dict[str, tuple[Callable[[], Any], str]] = {

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import hbtvm
-from hbtvm.runtime.package import to_bytes
+from hbtvm.runtime.package.file import to_bytes
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(301, 5))

@@ -16,9 +16,9 @@ import xgboost as xgb
 
 from hbtvm.errors import ModelError
 from hbtvm.frontends import load_model
-from hbtvm.frontends.lightgbm_model import from_text
-from hbtvm.frontends.lightgbm_output import transform_of
-from hbtvm.frontends.xgboost_model import from_document, from_json
+from hbtvm.frontends.lightgbm.model import from_text
+from hbtvm.frontends.lightgbm.output import transform_of
+from hbtvm.frontends.xgboost.model import from_document, from_json
 from tests.by_reference import predict
 
 FILES = Path(__file__).parent.parent / "data" / "files"

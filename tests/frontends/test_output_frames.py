@@ -26,8 +26,8 @@ from sklearn.preprocessing import (
 import hbtvm
 from hbtvm.codec import CodecError
 from hbtvm.errors import MissingPackageError, UnsupportedModel
-from hbtvm.runtime.manifest import from_manifest, to_manifest
-from hbtvm.runtime.package import from_bytes, to_bytes
+from hbtvm.runtime.package.file import from_bytes, to_bytes
+from hbtvm.runtime.package.manifest import from_manifest, to_manifest
 
 
 def frame(rows: int = 60) -> pd.DataFrame:

@@ -26,7 +26,7 @@ from hbtvm import codec
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import from_object, load_model, pickles
 from hbtvm.frontends.pickles import Global, ObjectArray, Record
-from hbtvm.graph import reference
+from hbtvm.graph.trees import reference
 from tests.models import ZOO, data
 
 

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object
-from hbtvm.graph import reference
+from hbtvm.graph.trees import reference
 from tests.models import CATEGORY_COLUMN, ZOO, data, targets
 from tests.oracle import (
     assert_close,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object, load_model
-from hbtvm.graph import reference
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.trees import reference
 from tests.models import ZOO, data, targets
 from tests.oracle import (
     assert_close,

@@ -12,9 +12,10 @@ import pytest
 import xgboost as xgb
 
 from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.frontends import load_model, ubjson
-from hbtvm.frontends.xgboost_model import from_document, from_json, from_ubjson
-from hbtvm.graph import reference
+from hbtvm.frontends import load_model
+from hbtvm.frontends.xgboost import ubjson
+from hbtvm.frontends.xgboost.model import from_document, from_json, from_ubjson
+from hbtvm.graph.trees import reference
 from tests.models import ZOO, data
 from tests.oracle import assert_close, assert_same_as_booster, edge_rows, margins
 

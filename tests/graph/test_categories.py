@@ -10,7 +10,7 @@ import pytest
 
 from hbtvm import codec
 from hbtvm.errors import InputError
-from hbtvm.graph.categories import CategoryList, named, place
+from hbtvm.graph.columns.categories import CategoryList, named, place
 from hbtvm.graph.graph import InputSpec
 
 

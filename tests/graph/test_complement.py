@@ -10,7 +10,7 @@ from sklearn import ensemble, tree
 
 import hbtvm
 from hbtvm.frontends import from_object
-from hbtvm.graph.complement import keep_second
+from hbtvm.graph.networks.complement import keep_second
 from tests.models import data, targets
 from tests.oracle import edge_rows
 

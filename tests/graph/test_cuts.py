@@ -7,10 +7,20 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from hbtvm.graph import steps as step_module
-from hbtvm.graph.cuts import chain_of
-from hbtvm.graph.ordinals import floats, last_true, ordinal, ordinals
-from hbtvm.graph.steps import Above, Arithmetic, Clip, Encode, Fill, Function, IsMissing, Step, ZeroIsMissing
+from hbtvm.graph.columns import steps as step_module
+from hbtvm.graph.columns.steps import (
+    Above,
+    Arithmetic,
+    Clip,
+    Encode,
+    Fill,
+    Function,
+    IsMissing,
+    Step,
+    ZeroIsMissing,
+)
+from hbtvm.graph.trees.cuts import chain_of
+from hbtvm.graph.trees.ordinals import floats, last_true, ordinal, ordinals
 
 DTYPES = ("float32", "float64")
 

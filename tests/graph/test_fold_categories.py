@@ -12,13 +12,13 @@ from sklearn import ensemble, preprocessing
 from sklearn.pipeline import make_pipeline
 
 from hbtvm.frontends.files import from_object
-from hbtvm.graph.steps import (
+from hbtvm.graph.columns.steps import (
     Encode,
     Equals,
     Lookup,
     ZeroIsMissing,
 )
-from hbtvm.graph.table import Column, Raw
+from hbtvm.graph.columns.table import Column, Raw
 from tests.feeds import feed_matrix
 from tests.folded_trees import (
     TREES,

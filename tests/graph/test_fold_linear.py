@@ -20,11 +20,8 @@ from sklearn.preprocessing import (
 )
 
 from hbtvm.frontends import from_object
-from hbtvm.graph.compose import compose
-from hbtvm.graph.evaluate import Evaluator, evaluate
-from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.network import Linear
-from hbtvm.graph.steps import (
+from hbtvm.graph.columns.evaluate import Evaluator, evaluate
+from hbtvm.graph.columns.steps import (
     Arithmetic,
     Cast,
     Encode,
@@ -35,7 +32,10 @@ from hbtvm.graph.steps import (
     Lookup,
     Step,
 )
-from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table, side_by_side
+from hbtvm.graph.columns.table import Column, Made, Raw, RowOperation, Table, side_by_side
+from hbtvm.graph.compose import compose
+from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.networks.network import Linear
 
 JOBS = np.array(["admin", "nurse", "pilot", "tech"], object)
 

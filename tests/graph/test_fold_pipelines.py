@@ -10,8 +10,8 @@ import pytest
 
 from hbtvm.frontends.files import from_object
 from hbtvm.graph.compose import compose
-from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import InputSpec
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from tests.feeds import feed_matrix
 from tests.folded_trees import TREES, assert_same_leaves, marked, reached
 from tests.frontends.transformers.oracle import raw_of, table_of

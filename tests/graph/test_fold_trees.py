@@ -11,7 +11,7 @@ from sklearn import impute, preprocessing
 from sklearn.pipeline import make_pipeline
 
 from hbtvm.frontends.files import from_object
-from hbtvm.graph.steps import (
+from hbtvm.graph.columns.steps import (
     Above,
     Arithmetic,
     Cast,
@@ -24,7 +24,7 @@ from hbtvm.graph.steps import (
     Within,
     ZeroIsMissing,
 )
-from hbtvm.graph.table import Column, Raw
+from hbtvm.graph.columns.table import Column, Raw
 from tests.feeds import feed_matrix
 from tests.folded_trees import (
     COLUMNS,

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hbtvm.errors import InputError
-from hbtvm.graph.evaluate import Evaluator
-from hbtvm.graph.feeds import Feed
-from hbtvm.graph.host_groups import HostGroups
-from hbtvm.graph.row_operations import Normalize
-from hbtvm.graph.steps import (
+from hbtvm.graph.columns.evaluate import Evaluator
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.host_groups import HostGroups
+from hbtvm.graph.columns.row_operations import Normalize
+from hbtvm.graph.columns.steps import (
     NA,
     UFUNCS,
     Above,
@@ -29,7 +29,7 @@ from hbtvm.graph.steps import (
     Within,
     ZeroIsMissing,
 )
-from hbtvm.graph.table import Column, Made, Raw, Table
+from hbtvm.graph.columns.table import Column, Made, Raw, Table
 
 WIDTH = 5
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hbtvm.graph import join_trees, joined
-from hbtvm.graph.evaluate import Evaluator
-from hbtvm.graph.network import TableRows, Trees
-from hbtvm.graph.scope import simplified
-from hbtvm.graph.table import Column, Raw, Table
+from hbtvm.graph.columns.evaluate import Evaluator
+from hbtvm.graph.columns.table import Column, Raw, Table
+from hbtvm.graph.networks import join_trees, joined
+from hbtvm.graph.networks.network import TableRows, Trees
+from hbtvm.graph.networks.scope import simplified
 from hbtvm.operators.base import Node, evaluate, in_order
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import concat, select

@@ -27,7 +27,7 @@ from sklearn.preprocessing import (
 
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.network import Network
+from hbtvm.graph.networks.network import Network
 from tests.answers import same
 from tests.staged import outputs_of
 

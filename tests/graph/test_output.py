@@ -11,7 +11,7 @@ from hbtvm import codec
 from hbtvm.codec import CodecError
 from hbtvm.errors import InputError
 from hbtvm.frontends import from_object
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.outputs.output import OutputSpec
 from tests.models import ZOO, data
 from tests.oracle import margins
 

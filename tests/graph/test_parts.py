@@ -11,12 +11,12 @@ import pytest
 
 from hbtvm import codec
 from hbtvm.codec import CodecError
-from hbtvm.graph import curves
-from hbtvm.graph import steps as kinds
-from hbtvm.graph.feeds import Feed
+from hbtvm.graph.columns import curves
+from hbtvm.graph.columns import steps as kinds
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.row_operations import Normalize
+from hbtvm.graph.columns.table import Column, Made, Raw, RowOperation, Table
 from hbtvm.graph.parts import Parts
-from hbtvm.graph.row_operations import Normalize
-from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
 
 VALUES = ("a", "ü\n", "", True, 1, 2.0, -0.5, 2**70, None, math.nan, math.inf, -math.inf)
 FILL = kinds.Fill("none", np.nan)

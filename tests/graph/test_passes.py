@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hbtvm.graph.network import TableRows
+from hbtvm.graph.columns.table import Column, Raw, Table
+from hbtvm.graph.networks.network import TableRows
 from hbtvm.graph.passes import simplify
-from hbtvm.graph.table import Column, Raw, Table
 from hbtvm.operators.base import Constant, Input, Node, constant, evaluate, in_order
 from hbtvm.operators.distances import Distance, Take, TopK
 from hbtvm.operators.pointwise import apply

@@ -12,12 +12,12 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from hbtvm.frontends.files import from_object
-from hbtvm.graph.complement import keep_second
-from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.evaluate import of_numbers
+from hbtvm.graph.columns.evaluate import of_numbers
+from hbtvm.graph.columns.steps import Arithmetic, Cast, Clip, Fill, Step
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.prologue import UNCHANGED, Prologue, arithmetic_of
-from hbtvm.graph.steps import Arithmetic, Cast, Clip, Fill, Step
+from hbtvm.graph.networks.complement import keep_second
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.prologue import UNCHANGED, Prologue, arithmetic_of
 
 SPECIAL = np.array(
     [0.0, -0.0, np.nan, np.inf, -np.inf, 5e-324, -1e-310, 1.7e308, -1.7e308, 1e39, 3.4028235e38, 1e-45]

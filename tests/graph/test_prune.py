@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hbtvm.graph.prune import LEFT, OPEN, RIGHT, prune
-from hbtvm.graph.reference import leaves
+from hbtvm.graph.trees.prune import LEFT, OPEN, RIGHT, prune
+from hbtvm.graph.trees.reference import leaves
 from tests.ensembles import random_ensemble, random_rows
 
 

@@ -9,7 +9,7 @@ import pytest
 import xgboost as xgb
 
 from hbtvm.frontends import from_object
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.outputs.output import OutputSpec
 
 ENDS = [
     -3e38, -1e4, -104.0, -103.0, -95.0, -90.0, -88.8, -88.73, -88.72284, -88.7, -88.69, -88.6, -88.1, -88.0,

@@ -10,15 +10,15 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, 
 from sklearn.utils import murmurhash3_32
 
 from hbtvm.frontends import from_object
-from hbtvm.graph.characters import CONTEXT, characters
+from hbtvm.graph.columns.characters import CONTEXT, characters
+from hbtvm.graph.columns.evaluate import evaluate
+from hbtvm.graph.columns.kernel_input import Feeds
+from hbtvm.graph.columns.steps import Arithmetic, Clip
+from hbtvm.graph.columns.table import AllColumns, Column, Made, Raw, Table, side_by_side
+from hbtvm.graph.columns.text import Stage, Terms, Vectorize, murmur3
 from hbtvm.graph.columns_anchor import Columns
-from hbtvm.graph.evaluate import evaluate
-from hbtvm.graph.fold_linear import fold
-from hbtvm.graph.fold_text import block_of, blocks_of, narrowed
-from hbtvm.graph.lower import Feeds
-from hbtvm.graph.steps import Arithmetic, Clip
-from hbtvm.graph.table import AllColumns, Column, Made, Raw, Table, side_by_side
-from hbtvm.graph.text import Stage, Terms, Vectorize, murmur3
+from hbtvm.graph.networks.fold_linear import fold
+from hbtvm.graph.networks.fold_text import block_of, blocks_of, narrowed
 from tests.texts import DOCUMENTS, random_texts, texts_of
 
 TEXTS = [*DOCUMENTS, *random_texts(1, 30)]

@@ -25,7 +25,7 @@ from hbtvm.logs.store import Log
 from hbtvm.measuring import archive
 from hbtvm.measuring.run import Progress
 from hbtvm.recursive import known
-from hbtvm.runtime.tables import table_bytes
+from hbtvm.runtime.package.tables import table_bytes
 from tests.measuring.exported import SIZES, archive_in, changed, model, model_file
 
 ROOT = Path(__file__).resolve().parents[2]

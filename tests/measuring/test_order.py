@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hbtvm.cost_model.nest import Nest
+from hbtvm.cost_model.encoding.nest import Nest
 from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log
 from hbtvm.measuring.archive import Trials

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernel.h"
+#include "executor/kernel.h"
 
 enum { TREE_TILES = 5, MOST_COLUMNS = 3, MARK = 7 };
 

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "pool.h"
+#include "executor/pool.h"
 
 #define MOST 300
 

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from hbtvm.runtime.native.build import SOURCES, c_compiler, of_c
+from hbtvm.runtime.native.objects.build import SOURCES, c_compiler, of_c
 
 HERE = Path(__file__).parent
 

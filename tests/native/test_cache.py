@@ -5,14 +5,15 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
 from hbtvm.errors import BuildError
-from hbtvm.runtime.native import build, cache
-from hbtvm.runtime.native.build import c_compiler, compiled_once
+from hbtvm.runtime.native.objects import build, cache
+from hbtvm.runtime.native.objects.build import c_compiler, compiled_once
 
 OPTIONS = ("-std=gnu11", "-O0", "-fPIC", "-r", "-nostdlib")
 
@@ -39,14 +40,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def errors(*more: str) -> bytes:
-    return compiled_once(c_compiler(), ["errors.c"], (*OPTIONS, *more))
+    return compiled_once(c_compiler(), ["kernels/errors.c"], (*OPTIONS, *more))
 
 
 def test_the_same_is_compiled_once(folder: Path, calls: list[str]) -> None:
     first = errors()
-    assert first[:4] == b"\x7fELF" and errors() == first and calls == ["errors.c"]
+    assert first[:4] == b"\x7fELF" and errors() == first and calls == ["kernels/errors.c"]
     errors("-g")
-    assert calls == ["errors.c"] * 2 and len(list(folder.iterdir())) == 2
+    assert calls == ["kernels/errors.c"] * 2 and len(list(folder.iterdir())) == 2
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
@@ -55,17 +56,15 @@ def test_other_sources_and_compilers_are_compiled_anew(
 ) -> None:
     errors()
     changed = tmp_path / "native"
-    changed.mkdir()
-    for source in (build.SOURCES / "errors.c", *build.SOURCES.glob("*.h")):
-        (changed / source.name).write_bytes(source.read_bytes())
-    with (changed / "internal.h").open("a") as file:
+    shutil.copytree(build.SOURCES, changed)
+    with (changed / "executor/internal.h").open("a") as file:
         file.write("/* changed */\n")
     monkeypatch.setattr(build, "SOURCES", changed)
     errors()
     program = tmp_path / "gcc"
     program.write_text(f'#!/bin/sh\nexec {c_compiler()} "$@"\n')
     program.chmod(0o755)
-    compiled_once(str(program), ["errors.c"], OPTIONS)
+    compiled_once(str(program), ["kernels/errors.c"], OPTIONS)
     assert len(calls) == 3
 
 
@@ -126,7 +125,7 @@ def test_those_not_used_for_longest_go(folder: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_compiler_that_fails_leaves_nothing(folder: Path) -> None:
     for _ in range(2):
-        with pytest.raises(BuildError, match="could not compile hbtvm's errors"):
+        with pytest.raises(BuildError, match="could not compile hbtvm's kernels/errors"):
             errors("-fno-such-option")
     assert list(folder.iterdir()) == []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hbtvm.runtime.native.build import EXECUTOR
+from hbtvm.runtime.native.objects.build import EXECUTOR
 from tests.native.programs import SANITIZERS, built, check
 
 FAILING = "-Wl,--wrap=calloc,--wrap=aligned_alloc"

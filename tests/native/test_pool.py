@@ -11,6 +11,6 @@ from tests.native.programs import SANITIZERS, built, check
 
 @pytest.mark.parametrize("way", SANITIZERS)
 def test_each_piece_runs_once(way: str, tmp_path: Path) -> None:
-    program = built(["pool_driver.c"], ["pool.c"], SANITIZERS[way], tmp_path / "pool")
+    program = built(["pool_driver.c"], ["executor/pool.c"], SANITIZERS[way], tmp_path / "pool")
     # The sanitizer of threads has none to watch in the child of a process with several.
     check(program, *(["no-fork"] if way == "thread" else []))

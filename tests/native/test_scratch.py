@@ -11,5 +11,5 @@ from tests.native.programs import SANITIZERS, built, check
 
 @pytest.mark.parametrize("way", ["plain", "address"])
 def test_libraries_come_and_go(way: str, tmp_path: Path) -> None:
-    library = built([], ["workspace.c"], ["-shared", "-fPIC"], tmp_path / "scratch.so")
+    library = built([], ["kernels/workspace.c"], ["-shared", "-fPIC"], tmp_path / "scratch.so")
     check(built(["scratch_driver.c"], [], SANITIZERS[way], tmp_path / "driver"), str(library))

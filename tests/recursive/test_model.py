@@ -19,7 +19,7 @@ from hbtvm.recursive import known, reference
 from hbtvm.recursive.cell import Cell, Value
 from hbtvm.recursive.file import from_bytes, to_bytes
 from hbtvm.recursive.validate import check
-from hbtvm.runtime.tables import table_from_bytes
+from hbtvm.runtime.package.tables import table_from_bytes
 from tests.recursive.random_cells import random_cell, random_structures
 
 H = 4

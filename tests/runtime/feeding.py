@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hbtvm.graph.evaluate import Evaluator
-from hbtvm.graph.feeds import Feed
+from hbtvm.graph.columns.evaluate import Evaluator
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.steps import Arithmetic, Encode, Equals, Fill, Function, IsMissing, Lookup
+from hbtvm.graph.columns.table import Column, Made, Raw, RowOperation, Table
 from hbtvm.graph.graph import InputSpec
-from hbtvm.graph.steps import Arithmetic, Encode, Equals, Fill, Function, IsMissing, Lookup
-from hbtvm.graph.table import Column, Made, Raw, RowOperation, Table
-from hbtvm.runtime.feeds import FeedReader
+from hbtvm.runtime.feeds.reader import FeedReader
 
 NAMES = ("age", "pay", "size", "job", "plan", "kind", "flag", "unread")
 JOBS = ("tech", "sales", "häuser", "")

@@ -14,19 +14,19 @@ import pyarrow as pa
 import pytest
 
 from hbtvm.errors import InputError, UnsupportedModel
-from hbtvm.graph.categories import CategoryList
-from hbtvm.graph.curves import NormalQuantile, Power
-from hbtvm.graph.feeds import Feed
+from hbtvm.graph.columns.categories import CategoryList
+from hbtvm.graph.columns.curves import NormalQuantile, Power
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.row_operations import Normalize
+from hbtvm.graph.columns.steps import Encode, Fill, Function
+from hbtvm.graph.columns.table import Column, Made, Raw, Table
 from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.refused_rows import INTEGERS, RefusedTypes
-from hbtvm.graph.row_operations import Normalize
-from hbtvm.graph.steps import Encode, Fill, Function
-from hbtvm.graph.table import Column, Made, Raw, Table
-from hbtvm.runtime.feeds import FeedReader
-from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.native.front import lowered_input
-from hbtvm.runtime.native.front_steps import LIBM
-from hbtvm.runtime.native.front_values import constant, hash_of
+from hbtvm.runtime.feeds.reader import FeedReader
+from hbtvm.runtime.native.front.front import lowered_input
+from hbtvm.runtime.native.front.steps import LIBM
+from hbtvm.runtime.native.front.values import constant, hash_of
+from hbtvm.runtime.rows.inputs import Inputs
 from tests.arrow_checks import BOTH, compare, given, malformed, names_of, random_bare, random_feeds, simple
 from tests.arrow_fronts import FLAGS, NATIVE, STATUS, WORDS, FrontReader
 
@@ -186,7 +186,9 @@ def test_compilers_have_nothing_to_say(compiler: str) -> None:
         "-Wconversion",
         "-Werror",
     ]
-    subprocess.run([compiler, *strict, *map(str, sorted(NATIVE.glob("arrow*.c")))], check=True)
+    subprocess.run(
+        [compiler, *strict, f"-I{NATIVE}", *map(str, sorted(NATIVE.glob("arrow/*.c")))], check=True
+    )
 
 
 def test_functions_of_libm(reader: FrontReader) -> None:

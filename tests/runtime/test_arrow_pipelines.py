@@ -42,10 +42,10 @@ from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.in_kernel import in_kernel
-from hbtvm.runtime.feeds import FeedReader
-from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.native.front import Front, lowered, lowered_input
-from hbtvm.runtime.text_library import TextLibrary
+from hbtvm.runtime.feeds.reader import FeedReader
+from hbtvm.runtime.native.front.front import Front, lowered, lowered_input
+from hbtvm.runtime.rows.inputs import Inputs
+from hbtvm.runtime.text.library import TextLibrary
 from tests.arrow_checks import BOTH, compare
 from tests.arrow_fronts import STATUS, FrontReader, assert_same, compiled
 from tests.runtime_models import kernel, package

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hbtvm.runtime.native import epilogue as native
-from hbtvm.runtime.native.epilogue import EpilogueFields
-from hbtvm.runtime.native.epilogues import epilogue_of
+from hbtvm.runtime.native.epilogues import epilogue as native
+from hbtvm.runtime.native.epilogues.epilogue import EpilogueFields
+from hbtvm.runtime.native.epilogues.select import epilogue_of
 from tests.epilogues import NATIVE, Finisher, assert_same, columns, compiled, forests, scores_of, spec_of
 
 
@@ -70,7 +70,7 @@ def test_compilers_agree(finisher: Finisher, tmp_path: Path) -> None:
 
 def test_structures_agree(tmp_path: Path) -> None:
     """ctypes' structure has C's layout, and Python's numbers are those of the header."""
-    header = (NATIVE / "epilogue.h").read_text()
+    header = (NATIVE / "epilogue/epilogue.h").read_text()
     numbers = {name: int(value) for name, value in re.findall(r"\bHBTVM_(\w+) = (\d+)", header)}
     for kind in (native.Type, native.Transform, native.Rule):
         for one in kind:
@@ -83,7 +83,12 @@ def test_structures_agree(tmp_path: Path) -> None:
     assert native.FUNCTIONS["log"] == library
     assert f"HBTVM_MOST_COUPLED {native.MOST_COUPLED}\n" in header
 
-    source = ['#include "epilogue.h"', "#include <stddef.h>", "#include <stdio.h>", "int main(void) {"]
+    source = [
+        '#include "epilogue/epilogue.h"',
+        "#include <stddef.h>",
+        "#include <stdio.h>",
+        "int main(void) {",
+    ]
     source += [
         f'printf("%zu\\n", offsetof(struct epilogue, {name}));'
         for name in [field[0] for field in EpilogueFields._fields_]

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from hbtvm.errors import InputError
 from hbtvm.frontends import from_object
-from hbtvm.graph import output_columns
-from hbtvm.graph.arrays import Arrays
-from hbtvm.graph.complement import keep_second
-from hbtvm.graph.output import OutputSpec
-from hbtvm.runtime.native.epilogues import epilogue_of, epilogue_of_columns
+from hbtvm.graph.networks.complement import keep_second
+from hbtvm.graph.outputs import output_columns
+from hbtvm.graph.outputs.arrays import Arrays
+from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.runtime.native.epilogues.select import epilogue_of, epilogue_of_columns
 from tests.epilogues import (
     EDGES,
     TABLES,

@@ -18,12 +18,12 @@ from sklearn.linear_model import Ridge
 import hbtvm
 from hbtvm.compiler.building.cpu import executor as executor_code
 from hbtvm.errors import PackageError
-from hbtvm.graph.reference import margins
+from hbtvm.graph.trees.reference import margins
 from hbtvm.runtime.native import library as library_module
 from hbtvm.runtime.native.description import Described, Stage
 from hbtvm.runtime.native.executor import Executor, OneKernel, Shape
 from hbtvm.runtime.native.library import Library, load_kernels, load_library
-from hbtvm.runtime.package import KernelEntry
+from hbtvm.runtime.package.file import KernelEntry
 from tests.runtime_models import TARGET, kernel, random_rows, trained
 
 MODELS = ("lgb_two", "lgb_three_nan", "sk_forest_three_nan")

@@ -16,13 +16,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
 
 from hbtvm.errors import InputError
-from hbtvm.graph.evaluate import Evaluator
-from hbtvm.graph.feeds import Feed
+from hbtvm.graph.columns.evaluate import Evaluator
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.steps import Arithmetic, Cast, Encode, Equals, Fill, Lookup, Step
+from hbtvm.graph.columns.table import Column, Made, Raw, Table
 from hbtvm.graph.graph import InputSpec
-from hbtvm.graph.steps import Arithmetic, Cast, Encode, Equals, Fill, Lookup, Step
-from hbtvm.graph.table import Column, Made, Raw, Table
-from hbtvm.runtime import pandas_frame
-from hbtvm.runtime.feeds import FeedReader
+from hbtvm.runtime.feeds.reader import FeedReader
+from hbtvm.runtime.rows import pandas_frame
 from tests.runtime.feeding import JOBS, NAMES, N, Norm, frame, oracle, reader
 
 

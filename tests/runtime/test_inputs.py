@@ -17,7 +17,7 @@ from scipy import sparse
 from hbtvm import codec
 from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
-from hbtvm.runtime.inputs import Inputs, all_finite
+from hbtvm.runtime.rows.inputs import Inputs, all_finite
 
 THREE = InputSpec(3)
 BOTH = ("float32", "float64")

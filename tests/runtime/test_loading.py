@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from hbtvm.errors import PackageError
-from hbtvm.runtime.archive import read_archive
 from hbtvm.runtime.cuda.memory import check_code
-from hbtvm.runtime.manifest import MANIFEST
-from hbtvm.runtime.native import loading
-from hbtvm.runtime.native.build import OPTIONS, c_compiler, compiled
-from hbtvm.runtime.native.elf import problem
-from hbtvm.runtime.native.loading import closing, open_library
+from hbtvm.runtime.native.objects import loading
+from hbtvm.runtime.native.objects.build import OPTIONS, c_compiler, compiled
+from hbtvm.runtime.native.objects.elf import problem
+from hbtvm.runtime.native.objects.loading import closing, open_library
+from hbtvm.runtime.package.archive import read_archive
+from hbtvm.runtime.package.manifest import MANIFEST
 
 DATA = Path(__file__).parents[1] / "data"
 PACKAGES = sorted(DATA.glob("package_v*.tar"))
@@ -29,7 +29,7 @@ PACKAGES = sorted(DATA.glob("package_v*.tar"))
 @functools.cache
 def library() -> bytes:
     """A library that needs nothing but libm."""
-    return compiled(c_compiler(), ["text.c"], (*OPTIONS, "-O0", "-shared"), ["-lm"])
+    return compiled(c_compiler(), ["text/text.c"], (*OPTIONS, "-O0", "-shared"), ["-lm"])
 
 
 @pytest.mark.parametrize("path", PACKAGES, ids=lambda path: path.stem)

@@ -21,9 +21,9 @@ import pytest
 
 from hbtvm.codec import binding
 from hbtvm.errors import PackageError
-from hbtvm.runtime.archive import read_archive
-from hbtvm.runtime.manifest import MANIFEST
-from hbtvm.runtime.package import _package, read, to_bytes
+from hbtvm.runtime.package.archive import read_archive
+from hbtvm.runtime.package.file import _package, read, to_bytes
+from hbtvm.runtime.package.manifest import MANIFEST
 from hbtvm.strategies import STRATEGIES
 from tests.runtime_models import kernel, package, random_rows, trained
 
@@ -46,11 +46,11 @@ CHILD = """
 import json, sys
 import numpy as np
 from hbtvm.errors import HbtvmError, PackageError
-from hbtvm.runtime.archive import read_archive
+from hbtvm.runtime.package.archive import read_archive
 from hbtvm.codec import binding
-from hbtvm.runtime.manifest import read_manifest
+from hbtvm.runtime.package.manifest import read_manifest
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import _package, from_bytes
+from hbtvm.runtime.package.file import _package, from_bytes
 
 folder = sys.argv[1]
 data = open(folder + "/model.tar", "rb").read()
@@ -149,7 +149,7 @@ def outcomes(tmp_path: Path, data: bytes, changed: list[tuple[bool, dict[str, An
     wrong value is its meaning alone.
     """
     from hbtvm.runtime.model import Model
-    from hbtvm.runtime.package import from_bytes
+    from hbtvm.runtime.package.file import from_bytes
 
     model = Model(from_bytes(data), threads=2)
     rows = random_rows(200)

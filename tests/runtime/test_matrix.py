@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hbtvm.runtime.matrix import Interleave, matrix_of
-from hbtvm.runtime.native.build import c_compiler, executor_library
 from hbtvm.runtime.native.library import load_library
+from hbtvm.runtime.native.objects.build import c_compiler, executor_library
+from hbtvm.runtime.rows.matrix import Interleave, matrix_of
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ import pytest
 from hbtvm.errors import InputError, InputTypeError, PackageError
 from hbtvm.runtime import cpu, model
 from hbtvm.runtime.model import Model, load
-from hbtvm.runtime.package import Package
+from hbtvm.runtime.package.file import Package
 from tests.models import CATEGORY_COLUMN, N_CATEGORIES
 from tests.runtime_models import compiled, kernel, package, random_rows, trained
 
@@ -269,7 +269,7 @@ assert not top & foreign, top & foreign
 ours = {name for name in sys.modules if name.startswith("hbtvm.")}
 parts = {name.split(".")[1] for name in ours}
 known = {
-    "runtime", "codec", "errors", "atomic", "checks", "printable", "wording", "graph", "operators", "version",
+    "runtime", "codec", "errors", "atomic", "checks", "words", "graph", "operators", "version",
 }
 assert parts <= known, parts
 """

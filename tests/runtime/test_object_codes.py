@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hbtvm.errors import InputError
-from hbtvm.graph.steps import Encode, Fill
-from hbtvm.runtime import object_codes as module
-from hbtvm.runtime.coder import Coder
-from hbtvm.runtime.object_codes import object_codes
+from hbtvm.graph.columns.steps import Encode, Fill
+from hbtvm.runtime.codes import objects as module
+from hbtvm.runtime.codes.coder import Coder
+from hbtvm.runtime.codes.objects import object_codes
 
 VALUES: list[Any] = [
     "a",

@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 from hbtvm.errors import PackageError
-from hbtvm.runtime import package as package_module
-from hbtvm.runtime.archive import read_archive
-from hbtvm.runtime.manifest import VERSION
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import Package, forest_facts, from_bytes, read, to_bytes, write
-from hbtvm.runtime.signature import Signature, scores_argument
+from hbtvm.runtime.package import file as package_module
+from hbtvm.runtime.package.archive import read_archive
+from hbtvm.runtime.package.file import Package, forest_facts, from_bytes, read, to_bytes, write
+from hbtvm.runtime.package.manifest import VERSION
+from hbtvm.runtime.package.signature import Signature, scores_argument
 from tests.runtime_models import compiled, trained
 
 NAME = "sk_forest_three_nan"
@@ -427,7 +427,7 @@ def test_full_disk(data: bytes, tmp_path: Path) -> None:
     script = """
 import resource, sys
 from hbtvm.errors import PackageError
-from hbtvm.runtime.package import read, write
+from hbtvm.runtime.package.file import read, write
 package = read(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
 try:
@@ -443,7 +443,7 @@ except PackageError as error:
 
 
 def test_names_that_do_not_fit() -> None:
-    from hbtvm.runtime.archive import write_archive
+    from hbtvm.runtime.package.archive import write_archive
 
     for name in ("x" * 101, "../x", "ä", ""):
         with pytest.raises(PackageError, match="can't pack"):

@@ -16,17 +16,17 @@ import pytest
 import scipy.sparse
 
 from hbtvm.errors import InputError, PackageError
-from hbtvm.graph.evaluate import Evaluator
-from hbtvm.graph.feeds import Feed
+from hbtvm.graph.columns.evaluate import Evaluator
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.steps import Arithmetic, Encode, Fill, Function, Lookup
+from hbtvm.graph.columns.table import Column, Raw, Table
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.parts import Parts
-from hbtvm.graph.reference import margins
-from hbtvm.graph.steps import Arithmetic, Encode, Fill, Function, Lookup
-from hbtvm.graph.table import Column, Raw, Table
-from hbtvm.runtime.entry import Package
+from hbtvm.graph.trees.reference import margins
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import from_bytes, to_bytes
+from hbtvm.runtime.package.entry import Package
+from hbtvm.runtime.package.file import from_bytes, to_bytes
 from tests.ensembles import random_ensemble
 from tests.runtime_models import TARGET, kernel, package
 
@@ -224,9 +224,9 @@ def paths(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def test_damaged_front_is_refused_or_works() -> None:
-    from hbtvm.runtime import package as module
-    from hbtvm.runtime.archive import read_archive
-    from hbtvm.runtime.manifest import MANIFEST
+    from hbtvm.runtime.package import file as module
+    from hbtvm.runtime.package.archive import read_archive
+    from hbtvm.runtime.package.manifest import MANIFEST
 
     members = read_archive(to_bytes(packed()), MANIFEST)
     manifest = json.loads(bytes(members.pop(MANIFEST)))

@@ -11,8 +11,8 @@ from hbtvm.compiler.building.cpu import executor as executor_code
 from hbtvm.runtime.native.description import Described, Stage
 from hbtvm.runtime.native.executor import Executor
 from hbtvm.runtime.native.library import Function, load_library
-from hbtvm.runtime.package import KernelEntry
-from hbtvm.runtime.signature import Signature, rows_argument, scores_argument, table
+from hbtvm.runtime.package.file import KernelEntry
+from hbtvm.runtime.package.signature import Signature, rows_argument, scores_argument, table
 from tests.runtime_models import TARGET
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from hbtvm.errors import InputError, PackageError
-from hbtvm.runtime.native.build import c_compiler, executor_library
 from hbtvm.runtime.native.library import Library, load_library
+from hbtvm.runtime.native.objects.build import c_compiler, executor_library
 from hbtvm.runtime.recursive.entry import Program, RecursionEntry, Share, Step, StepArgument
 from hbtvm.runtime.recursive.host import RecursiveHost
 from hbtvm.runtime.recursive.structures import Structures

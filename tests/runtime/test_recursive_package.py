@@ -23,11 +23,11 @@ from hbtvm.cli.main import main
 from hbtvm.codec import binding
 from hbtvm.errors import InputError, PackageError
 from hbtvm.graph.graph import InputSpec
-from hbtvm.graph.output import OutputSpec
-from hbtvm.runtime.archive import read_archive, write_archive
-from hbtvm.runtime.manifest import MANIFEST
+from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.runtime.model import Model, load
-from hbtvm.runtime.package import Package, _package, from_bytes, to_bytes
+from hbtvm.runtime.package.archive import read_archive, write_archive
+from hbtvm.runtime.package.file import Package, _package, from_bytes, to_bytes
+from hbtvm.runtime.package.manifest import MANIFEST
 from hbtvm.runtime.recursive.entry import Program, RecursionEntry, RecursionKernels, Step, StepArgument
 from hbtvm.runtime.recursive.structures import Structures
 from tests.recursive_cells import WIDTH, drawn, entry, kernels, reference, reference_levels

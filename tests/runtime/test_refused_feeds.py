@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from hbtvm.errors import InputError
-from hbtvm.graph.feeds import Feed
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.steps import Encode, Function
+from hbtvm.graph.columns.table import Raw
 from hbtvm.graph.graph import InputSpec
-from hbtvm.graph.steps import Encode, Function
-from hbtvm.graph.table import Raw
-from hbtvm.runtime.coder import Coder
-from hbtvm.runtime.feeds import FeedReader
+from hbtvm.runtime.codes.coder import Coder
+from hbtvm.runtime.feeds.reader import FeedReader
 from tests.runtime.feeding import NAMES, N, frame, oracle, reader
 
 ROW = {"age": 1.0, "pay": 2.0, "size": 0.5, "job": "tech", "plan": "pro", "kind": 1, "flag": True}

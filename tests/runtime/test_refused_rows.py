@@ -37,10 +37,10 @@ import hbtvm
 from hbtvm import codec
 from hbtvm.errors import InputError
 from hbtvm.frontends import from_object
+from hbtvm.graph.columns.steps import UFUNCS
 from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.refused_rows import INTEGERS, RefusedTypes, common, differing
-from hbtvm.graph.steps import UFUNCS
-from hbtvm.runtime.inputs import Inputs
+from hbtvm.runtime.rows.inputs import Inputs
 from tests.answers import same
 from tests.typed_rows import predict
 

@@ -27,9 +27,9 @@ from hbtvm import codec
 from hbtvm.errors import InputError, PackageError
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import InputSpec
-from hbtvm.graph.output import OutputSpec
-from hbtvm.runtime.package import to_bytes
-from hbtvm.runtime.selection import Selection, sparse_rows
+from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.runtime.package.file import to_bytes
+from hbtvm.runtime.transforms.selection import Selection, sparse_rows
 
 RNG = np.random.default_rng(0)
 X = np.where(RNG.random((60, 4)) < 0.5, 0.0, np.round(3 * RNG.normal(size=(60, 4))))

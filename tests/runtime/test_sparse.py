@@ -15,9 +15,9 @@ from sklearn.ensemble import RandomForestRegressor
 
 from hbtvm.errors import InputError
 from hbtvm.frontends import from_object
-from hbtvm.runtime import sparse as sparse_module
-from hbtvm.runtime.inputs import Inputs
 from hbtvm.runtime.model import Model
+from hbtvm.runtime.rows import sparse as sparse_module
+from hbtvm.runtime.rows.inputs import Inputs
 from tests import emulated
 from tests.runtime_models import compiled, kernel, package, trained
 
@@ -239,7 +239,7 @@ def test_tiles_are_rows_as_they_would_be_dense() -> None:
 def test_scipy_is_not_imported_for_other_rows() -> None:
     program = (
         "import sys, numpy as np\n"
-        "from hbtvm.runtime.sparse import is_sparse\n"
+        "from hbtvm.runtime.rows.sparse import is_sparse\n"
         "class Other: nnz = 3\n"
         "assert not is_sparse(np.ones((2, 2))) and not is_sparse(Other())\n"
         "assert 'scipy' not in sys.modules\n"

@@ -24,8 +24,8 @@ from sklearn.preprocessing import (
 
 import hbtvm
 from hbtvm.errors import InputError
-from hbtvm.runtime import csr_rows
 from hbtvm.runtime.model import Model
+from hbtvm.runtime.transforms import csr_rows
 
 
 def same(found: Any, expected: Any) -> None:

@@ -25,10 +25,10 @@ from xgboost import XGBRegressor
 
 import hbtvm
 from hbtvm.errors import InputError, PackageError
-from hbtvm.runtime.archive import read_archive
-from hbtvm.runtime.manifest import MANIFEST
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import _package, from_bytes, to_bytes
+from hbtvm.runtime.package.archive import read_archive
+from hbtvm.runtime.package.file import _package, from_bytes, to_bytes
+from hbtvm.runtime.package.manifest import MANIFEST
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -14,9 +14,9 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, 
 
 import hbtvm
 from hbtvm.errors import InputError
-from hbtvm.runtime import text_objects
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.text_kernel import TextKernel
+from hbtvm.runtime.text import objects as text_objects
+from hbtvm.runtime.text.kernel import TextKernel
 
 NAMES = [
     "",

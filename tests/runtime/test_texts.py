@@ -22,16 +22,16 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, 
 import hbtvm
 from hbtvm.compiler.building.cpu import text_library
 from hbtvm.errors import InputError, PackageError
-from hbtvm.graph.text import Vectorize
-from hbtvm.runtime import text_kernel
-from hbtvm.runtime import text_library as code
-from hbtvm.runtime.archive import read_archive
-from hbtvm.runtime.manifest import MANIFEST
+from hbtvm.graph.columns.text import Vectorize
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import _package, from_bytes, to_bytes
-from hbtvm.runtime.text_kernel import TextKernel
-from hbtvm.runtime.text_library import TextLibrary
-from hbtvm.runtime.texts import of_strings
+from hbtvm.runtime.package.archive import read_archive
+from hbtvm.runtime.package.file import _package, from_bytes, to_bytes
+from hbtvm.runtime.package.manifest import MANIFEST
+from hbtvm.runtime.text import kernel as text_kernel
+from hbtvm.runtime.text import library as code
+from hbtvm.runtime.text.kernel import TextKernel
+from hbtvm.runtime.text.library import TextLibrary
+from hbtvm.runtime.text.texts import of_strings
 from hbtvm.runtime.threads import ThreadPool
 from tests.graph.test_text import operation_of
 from tests.texts import DOCUMENTS, random_texts, texts_of

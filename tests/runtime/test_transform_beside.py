@@ -23,7 +23,7 @@ from hbtvm.cli.main import main
 from hbtvm.errors import InputError, PackageError
 from hbtvm.frontends import from_object
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import from_bytes, to_bytes
+from hbtvm.runtime.package.file import from_bytes, to_bytes
 from tests.answers import same
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X
 

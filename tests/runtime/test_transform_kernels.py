@@ -26,9 +26,9 @@ import hbtvm
 from hbtvm.errors import InputError, UnsupportedModel
 from hbtvm.frontends import from_object
 from hbtvm.graph.columns_anchor import Columns
-from hbtvm.graph.network import Network
+from hbtvm.graph.networks.network import Network
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.package import from_bytes, to_bytes
+from hbtvm.runtime.package.file import from_bytes, to_bytes
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(90, 4)) * [1, 10, 0.1, 3] + [0, 5, 1, 1e3]

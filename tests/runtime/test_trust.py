@@ -14,8 +14,8 @@ import pytest
 from hbtvm.cli.main import main
 from hbtvm.errors import HbtvmError, InputError, PackageError
 from hbtvm.runtime import model as model_module
-from hbtvm.runtime.package import content, read
-from hbtvm.runtime.trust import Trust
+from hbtvm.runtime.package.file import content, read
+from hbtvm.runtime.package.trust import Trust
 from hbtvm.serving.metrics import Metrics
 from hbtvm.serving.repository import Repository
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hbtvm.runtime.model import load
-from hbtvm.runtime.package import write
+from hbtvm.runtime.package.file import write
 from hbtvm.serving.app import Service
 from hbtvm.serving.bodies import Limits
 from tests.runtime.test_pipeline_model import packed

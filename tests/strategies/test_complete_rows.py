@@ -13,7 +13,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifi
 
 import hbtvm
 from hbtvm.errors import InputError, PackageError
-from hbtvm.runtime.package import from_bytes, to_bytes
+from hbtvm.runtime.package.file import from_bytes, to_bytes
 
 FEATURES = 150
 

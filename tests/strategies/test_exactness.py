@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn import ensemble, tree
 
 import hbtvm
-from hbtvm.graph.ensemble import LEAF
+from hbtvm.graph.trees.ensemble import LEAF
 from hbtvm.run import read_model
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 

@@ -14,7 +14,7 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 
 import hbtvm
 from hbtvm.compiler.candidates.tasks import operands_of
-from hbtvm.graph.network import Network
+from hbtvm.graph.networks.network import Network
 from hbtvm.run import read_model
 from hbtvm.strategies.network.kernel_values import in_float32
 

@@ -15,14 +15,14 @@ from hbtvm.compiler.candidates.program import make_executor
 from hbtvm.compiler.candidates.samples import error_scale, plain_sums, sample_rows
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.graph.network import Linear
+from hbtvm.graph.networks.network import Linear
 from hbtvm.operators.base import Input
 from hbtvm.operators.products import LinearSum
-from hbtvm.runtime.contents import check_contents
 from hbtvm.runtime.cpu import missing_features
+from hbtvm.runtime.package.contents import check_contents
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import STRATEGIES, LinearOperand, make_linear, strategies_on, workload_of
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 from tests.kernels import CPU
 from tests.knobs import assert_knobs_matter
 

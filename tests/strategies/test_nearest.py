@@ -12,7 +12,7 @@ import tvm_ffi
 
 from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.candidates.program import make_executor
-from hbtvm.graph.network import Network
+from hbtvm.graph.networks.network import Network
 from hbtvm.operators.base import Input
 from hbtvm.operators.distances import Distance, TopK
 from hbtvm.schedules.space import Config
@@ -193,7 +193,7 @@ def test_behind_other_operators() -> None:
 @pytest.mark.parametrize("name", DATA)
 def test_slack_covers_rounding(name: str) -> None:
     """What the filter's float32 numbers are off by stays below half of the slack, wherever that is finite."""
-    from hbtvm.schedules.network_plan import plan
+    from hbtvm.schedules.network.plan import plan
 
     points, X = DATA[name](np.random.default_rng(6))
     operand = make_network(network(points, 4), "float64")

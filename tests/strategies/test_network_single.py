@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from hbtvm.graph.network import Network
+from hbtvm.graph.networks.network import Network
 from hbtvm.operators.base import Input, Node
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract

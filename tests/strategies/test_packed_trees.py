@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from hbtvm.compiler.lowering.rewrites import rewrite_loops
-from hbtvm.graph.reference import margins
+from hbtvm.graph.trees.reference import margins
 from hbtvm.strategies import STRATEGIES, Forest, make_forest, workload_of
-from hbtvm.strategies import packed as packing
-from hbtvm.strategies.forest import DType
-from hbtvm.strategies.packed import pack
+from hbtvm.strategies.trees import packed as packing
+from hbtvm.strategies.trees.forest import DType
+from hbtvm.strategies.trees.packed import pack
 from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import CPU, raw_scores, tolerance
 

@@ -10,10 +10,10 @@ import pytest
 
 from hbtvm.compiler.candidates.tasks import refusal
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.prologue import UNCHANGED, Constants, Prologue
-from hbtvm.graph.reference import margins
-from hbtvm.runtime.contents import check_contents
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.prologue import UNCHANGED, Constants, Prologue
+from hbtvm.graph.trees.reference import margins
+from hbtvm.runtime.package.contents import check_contents
 from hbtvm.schedules.workload import prologue_of, row_dtype_of
 from hbtvm.strategies import STRATEGIES, make_forest, strategies_on, workload_of
 from tests.ensembles import random_ensemble

@@ -10,11 +10,11 @@ import pytest
 from hbtvm import codec
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.runtime.contents import check_contents
-from hbtvm.runtime.signature import Signature
-from hbtvm.schedules.cpu import WIDE
+from hbtvm.runtime.package.contents import check_contents
+from hbtvm.runtime.package.signature import Signature
+from hbtvm.schedules.cpu.steps import WIDE
 from hbtvm.strategies import make_forest, strategies_on, workload_of
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 from tests.ensembles import random_ensemble
 
 TARGETS = {

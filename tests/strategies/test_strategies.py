@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.graph.reference import margins
+from hbtvm.graph.trees.reference import margins
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import CPU, raw_scores, tolerance
 from tests.knobs import assert_knobs_matter

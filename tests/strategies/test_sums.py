@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.graph.network import Network
+from hbtvm.graph.networks.network import Network
 from hbtvm.operators.base import Input, Node
 from hbtvm.operators.distances import Distance
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.runtime.cpu import vector_bits
-from hbtvm.schedules.network_nodes import in_register_blocks
-from hbtvm.schedules.network_plan import plan, read_in_registers
+from hbtvm.schedules.network.nodes import in_register_blocks
+from hbtvm.schedules.network.plan import plan, read_in_registers
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import make_network, strategies_on, workload_of
 from tests import networks

@@ -10,11 +10,11 @@ import pytest
 
 from hbtvm.compiler.lowering.rewrites import rewrite_loops
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.graph.reference import margins
+from hbtvm.graph.trees.reference import margins
 from hbtvm.runtime.cpu import missing_features
-from hbtvm.schedules.cpu import transposes_blocks
+from hbtvm.schedules.cpu.steps import transposes_blocks
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import CPU, raw_scores, tolerance
 

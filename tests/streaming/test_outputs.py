@@ -17,8 +17,8 @@ import pytest
 from pyarrow import feather
 
 from hbtvm import atomic
-from hbtvm.cli import engines
 from hbtvm.cli.main import main
+from hbtvm.cli.rows import engines
 from hbtvm.errors import InputError
 from hbtvm.streaming import dataset, parts
 from hbtvm.streaming.places import check_apart, check_outputs, folds_case, output_of

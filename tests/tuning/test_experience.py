@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hbtvm.cost_model.gaussian_process import GaussianProcess
+from hbtvm.cost_model.models.gaussian_process import GaussianProcess
 from hbtvm.logs.record import Record
 from hbtvm.logs.store import Log
 from hbtvm.schedules.space import Config, Space

@@ -27,9 +27,9 @@ import hbtvm
 from hbtvm import api
 from hbtvm.compiler.building.cpu import compile_module, link_library
 from hbtvm.compiler.candidates.fleet import RemoteCandidate, place
-from hbtvm.compiler.lowering.score_epilogue import with_epilogue
+from hbtvm.compiler.lowering.cuda.score_epilogue import with_epilogue
 from hbtvm.errors import DeviceError, InputError
-from hbtvm.graph.reference import margins
+from hbtvm.graph.trees.reference import margins
 from hbtvm.logs.store import Log
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from hbtvm.tuning.measuring.fleet import Fleet, FleetOptions, registered

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hbtvm.cli.live import Plain
+from hbtvm.cli.progress.live import Plain
 from hbtvm.logs.store import Log
 from hbtvm.schedules.space import Config
 from hbtvm.tuning.measuring.machine import BuiltLibrary

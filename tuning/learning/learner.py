@@ -13,8 +13,8 @@ import numpy as np
 
 from hbtvm.cost_model.base import CostModel
 from hbtvm.cost_model.create import MakeModel, maker, sources, transfer
-from hbtvm.cost_model.gaussian_process import FeatureSpace
-from hbtvm.cost_model.loop_trees import MakeScorer
+from hbtvm.cost_model.encoding.loop_trees import MakeScorer
+from hbtvm.cost_model.models.gaussian_process import FeatureSpace
 from hbtvm.logs.record import Record
 from hbtvm.schedules.space import Config
 from hbtvm.tuning.choices import Choices

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hbtvm.cost_model.encode import Encoder
-from hbtvm.cost_model.gaussian_process import FeatureSpace
+from hbtvm.cost_model.encoding.encode import Encoder
+from hbtvm.cost_model.models.gaussian_process import FeatureSpace
 from hbtvm.logs.record import Record
 from hbtvm.schedules.space import Config, Space, columns
 from hbtvm.tuning.explorers.base import Point
@@ -80,7 +80,7 @@ def understood(records: Sequence[Record], describe: DescribeRecord) -> Logged | 
 class Tables:
     """Encodes candidates with the same columns for several programs.
 
-    `kind`: kind of features (see `hbtvm.cost_model.encode.Encoder`).
+    `kind`: kind of features (see `hbtvm.cost_model.encoding.encode.Encoder`).
     `programs`: the programs to tell apart. Other programs are encoded by the knobs that they share with
         these.
     """
@@ -95,7 +95,7 @@ class Tables:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Columns of each block of features (see `hbtvm.cost_model.encode.Encoder.widths`)."""
+        """Columns of each block of features (see `hbtvm.cost_model.encoding.encode.Encoder.widths`)."""
         return self._encode.widths
 
     @property

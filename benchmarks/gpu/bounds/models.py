@@ -13,8 +13,8 @@ from benchmarks.common import higgs_like, lightgbm_model
 from benchmarks.peers.train import trained
 from hbtvm.compiler.candidates.tasks import forests_of
 from hbtvm.frontends import load_model
-from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.reference import margins
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.reference import margins
 from hbtvm.strategies import Forest
 
 ROWS = 4096

@@ -23,7 +23,7 @@ from benchmarks.gpu.bounds.nvforest_nodes import LAYOUTS, Nodes, nodes_of
 from benchmarks.gpu.bounds.sass import Code, disassemble
 from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.errors import BuildError
-from hbtvm.graph.ensemble import LEAF, TreeEnsemble
+from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
 
 CHUNKS = (1, 2, 4, 8, 16, 32)
 THREADS, MOST_BLOCKS = 256, 65536

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hbtvm.errors import BuildError
-from hbtvm.graph.ensemble import LEAF, TreeEnsemble
+from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
 
 LAYOUTS = ("depth_first", "breadth_first", "layered_children_together")
 """Layouts of nodes, in the order of nvForest's enumeration: a node's near child behind it; levels of a tree,

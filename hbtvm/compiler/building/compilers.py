@@ -7,7 +7,7 @@ import shutil
 from hbtvm.compiler.targets.target import triple
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cpu import architecture, host_architecture
-from hbtvm.runtime.native import build
+from hbtvm.runtime.native.objects import build
 from hbtvm.schedules.workload import Target
 
 _BASELINES = {"x86_64": "x86-64", "aarch64": "armv8-a"}
@@ -25,8 +25,8 @@ def is_cross(target: Target) -> bool:
 def linker(target: Target) -> str:
     """Return the path of a compiler, of C or C++, that links shared libraries for a target.
 
-    For this machine's architecture it is what `hbtvm.runtime.native.build.c_compiler` finds, $CXX first;
-    for others, Debian's cross compiler.
+    For this machine's architecture it is what `hbtvm.runtime.native.objects.build.c_compiler` finds, $CXX
+    first; for others, Debian's cross compiler.
 
     Raises `BuildError` if there is none; it names Debian's package.
     """

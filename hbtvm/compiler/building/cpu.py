@@ -19,14 +19,17 @@ from hbtvm.compiler.lowering import (
 from hbtvm.compiler.lowering.rewrites import rewrite_loops, walks_by_scalars
 from hbtvm.compiler.targets.target import resolve, tvm_target
 from hbtvm.errors import BuildError
-from hbtvm.runtime.native.build import SOURCES, compiled, compiled_once, executor_library, of_c
-from hbtvm.runtime.native.cache import KERNELS, kept
+from hbtvm.runtime.native.objects.build import SOURCES, compiled, compiled_once, executor_library, of_c
+from hbtvm.runtime.native.objects.cache import KERNELS, kept
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
 from hbtvm.tuning.measuring.program import OBJECT
 
 _NO_DEBUGGING = "-Wl,--strip-debug"  # debuggers' tables are as large as the code, and tell of nobody's source
+
+_SUPPORT = ("kernels/errors.c", "kernels/workspace.c")
+"""C files with the functions that kernels call."""
 
 _MATHEMATICS = ("-Wl,--no-as-needed", "-lm")
 """C compilers, other than those of C++, link functions such as pow only where asked to; as TVM passes it, the
@@ -77,8 +80,8 @@ def build_module(module: Any, target: Target, path: str) -> None:
 def _building_sources() -> tuple[Path, ...]:
     """Return the files that decide what a scheduled module becomes."""
     compiler = Path(__file__).resolve().parents[1]
-    python = [path for room in ("building", "lowering") for path in sorted((compiler / room).glob("*.py"))]
-    return (*python, SOURCES / "workspace.c", SOURCES / "errors.c", *sorted(SOURCES.glob("*.h")))
+    python = [path for room in ("building", "lowering") for path in sorted((compiler / room).rglob("*.py"))]
+    return (*python, *(SOURCES / name for name in _SUPPORT), *sorted(SOURCES.rglob("*.h")))
 
 
 def _lowered(module: Any, target: Target) -> tuple[Any, Any]:
@@ -182,12 +185,10 @@ def text_library(target: Target | None = None) -> bytes:
 
 @functools.cache
 def _text_library(compiler: str) -> bytes:
-    return compiled_once(compiler, ["text.c"], ["-std=c11", "-O3", "-fPIC", "-shared"], ["-lm"])
+    return compiled_once(compiler, ["text/text.c"], ["-std=c11", "-O3", "-fPIC", "-shared"], ["-lm"])
 
 
 @functools.cache
 def _support_object(compiler: str) -> bytes:
     """Return the object file of what kernels call, compiled once for all processes."""
-    return compiled_once(
-        compiler, ["workspace.c", "errors.c"], ["-std=gnu11", "-O2", "-fPIC", "-r", "-nostdlib"]
-    )
+    return compiled_once(compiler, _SUPPORT, ["-std=gnu11", "-O2", "-fPIC", "-r", "-nostdlib"])

@@ -15,12 +15,12 @@ from tvm import ir, tirx
 from hbtvm import codec
 from hbtvm.compiler.building.cuda_source import PORTABLE, lower, machine_code
 from hbtvm.compiler.building.cuda_toolkit import nvcc
+from hbtvm.compiler.lowering.cuda.row_bounds import with_bounds
+from hbtvm.compiler.lowering.cuda.score_epilogue import epilogue_source
 from hbtvm.compiler.lowering.gather import gather_source
-from hbtvm.compiler.lowering.row_bounds import with_bounds
-from hbtvm.compiler.lowering.score_epilogue import epilogue_source
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.launch import BASE, BASE_SCORE, COUNT, DIVISOR, Launch, Size
-from hbtvm.schedules.carveout import ATTRIBUTE
+from hbtvm.schedules.cuda.carveout import ATTRIBUTE
 from hbtvm.schedules.workload import Target
 from hbtvm.tuning.measuring.program import InvalidConfigError
 
@@ -32,7 +32,7 @@ def source_and_launch(module: Any, target: Target, parts: int = 1, bounds: bool 
     """Return the CUDA source of a scheduled module, score epilogue included, and its kernel's launch.
 
     `parts`: partial sums that the kernel leaves of each score, which the epilogue adds.
-    `bounds`: whether the kernel is to have bounds (see `hbtvm.compiler.lowering.row_bounds`).
+    `bounds`: whether the kernel is to have bounds (see `hbtvm.compiler.lowering.cuda.row_bounds`).
     Raises `BuildError` if a `Launch` cannot describe how the kernel is started.
     """
     if bounds:

@@ -14,8 +14,8 @@ from hbtvm.compiler.building.cuda_source import ROUNDED_ONCE, split
 from hbtvm.errors import BuildError
 from hbtvm.runtime.recursive.entry import Program, Step, StepArgument
 from hbtvm.schedules.workload import Target
-from hbtvm.strategies.recursive.cuda_levels import PERSISTENT
-from hbtvm.strategies.recursive.cuda_parameters import SCALARS
+from hbtvm.strategies.recursive.cuda.levels import PERSISTENT
+from hbtvm.strategies.recursive.cuda.parameters import SCALARS
 from hbtvm.strategies.recursive.levels import Kernels
 
 _KERNEL = "{}_kernel"  # what TVM names a function's kernel

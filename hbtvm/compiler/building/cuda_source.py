@@ -15,17 +15,17 @@ from tvm import s_tir, tirx
 from tvm.tirx.build import split_host_device_mods
 
 from hbtvm.compiler.building.cuda_toolkit import nvcc
-from hbtvm.compiler.lowering import kept_bits, near_entries, prefetch
-from hbtvm.compiler.lowering.grid_stride import grid_stride
+from hbtvm.compiler.lowering.cuda import kept_bits, near_entries, prefetch
+from hbtvm.compiler.lowering.cuda.grid_stride import grid_stride
+from hbtvm.compiler.lowering.cuda.tensor_cores import multiply
 from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
-from hbtvm.compiler.lowering.tensor_cores import multiply
 from hbtvm.compiler.targets.target import tvm_target
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.kernel import OLDEST_PORTABLE
-from hbtvm.runtime.native.cache import KERNELS, kept
-from hbtvm.schedules.cuda import GRID_STRIDED, PREFETCHED
-from hbtvm.schedules.gemm_cuda import TENSOR
-from hbtvm.schedules.network_cuda import MULTIPLY_ADD
+from hbtvm.runtime.native.objects.cache import KERNELS, kept
+from hbtvm.schedules.cuda.gemm import TENSOR
+from hbtvm.schedules.cuda.network import MULTIPLY_ADD
+from hbtvm.schedules.cuda.steps import GRID_STRIDED, PREFETCHED
 from hbtvm.schedules.workload import Target
 
 LOWERING = (

@@ -20,7 +20,7 @@ import tvm
 from hbtvm.compiler.building import cuda_source as cuda
 from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.errors import BuildError
-from hbtvm.runtime.native import build
+from hbtvm.runtime.native.objects import build
 from hbtvm.schedules.workload import Target
 
 _DRIVER = "libcuda.so.1"

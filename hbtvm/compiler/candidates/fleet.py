@@ -15,7 +15,7 @@ import numpy as np
 
 from hbtvm.compiler.candidates.tasks import PROGRAM
 from hbtvm.errors import DeviceError, InputError
-from hbtvm.runtime.signature import Signature
+from hbtvm.runtime.package.signature import Signature
 from hbtvm.tuning.measuring.fleet import Fleet, FleetOptions
 from hbtvm.tuning.measuring.machine import RunnerError
 
@@ -28,7 +28,7 @@ class RemoteCandidate:
     `session`: a `tvm.rpc.RPCSession`.
     `library_path`: the kernel's library on this machine.
     `signature`: the kernel's arguments. If it needs an epilogue, a GPU's library has a second function that
-        sums the scores by rows (see `hbtvm.compiler.lowering.score_epilogue`).
+        sums the scores by rows (see `hbtvm.compiler.lowering.cuda.score_epilogue`).
     `tables`: the tables in argument order.
     `on_gpu`: whether the kernel runs on a GPU.
     """

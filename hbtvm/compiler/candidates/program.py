@@ -31,12 +31,12 @@ from hbtvm.compiler.candidates.samples import (
     tolerance_of,
 )
 from hbtvm.compiler.entries import entry_of
-from hbtvm.compiler.lowering.score_epilogue import with_epilogue
+from hbtvm.compiler.lowering.cuda.score_epilogue import with_epilogue
 from hbtvm.graph.graph import KernelAnchor
 from hbtvm.measuring.checked import CheckedKernel
-from hbtvm.runtime.native.build import c_compiler, executor_library
 from hbtvm.runtime.native.executor import OneKernel
 from hbtvm.runtime.native.library import Function, Library, load_kernel, load_library
+from hbtvm.runtime.native.objects.build import c_compiler, executor_library
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload, family_of, row_dtype_of
 from hbtvm.strategies import LinearOperand, Operand, Strategy, strategies_on

@@ -6,11 +6,11 @@ import itertools
 
 import numpy as np
 
-from hbtvm.graph.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.graph import KernelAnchor
-from hbtvm.graph.network import Linear, Network
-from hbtvm.graph.network_samples import network_rows, network_scale
-from hbtvm.graph.reference import margins
+from hbtvm.graph.networks.network import Linear, Network
+from hbtvm.graph.networks.samples import network_rows, network_scale
+from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
+from hbtvm.graph.trees.reference import margins
 
 CHECKED_ROWS = 509  # rows to check: a prime number, so that the last tile is always partial
 

@@ -11,13 +11,13 @@ from typing import cast
 from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.errors import InputError
 from hbtvm.graph.columns_anchor import Columns
-from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph, KernelAnchor
-from hbtvm.graph.network import Network
-from hbtvm.graph.prologue import Prologue, Scaled
+from hbtvm.graph.networks.network import Network
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.prologue import Prologue, Scaled
 from hbtvm.logs.record import Record
 from hbtvm.names import ALL_STRATEGIES, BY_FAMILY
-from hbtvm.schedules.cpu import is_wide
+from hbtvm.schedules.cpu.steps import is_wide
 from hbtvm.schedules.space import Space
 from hbtvm.schedules.workload import Target, Workload, family_of, is_known, prologue_of
 from hbtvm.strategies import (
@@ -30,7 +30,7 @@ from hbtvm.strategies import (
     strategies_on,
     workload_of,
 )
-from hbtvm.strategies.forest import DType
+from hbtvm.strategies.trees.forest import DType
 from hbtvm.tuning.task import Describe, Task
 
 _HOLDS = {

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from hbtvm.compiler.building.cpu import text_library
 from hbtvm.compiler.exporting.constants import Constants, Recorder, Tables
-from hbtvm.graph.text import Vectorize
-from hbtvm.runtime.native.front import lowered
-from hbtvm.runtime.native.front_structures import FrontFields, filled
-from hbtvm.runtime.package import Package
-from hbtvm.runtime.text_layout import laid_out
-from hbtvm.runtime.text_library import TextFields, TextLibrary
+from hbtvm.graph.columns.text import Vectorize
+from hbtvm.runtime.native.front.front import lowered
+from hbtvm.runtime.native.front.structures import FrontFields, filled
+from hbtvm.runtime.package.file import Package
+from hbtvm.runtime.text.layout import laid_out
+from hbtvm.runtime.text.library import TextFields, TextLibrary
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def texts_source(batches: Batches, tables: Tables) -> str:
     made = Constants(tables, {})
     for name, (fields, kept) in zip(batches.texts.values(), batches.layouts, strict=True):
         made.public("text", name, fields, kept)
-    head = ['#include "text_types.h"', "", "extern const uint8_t hbtvm_tables[];"]
+    head = ['#include "text/types.h"', "", "extern const uint8_t hbtvm_tables[];"]
     return "\n".join(
         [*head, *(f"extern const struct text {name};" for name in batches.texts.values()), *made.lines, ""]
     )

@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hbtvm.compiler.exporting.tools import Tools, run
-from hbtvm.runtime.native.build import EXECUTOR, OPTIONS, RECURSIVE, SOURCES, compiled_once
+from hbtvm.runtime.native.objects.build import EXECUTOR, OPTIONS, RECURSIVE, SOURCES, compiled_once
 
-_EXECUTOR = (*EXECUTOR, "exported.c", "workspace.c")
-_ARROW = ("exported_arrow.c", "text.c", *sorted(one.name for one in SOURCES.glob("arrow*.c")))
+_EXECUTOR = (*EXECUTOR, "exported/exported.c", "kernels/workspace.c")
+_ARROW = (
+    "exported/arrow.c",
+    "text/text.c",
+    *sorted(f"arrow/{one.name}" for one in (SOURCES / "arrow").glob("*.c")),
+)
 """What reads batches of Arrow."""
 
 _STRUCTURES = (*RECURSIVE, "exported_recursive.c")  # what computes recursive models

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.runtime.native import front_structures as front
 from hbtvm.runtime.native import structures as c
 from hbtvm.runtime.native.description import Kept
-from hbtvm.runtime.native.epilogue import EpilogueFields
+from hbtvm.runtime.native.epilogues.epilogue import EpilogueFields
+from hbtvm.runtime.native.front import structures as front
 from hbtvm.runtime.recursive import binding as recursive
-from hbtvm.runtime.text_library import StageFields, TextFields
+from hbtvm.runtime.text.library import StageFields, TextFields
 
 NAMES = {
     c.Table: "table",

@@ -27,7 +27,7 @@ from hbtvm.runtime.cpu import architecture
 from hbtvm.runtime.host import described, stages_of
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.native.library import Function
-from hbtvm.runtime.package import Package, Source, read
+from hbtvm.runtime.package.file import Package, Source, read
 from hbtvm.schedules.workload import Target
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.runtime.host import OUTPUTS
-from hbtvm.runtime.native.epilogue import Epilogue, Type
-from hbtvm.runtime.native.epilogues import epilogue_of, epilogue_of_columns
-from hbtvm.runtime.package import Package
+from hbtvm.runtime.native.epilogues.epilogue import Epilogue, Type
+from hbtvm.runtime.native.epilogues.select import epilogue_of, epilogue_of_columns
+from hbtvm.runtime.package.file import Package
 
 DTYPES = ("float32", "float64")  # types of rows, in the order of C's numbers for them
 

@@ -20,7 +20,7 @@ from hbtvm.runtime.cpu import architecture
 from hbtvm.runtime.host import described, stages_of
 from hbtvm.runtime.native.description import model_of as rows_model_of
 from hbtvm.runtime.native.library import Function
-from hbtvm.runtime.package import Package
+from hbtvm.runtime.package.file import Package
 from hbtvm.runtime.recursive.description import model_of, names_of
 from hbtvm.schedules.workload import Target
 
@@ -119,7 +119,7 @@ class Prepared:
             *([_labels(library, labels)] if labels else []),
         ]
         head = [
-            *preamble(library.name, ["exported_recursive.h"]),
+            *preamble(library.name, ["exported/recursive.h"]),
             *(f"extern kernel_function {name};" for name in known.values()),
             "",
         ]

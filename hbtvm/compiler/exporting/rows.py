@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from hbtvm.compiler.exporting.methods import DTYPES
 from hbtvm.errors import PackageError
-from hbtvm.graph.table import Raw
-from hbtvm.runtime.feeds import FeedReader
-from hbtvm.runtime.inputs import Inputs
+from hbtvm.graph.columns.table import Raw
+from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.runtime.model import reader_of
-from hbtvm.runtime.package import Package
-from hbtvm.runtime.text_library import TextLibrary
+from hbtvm.runtime.package.file import Package
+from hbtvm.runtime.rows.inputs import Inputs
+from hbtvm.runtime.text.library import TextLibrary
 
 
 def row_reader(package: Package) -> Inputs | FeedReader:

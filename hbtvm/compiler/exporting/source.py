@@ -12,7 +12,7 @@ from hbtvm.compiler.exporting.header import ABI, Library, ends_of, suffix
 from hbtvm.compiler.exporting.methods import DTYPES, Method
 from hbtvm.compiler.exporting.rows import Rows
 from hbtvm.runtime.native.description import Described, Stage, model_of
-from hbtvm.runtime.native.epilogue import Epilogue, EpilogueFields, fields_of
+from hbtvm.runtime.native.epilogues.epilogue import Epilogue, EpilogueFields, fields_of
 
 Part = tuple[Sequence[Stage], Described, Rows | None]
 """One of a library's models; without rows if it reads other values than numbers."""
@@ -51,7 +51,7 @@ def source(
         if batches is not None and "arrow" in ends:
             body.append(_batch_function(library.name, method, constant, made, batches))
     body += _facts(library, made)
-    own = [*(["arrow.h"] if batches is not None else []), "exported.h"]
+    own = [*(["arrow/arrow.h"] if batches is not None else []), "exported/exported.h"]
     head = [
         *preamble(library.name, own),
         *(f"extern kernel_function {name};" for name in functions.values()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbtvm.cost_model.nest import Nest
+from hbtvm.cost_model.encoding.nest import Nest
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import Strategy
@@ -13,7 +13,7 @@ CHUNKS_PER_THREAD = 4  # ``HBTVM_CHUNKS_PER_THREAD`` of the executor
 def describe_kernel(strategy: Strategy, workload: Workload, gpu: bool, config: Config) -> Nest:
     """Lower a configuration's kernel and describe its loops, for a call with all of a workload's rows.
 
-    Where threads share rows or trees (see ``hbtvm/native/run.c``), their calls are the outermost
+    Where threads share rows or trees (see ``hbtvm/native/executor/run.c``), their calls are the outermost
     loop.
     """
     # Only searches that learn on loops come here; others need not load what walks programs.

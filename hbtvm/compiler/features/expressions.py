@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import tvm_ffi
 
-from hbtvm.strategies.exponential import EXPONENTIAL
-from hbtvm.strategies.lookup import METHODS, OPERATOR, REGISTER
+from hbtvm.strategies.intrinsics.exponential import EXPONENTIAL
+from hbtvm.strategies.intrinsics.lookup import METHODS, OPERATOR, REGISTER
 
 
 class Value(NamedTuple):
@@ -201,7 +201,7 @@ class Expressions:
         return found
 
     def _lookup(self, load: Any, index: Any, entries: Any, method: Any) -> Value:
-        """One of a run of entries, by `hbtvm.strategies.lookup.lookup`."""
+        """One of a run of entries, by `hbtvm.strategies.intrinsics.lookup.lookup`."""
         offset, count, chosen = self.value(index), int(entries), METHODS[int(method)]
         known = len(self.addresses)
         found = self.access(load.source, load.indices, offset, count)

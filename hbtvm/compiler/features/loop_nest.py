@@ -1,7 +1,7 @@
 """The loops, operations and memory accesses of a scheduled kernel, as a cost model's features need them.
 
 Nothing here knows which operator a kernel computes: it is lowered until blocks are gone and buffers have
-their final shapes, and every store becomes a `hbtvm.cost_model.nest.Statement`.
+their final shapes, and every store becomes a `hbtvm.cost_model.encoding.nest.Statement`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,19 @@ from tvm import s_tir, tirx
 from hbtvm.compiler.building import cuda_source
 from hbtvm.compiler.features.expressions import Expressions, element_bytes
 from hbtvm.compiler.lowering import rewrites
-from hbtvm.compiler.lowering.grid_stride import grid_stride
-from hbtvm.cost_model.nest import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Access, Loop, Nest, Statement
-from hbtvm.schedules.cuda import GRID_STRIDED
-from hbtvm.schedules.gemm_cuda import TENSOR
+from hbtvm.compiler.lowering.cuda.grid_stride import grid_stride
+from hbtvm.cost_model.encoding.nest import (
+    PARALLEL,
+    SERIAL,
+    UNROLLED,
+    VECTORIZED,
+    Access,
+    Loop,
+    Nest,
+    Statement,
+)
+from hbtvm.schedules.cuda.gemm import TENSOR
+from hbtvm.schedules.cuda.steps import GRID_STRIDED
 
 _KINDS = {0: SERIAL, 1: PARALLEL, 2: VECTORIZED, 3: UNROLLED}  # from `tvm.tirx.ForKind`
 

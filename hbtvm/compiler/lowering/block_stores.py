@@ -2,8 +2,8 @@
 
 Vectors hold several rows' values of one output, while an output's values of neighbouring rows are a whole
 row apart in the scores: a vector would be stored element by element. Where a schedule annotates the loop over
-a tile's rows (`hbtvm.schedules.cpu.STORED_BY_ROW`), blocks of `lanes` rows are transposed by shuffles, and
-whole vectors stored. Rows of fewer outputs than lanes are put together to vectors of several rows; where
+a tile's rows (`hbtvm.schedules.cpu.steps.STORED_BY_ROW`), blocks of `lanes` rows are transposed by shuffles,
+and whole vectors stored. Rows of fewer outputs than lanes are put together to vectors of several rows; where
 outputs are no multiple of lanes, the last vector of a row overlaps the one before, which has the same values.
 """
 

@@ -1,7 +1,7 @@
 """Transpose square blocks of a row tile inside registers.
 
 The elements of a row tile's column are a row apart, so reading a column takes a load for each row. Where a
-schedule annotates the two loops over a square block (`hbtvm.schedules.cpu.TRANSPOSED`), the block is
+schedule annotates the two loops over a square block (`hbtvm.schedules.cpu.steps.TRANSPOSED`), the block is
 loaded by rows, transposed by shuffles (log2 n steps of n shuffles for a block of n times n), and stored
 by columns.
 """

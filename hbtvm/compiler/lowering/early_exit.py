@@ -12,7 +12,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from hbtvm.schedules.traversal_cpu import EARLY_EXIT
+from hbtvm.schedules.cpu.traversal import EARLY_EXIT
 
 
 def exit_early(loop: Any) -> Any:

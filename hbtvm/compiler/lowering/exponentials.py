@@ -1,4 +1,4 @@
-"""Lower exponentials (see `hbtvm.strategies.exponential`) to arithmetic, and permutes of a table.
+"""Lower exponentials (see `hbtvm.strategies.intrinsics.exponential`) to arithmetic, and permutes of a table.
 
 ``exp(x) = 2**(n / N) * exp(r)`` with a whole number n and ``|r| <= log(2) / (2 * N)``. The first factor is
 put together from the bits of n, the second is a polynomial. With AVX-512, N is 16: one instruction looks up
@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.tirx.op import register_intrin_lowering
 
 from hbtvm.compiler.lowering.lookups import register_lanes
-from hbtvm.strategies.exponential import EXPONENTIAL
+from hbtvm.strategies.intrinsics.exponential import EXPONENTIAL
 
 _ROUNDS = 1.5 * 2.0**52
 """Added to a number of moderate size, it leaves the nearest whole number in the lowest bits."""

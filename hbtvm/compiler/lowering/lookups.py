@@ -1,4 +1,4 @@
-"""Lower lookups (see `hbtvm.strategies.lookup`) to machine instructions.
+"""Lower lookups (see `hbtvm.strategies.intrinsics.lookup`) to machine instructions.
 
 TVM calls `lower` for each lookup of a kernel (and `lower_exact` for values that are to be rounded) in its
 last pass before code generation, when loops are vectors and buffers are flat.
@@ -14,9 +14,9 @@ from tvm import tirx
 from tvm.tirx.op import register_intrin_lowering
 
 from hbtvm.runtime.cpu import vector_bits
-from hbtvm.schedules.cpu import MAX_BY_BYTES
-from hbtvm.strategies.exact import EXACT
-from hbtvm.strategies.lookup import METHODS, OPERATOR
+from hbtvm.schedules.cpu.steps import MAX_BY_BYTES
+from hbtvm.strategies.intrinsics.exact import EXACT
+from hbtvm.strategies.intrinsics.lookup import METHODS, OPERATOR
 
 _PERMUTES = {
     # (dtype, lanes): of one register, of two registers
@@ -200,7 +200,7 @@ def _load(buffer: Any, index: Any) -> Any:
 
 
 def lower_exact(call: Any) -> Any:
-    """Return the fence that replaces `hbtvm.strategies.exact.exact`."""
+    """Return the fence that replaces `hbtvm.strategies.intrinsics.exact.exact`."""
     return tirx.call_llvm_pure_intrin(str(call.ty.dtype), "llvm.arithmetic.fence", call.args[0])
 
 

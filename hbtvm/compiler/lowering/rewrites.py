@@ -12,13 +12,13 @@ from tvm import s_tir, tirx
 from hbtvm.compiler.lowering.block_stores import store_by_row
 from hbtvm.compiler.lowering.block_transpose import transpose_block
 from hbtvm.compiler.lowering.early_exit import exit_early
-from hbtvm.compiler.lowering.nearest import find_nearest
+from hbtvm.compiler.lowering.nearest.search import find_nearest
 from hbtvm.compiler.lowering.row_loops import make_row_loop
-from hbtvm.schedules.cpu import STORED_BY_ROW, TRANSPOSED
-from hbtvm.schedules.cuda import RESIDENT
-from hbtvm.schedules.network_loops import LOOP_ROWS
-from hbtvm.schedules.network_nearest import NEAREST_ROWS
-from hbtvm.schedules.traversal_cpu import EARLY_EXIT
+from hbtvm.schedules.cpu.steps import STORED_BY_ROW, TRANSPOSED
+from hbtvm.schedules.cpu.traversal import EARLY_EXIT
+from hbtvm.schedules.cuda.steps import RESIDENT
+from hbtvm.schedules.network.loops import LOOP_ROWS
+from hbtvm.schedules.network.nearest import NEAREST_ROWS
 
 LOWERING = (
     # TVM's own first passes, until blocks are lowered and buffers are flat.

@@ -1,4 +1,4 @@
-"""Statements of a network's loops over a row's own values (see `hbtvm.schedules.network_loops`)."""
+"""Statements of a network's loops over a row's own values (see `hbtvm.schedules.network.loops`)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.head import LIBRARY, bare_output, head_of, width_of
 from hbtvm.compiler.recursion.program import PROGRAM, write_study
 from hbtvm.compiler.recursion.samples import check_sample, sample, sample_words, shape_of, taken
-from hbtvm.cost_model.nest import Nest
+from hbtvm.cost_model.encoding.nest import Nest
 from hbtvm.errors import TargetError
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.logs.query import shipped
@@ -27,7 +27,7 @@ from hbtvm.logs.record import Record, canonical, utc_now
 from hbtvm.logs.store import Log
 from hbtvm.logs.targets import target_key
 from hbtvm.recursive.cell import RecursiveModel
-from hbtvm.runtime.package import Package
+from hbtvm.runtime.package.file import Package
 from hbtvm.runtime.recursive.entry import RecursionEntry, RecursionKernels
 from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.schedules.space import Config
@@ -40,7 +40,7 @@ from hbtvm.tuning.measuring.scratch import Scratch
 from hbtvm.tuning.result import Result
 from hbtvm.tuning.settings import Settings
 from hbtvm.tuning.task import Task
-from hbtvm.wording import count
+from hbtvm.words.quantities import count
 
 
 @dataclass(frozen=True)

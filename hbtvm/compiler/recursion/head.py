@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.network import Network
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.networks.network import Network
+from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
 from hbtvm.operators.base import Input, Node
 from hbtvm.operators.formulas import softmax, with_complement

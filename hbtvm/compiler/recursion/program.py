@@ -119,7 +119,7 @@ class RecursiveProgram:
     def _on_device(self, entry: RecursionEntry) -> Run:
         """Calls of a model on the GPU."""
         from hbtvm.measuring.device import or_end
-        from hbtvm.runtime.cuda.recursive import RecursiveDevice
+        from hbtvm.runtime.cuda.recursive.device import RecursiveDevice
 
         library, arch = load_library(self._study.executor), str(self._target["arch"])
         device = or_end(lambda: RecursiveDevice(library, entry, arch, self._device, poison=True))

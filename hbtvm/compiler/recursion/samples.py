@@ -10,7 +10,7 @@ from hbtvm.errors import InputError, InputTypeError
 from hbtvm.recursive.cell import Cell
 from hbtvm.recursive.checking import check
 from hbtvm.runtime.recursive.structures import Structures
-from hbtvm.wording import count as counted
+from hbtvm.words.quantities import count as counted
 
 _WORDS = (2, 52)
 """Words of the sentences that random trees are drawn for, as in the Stanford Sentiment Treebank; 19 in the

@@ -13,7 +13,7 @@ import numpy as np
 
 from hbtvm.compiler.recursion.compiled_cell import CompiledCell
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.cost_model.loop_trees import LoopTrees, Scorer, Weights
+from hbtvm.cost_model.encoding.loop_trees import LoopTrees, Scorer, Weights
 from hbtvm.errors import HbtvmError
 from hbtvm.recursive.builder import CellFunction, cell, vector
 from hbtvm.recursive.cell import Readout
@@ -24,7 +24,7 @@ _CALL = {"rows": 1000, "nodes": 32, "levels": 8}  # programs that are scored tog
 
 
 def tree_gru(contexts: int, hidden: int) -> CellFunction:
-    """The cell of `hbtvm.cost_model.loop_trees.Weights`, and of ``ones`` (1, S)."""
+    """The cell of `hbtvm.cost_model.encoding.loop_trees.Weights`, and of ``ones`` (1, S)."""
 
     @cell(children=None, state={"h": hidden, "score": 1}, inputs={"context": vector(contexts)})
     def tree_gru(node: Any, w: Any) -> Any:
@@ -40,7 +40,7 @@ def tree_gru(contexts: int, hidden: int) -> CellFunction:
 
 
 def make_scorer(weights: Weights) -> Scorer | None:
-    """What scores programs by a TreeGRU's weights (a `hbtvm.cost_model.loop_trees.MakeScorer`).
+    """What scores programs by a TreeGRU's weights (a `hbtvm.cost_model.encoding.loop_trees.MakeScorer`).
 
     Kernels are compiled when they are first asked for, which takes about a second, and serve all weights of
     these shapes. Returns None where there is no compiler, or no kernel for this machine.

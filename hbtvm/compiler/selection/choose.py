@@ -14,7 +14,7 @@ from hbtvm.logs.targets import target_key
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload, family_of
 from hbtvm.strategies import Strategy
-from hbtvm.strategies.perfect import is_full
+from hbtvm.strategies.trees.perfect import is_full
 from hbtvm.tuning.learning.transfer import distance, translate
 
 _FAR = 5.0

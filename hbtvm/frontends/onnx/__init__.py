@@ -12,7 +12,7 @@ from hbtvm.frontends.onnx.graph import Evaluator
 from hbtvm.frontends.onnx.inputs import inputs_of
 from hbtvm.frontends.onnx.outputs import graph_of
 from hbtvm.graph.graph import Graph
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 
 def from_bytes(content: bytes) -> Graph:

@@ -11,7 +11,7 @@ import numpy as np
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.onnx.reading import Operation
 from hbtvm.frontends.onnx.values import ROWS, Rows, Value
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hbtvm.frontends.onnx.call import Call
 from hbtvm.frontends.onnx.forests import AGGREGATES, MEMBER, MODES, Forest
-from hbtvm.graph.ensemble import LEAF
+from hbtvm.graph.trees.ensemble import LEAF
 
 _MOST_ID = 1 << 31
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from hbtvm.frontends.build import Tree, assemble
 from hbtvm.frontends.onnx.call import Call
-from hbtvm.graph.ensemble import LEAF, CompareDtype, TreeEnsemble
+from hbtvm.graph.trees.ensemble import LEAF, CompareDtype, TreeEnsemble
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 """By the numbers of version 5."""

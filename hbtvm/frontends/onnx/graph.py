@@ -26,8 +26,8 @@ from hbtvm.frontends.onnx.operations import (
 )
 from hbtvm.frontends.onnx.reading import Document, Operation, Reference
 from hbtvm.frontends.onnx.values import Known, Rows, Value, short
-from hbtvm.graph.table import Table
-from hbtvm.printable import shown
+from hbtvm.graph.columns.table import Table
+from hbtvm.words.printable import shown
 
 OPERATIONS: Mapping[tuple[str, str], Evaluate] = {
     **{

@@ -10,10 +10,10 @@ from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.onnx.reading import Body, Port
 from hbtvm.frontends.onnx.values import MOST_COLUMNS, Rows
 from hbtvm.frontends.onnx.widths import width_of
+from hbtvm.graph.columns.steps import Cast, Step
+from hbtvm.graph.columns.table import Column, Raw, Table
 from hbtvm.graph.graph import InputSpec
-from hbtvm.graph.steps import Cast, Step
-from hbtvm.graph.table import Column, Raw, Table
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 Constants = Callable[[], Mapping[str, np.ndarray]]
 

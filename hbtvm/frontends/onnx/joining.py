@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.frontends.onnx.values import Rows
-from hbtvm.graph.table import Table
+from hbtvm.graph.columns.table import Table
 from hbtvm.operators.shapes import concat
 
 

@@ -14,15 +14,15 @@ from hbtvm.frontends.onnx.operations.reductions import Extreme
 from hbtvm.frontends.onnx.operations.trees import Ensemble, Made
 from hbtvm.frontends.onnx.reading import Document
 from hbtvm.frontends.onnx.values import Known, Rows, plain
+from hbtvm.graph.columns.table import Column, Raw, Table
 from hbtvm.graph.compose import compose, of_nodes
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower
 from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.table import Column, Raw, Table
 from hbtvm.operators.base import Constant, Node, in_order
 from hbtvm.operators.rounding import loosened
 from hbtvm.operators.shapes import concat
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 _SCORES = "score_samples"
 """What converters call the output that is ``score_samples``, behind labels and probabilities or decisions."""

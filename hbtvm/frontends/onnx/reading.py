@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import MissingPackageError, ModelError, UnsupportedModel
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 _MOST_NODES = 100_000  # nodes of a graph: each is an object here
 

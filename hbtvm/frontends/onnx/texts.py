@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from hbtvm.graph.steps import Encode, Fill, Step
-from hbtvm.graph.table import Column
+from hbtvm.graph.columns.steps import Encode, Fill, Step
+from hbtvm.graph.columns.table import Column
 
 _MISSING = {"nan": math.nan, "None": None}
 """ONNX Runtime takes ``str(value)`` of objects that are no strings; converters write such categories."""

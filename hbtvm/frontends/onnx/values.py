@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import UnsupportedModel
-from hbtvm.graph.network import TableRows
-from hbtvm.graph.steps import Cast, Lookup, Step
-from hbtvm.graph.table import Column, Table
+from hbtvm.graph.columns.steps import Cast, Lookup, Step
+from hbtvm.graph.columns.table import Column, Table
+from hbtvm.graph.networks.network import TableRows
 from hbtvm.operators.base import Node
 from hbtvm.operators.distances import Take
 from hbtvm.operators.rounding import single

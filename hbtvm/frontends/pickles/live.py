@@ -14,7 +14,7 @@ from hbtvm.frontends.pickles.objects import CALLS
 from hbtvm.frontends.pickles.operations import read
 from hbtvm.frontends.pickles.records import Global, Record
 from hbtvm.frontends.pickles.source import Source
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 _UNBOUNDED = 1 << 62  # the user's own object may take whatever memory it takes
 

@@ -17,7 +17,7 @@ from hbtvm.frontends.pickles.machine import LONGEST_NUMBER, Machine
 from hbtvm.frontends.pickles.objects import plain
 from hbtvm.frontends.pickles.records import Global
 from hbtvm.frontends.pickles.source import Source
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 _CHECKED_EVERY = 1024  # operations between two looks at what the stack takes
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 _MISSING: Any = object()
 

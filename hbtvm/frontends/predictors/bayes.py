@@ -10,10 +10,10 @@ from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.reading import NO_LABEL, classes_of, floats, floats_of
 from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.network import TableRows
+from hbtvm.graph.columns.steps import Above
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks.network import TableRows
 from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.steps import Above
-from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.distances import Distance
 from hbtvm.operators.formulas import log_sum_exp

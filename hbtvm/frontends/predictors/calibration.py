@@ -8,11 +8,11 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.reading import floats
-from hbtvm.frontends.sklearn_common import one_of
+from hbtvm.frontends.sklearn.common import one_of
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.network import TableRows
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks.network import TableRows
 from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node, constant
 from hbtvm.operators.formulas import shares, softmax
 from hbtvm.operators.pointwise import apply

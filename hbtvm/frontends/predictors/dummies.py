@@ -6,10 +6,10 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.reading import choice, floats
-from hbtvm.frontends.sklearn_common import labels_of
+from hbtvm.frontends.sklearn.common import labels_of
 from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph.columns.table import Table
 from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.table import Table
 from hbtvm.operators.base import constant
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.reading import floats
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.network import TableRows
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks.network import TableRows
 from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.table import Table
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 

@@ -10,12 +10,12 @@ import numpy as np
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.metrics import Measure, measure_of
 from hbtvm.frontends.predictors.reading import NO_LABEL
-from hbtvm.frontends.sklearn_common import labels_of
-from hbtvm.frontends.transformers.projections import finite
+from hbtvm.frontends.sklearn.common import labels_of
+from hbtvm.frontends.transformers.projections.matrices import finite
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.network import TableRows
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks.network import TableRows
 from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.distances import Take, TopK
 from hbtvm.operators.pointwise import apply

@@ -8,7 +8,7 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.records import as_array
-from hbtvm.frontends.sklearn_common import labels_of
+from hbtvm.frontends.sklearn.common import labels_of
 from hbtvm.frontends.transformers.where import Where
 
 NO_LABEL = float(1 << 30)

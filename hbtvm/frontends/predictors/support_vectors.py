@@ -9,11 +9,11 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.reading import choice, classes_of
-from hbtvm.frontends.transformers.projections import finite
+from hbtvm.frontends.transformers.projections.matrices import finite
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.network import TableRows
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks.network import TableRows
 from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.coupling import Coupling
 from hbtvm.operators.formulas import kernel

@@ -15,8 +15,8 @@ from hbtvm.frontends.pickles.records import as_array
 from hbtvm.frontends.transformers.dispatch import apply, names_in, require_width
 from hbtvm.frontends.transformers.typed import unified
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.steps import Arithmetic
-from hbtvm.graph.table import Table, side_by_side
+from hbtvm.graph.columns.steps import Arithmetic
+from hbtvm.graph.columns.table import Table, side_by_side
 
 _SAMPLERS = [["imblearn", name] for name in ("over_sampling", "under_sampling", "combine")]
 

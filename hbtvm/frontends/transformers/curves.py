@@ -8,15 +8,15 @@ import numpy as np
 
 from hbtvm.frontends.pickles import ObjectArray, Record
 from hbtvm.frontends.pickles.records import as_array
-from hbtvm.frontends.sklearn_common import one_of
+from hbtvm.frontends.sklearn.common import one_of
 from hbtvm.frontends.transformers import scaling
 from hbtvm.frontends.transformers.dispatch import names_in, require_width
 from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.values import dtype_of
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.curves import Bins, NormalQuantile, Power, Quantile
-from hbtvm.graph.steps import Cast, Equals, Step
-from hbtvm.graph.table import Column, Table
+from hbtvm.graph.columns.curves import Bins, NormalQuantile, Power, Quantile
+from hbtvm.graph.columns.steps import Cast, Equals, Step
+from hbtvm.graph.columns.table import Column, Table
 
 
 def k_bins(record: Record, table: Table, where: Where) -> Table:

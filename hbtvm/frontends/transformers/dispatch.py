@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.sklearn_common import feature_names, is_fitted, require_fitted
+from hbtvm.frontends.sklearn.common import feature_names, is_fitted, require_fitted
 from hbtvm.frontends.supported import REFUSED
 from hbtvm.frontends.transformers.where import Estimator, Where
+from hbtvm.graph.columns.table import Table
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.of_graph import predictor_of
 from hbtvm.graph.predictor import Predictor
-from hbtvm.graph.table import Table
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 MOST_COLUMNS = 1 << 20
 """Columns that a table may have. Files may claim any number."""

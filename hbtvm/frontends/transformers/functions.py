@@ -10,8 +10,8 @@ from hbtvm.frontends.transformers.dispatch import names_in
 from hbtvm.frontends.transformers.typed import accepting, refuse_integers, unified
 from hbtvm.frontends.transformers.values import function_name, ufunc_of
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.steps import UFUNCS, Function
-from hbtvm.graph.table import Table
+from hbtvm.graph.columns.steps import UFUNCS, Function
+from hbtvm.graph.columns.table import Table
 
 _HARMLESS = {
     "order": ("K", "C", "F", "A"),

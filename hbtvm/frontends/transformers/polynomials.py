@@ -10,11 +10,11 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.transformers.dispatch import names_in, require_width
-from hbtvm.frontends.transformers.projections import computed
+from hbtvm.frontends.transformers.projections.matrices import computed
 from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.network import TableRows
-from hbtvm.graph.table import Table
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks.network import TableRows
 from hbtvm.operators.products import Monomials
 
 _MOST_DEGREE = 64

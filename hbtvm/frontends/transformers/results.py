@@ -5,12 +5,12 @@ from __future__ import annotations
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.transformers.typed import kind_of
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.inlined import made_by_nodes
-from hbtvm.graph.lower import Coded, resolve
-from hbtvm.graph.network import Computed
-from hbtvm.graph.step_nodes import has_node
-from hbtvm.graph.steps import IsMissing
-from hbtvm.graph.table import AllColumns, Column, Made, Raw, Table, parts_of
+from hbtvm.graph.columns.kernel_input import Coded, resolve
+from hbtvm.graph.columns.steps import IsMissing
+from hbtvm.graph.columns.table import AllColumns, Column, Made, Raw, Table, parts_of
+from hbtvm.graph.networks.inlined import made_by_nodes
+from hbtvm.graph.networks.network import Computed
+from hbtvm.graph.networks.step_nodes import has_node
 
 
 def by_kernels(table: Table, numbers: bool = False) -> bool:

@@ -8,14 +8,14 @@ from typing import Literal
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.sklearn_common import one_of
+from hbtvm.frontends.sklearn.common import one_of
 from hbtvm.frontends.transformers.dispatch import names_in
 from hbtvm.frontends.transformers.texts import normalized
 from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.row_operations import Normalize
-from hbtvm.graph.steps import Above, Arithmetic, Clip, Step
-from hbtvm.graph.table import Column, Made, Table
+from hbtvm.graph.columns.row_operations import Normalize
+from hbtvm.graph.columns.steps import Above, Arithmetic, Clip, Step
+from hbtvm.graph.columns.table import Column, Made, Table
 
 Operation = Literal["subtract", "divide", "multiply", "add"]
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.records import as_array
-from hbtvm.frontends.sklearn_common import one_of
+from hbtvm.frontends.sklearn.common import one_of
 from hbtvm.frontends.transformers.dispatch import names_in, require_width
-from hbtvm.frontends.transformers.projections import computed
+from hbtvm.frontends.transformers.projections.matrices import computed
 from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.network import TableRows
-from hbtvm.graph.steps import Within
-from hbtvm.graph.table import Table
+from hbtvm.graph.columns.steps import Within
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks.network import TableRows
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import Repeat, select

@@ -11,19 +11,19 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.records import as_array, kind_of
-from hbtvm.frontends.sklearn_common import one_of
+from hbtvm.frontends.sklearn.common import one_of
 from hbtvm.frontends.transformers.dispatch import MOST_COLUMNS, names_in
 from hbtvm.frontends.transformers.token_patterns import token_of
 from hbtvm.frontends.transformers.typed import accepting, unified
 from hbtvm.frontends.transformers.values import dtype_of
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.characters import Accents
-from hbtvm.graph.fold_text import block_of
-from hbtvm.graph.row_operations import Normalize
-from hbtvm.graph.steps import Arithmetic, Cast
-from hbtvm.graph.table import AllColumns, Column, Made, Raw, Table
-from hbtvm.graph.text import Analyzer, Form, Kind, Stage, StageKind, Terms, Vectorize
-from hbtvm.printable import shown
+from hbtvm.graph.columns.characters import Accents
+from hbtvm.graph.columns.row_operations import Normalize
+from hbtvm.graph.columns.steps import Arithmetic, Cast
+from hbtvm.graph.columns.table import AllColumns, Column, Made, Raw, Table
+from hbtvm.graph.columns.text import Analyzer, Form, Kind, Stage, StageKind, Terms, Vectorize
+from hbtvm.graph.networks.fold_text import block_of
+from hbtvm.words.printable import shown
 
 
 def count_vectorizer(record: Record, table: Table, where: Where) -> Table:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.characters import TOKEN, WORD, characters
-from hbtvm.printable import shown
+from hbtvm.graph.columns.characters import TOKEN, WORD, characters
+from hbtvm.words.printable import shown
 
 _PATTERN = re.compile(r"(?:\(\?u\))?(?P<left>\\b)?(?P<body>.*?)(?P<right>\\b)?", re.DOTALL)
 _ITEM = re.compile(

@@ -15,11 +15,11 @@ from typing import Literal
 import numpy as np
 
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.lower import keeps_nan
-from hbtvm.graph.network import Computed
+from hbtvm.graph.columns.kernel_input import keeps_nan
+from hbtvm.graph.columns.steps import Above, Cast, Fill, Function, IsMissing, Step
+from hbtvm.graph.columns.table import AllColumns, Column, Made, Raw, Table
+from hbtvm.graph.networks.network import Computed
 from hbtvm.graph.refused_rows import RefusedTypes, differing
-from hbtvm.graph.steps import Above, Cast, Fill, Function, IsMissing, Step
-from hbtvm.graph.table import AllColumns, Column, Made, Raw, Table
 
 Kind = Literal["input", "float32", "float64", "weak"]
 

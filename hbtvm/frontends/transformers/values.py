@@ -10,8 +10,8 @@ from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.pickles.records import kind_of
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.steps import NA, UFUNCS, Missing
-from hbtvm.printable import shown
+from hbtvm.graph.columns.steps import NA, UFUNCS, Missing
+from hbtvm.words.printable import shown
 
 
 def is_na(value: Any) -> bool:

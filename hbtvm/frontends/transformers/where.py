@@ -8,12 +8,12 @@ from typing import Literal
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.pickles import Record
+from hbtvm.graph.columns.table import Column, Raw, Table, raws_of
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.predictor import Predictor
 from hbtvm.graph.refused_rows import RefusedTypes
-from hbtvm.graph.table import Column, Raw, Table, raws_of
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 _DEEPEST, _MOST_STEPS = 32, 10_000
 """Steps within steps, and steps in all; in a damaged file, a step may hold itself any number of times."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.graph.network import TableRows
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks.network import TableRows
 from hbtvm.graph.passes.sweep import Readers
-from hbtvm.graph.table import Table
 from hbtvm.operators.base import Constant, Node, in_order, rewrite
 from hbtvm.operators.pointwise import Elementwise, apply
 from hbtvm.operators.products import Contract, LinearSum, concatenated

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hbtvm.graph.joined import unified
-from hbtvm.graph.network import TableRows
+from hbtvm.graph.networks.joined import unified
+from hbtvm.graph.networks.network import TableRows
 from hbtvm.graph.passes.dead_columns import Leaf, without_dead_columns
 from hbtvm.graph.passes.products import product, side_by_side
 from hbtvm.graph.passes.rearranging import folded, rearranged
 from hbtvm.graph.passes.sweep import sweep
 from hbtvm.operators.base import Node
-from hbtvm.wording import count
+from hbtvm.words.quantities import count
 
 _MOST_ROUNDS = 16
 """Each round makes a network smaller; a network of many layers may need as many."""

@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hbtvm.errors import ModelError
-from hbtvm.printable import shown
 from hbtvm.recursive.aten.graph import DTYPES, Constant, Graph
 from hbtvm.recursive.aten.serialized import graph_from
+from hbtvm.words.printable import shown
 
 _MODEL = "models/model.json"
 _MOST_JSON, _MOST_MEMBERS = 1 << 26, 100_000

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import ModelError
-from hbtvm.printable import shown
 from hbtvm.recursive.aten.graph import Constant, Graph, Node, Ref, needed
 from hbtvm.recursive.aten.operators import IGNORED, OPERATORS, SIZES
 from hbtvm.recursive.aten.signature import Convention, Role, Signature, leaf_signature, signature
@@ -16,6 +15,7 @@ from hbtvm.recursive.aten.tensors import Axis, Tensor, axis_of, tensor
 from hbtvm.recursive.aten.values import Values
 from hbtvm.recursive.cell import Cell, Input, Shape, Value
 from hbtvm.recursive.validate import check
+from hbtvm.words.printable import shown
 
 MOST_RESULTS = 1 << 28  # most numbers of all tensors of a graph together, for one node
 

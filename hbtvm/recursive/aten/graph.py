@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 DTYPES = {
     1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64",

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hbtvm.errors import ModelError
-from hbtvm.printable import shown
 from hbtvm.recursive.aten.graph import DTYPES, Argument, Constant, Graph, Node, Ref, place
+from hbtvm.words.printable import shown
 
 SCHEMA = 8  # major version of the schema that is read
 MOST_NODES = 20_000  # most operators of a graph

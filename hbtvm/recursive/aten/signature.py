@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hbtvm.errors import ModelError
-from hbtvm.printable import shown
 from hbtvm.recursive.aten.graph import Argument, Graph
 from hbtvm.recursive.cell import Input, Shape
 from hbtvm.recursive.validate import MOST_CHILDREN
+from hbtvm.words.printable import shown
 
 Form = Literal["children", "child", "total", "most", "input"]
 """An argument: states of all children (batch, child, ...); of one child, their sum or maximum (batch, ...);

@@ -13,7 +13,7 @@ from hbtvm.runtime.cuda.compatibility import unreadable_code
 from hbtvm.runtime.cuda.driver import CudaError, Gpu
 from hbtvm.runtime.cuda.launch import EPILOGUE, EPILOGUE_THREADS, Scaling, pointers
 from hbtvm.runtime.cuda.memory import Memory, Module
-from hbtvm.runtime.package import KernelEntry
+from hbtvm.runtime.package.file import KernelEntry
 
 OLDEST_PORTABLE = (7, 5)
 """The first architecture for which packages hold portable code (`compiler.cuda.PORTABLE`)."""

@@ -20,7 +20,7 @@ GATHER, GATHER_THREADS = "hbtvm_gather", 256
 threads in a block."""
 
 COUNT, BASE, BASE_SCORE, DIVISOR = "count", "base", "base_score", "divisor"
-"""What kernels with bounds take by name (`hbtvm.compiler.lowering.row_bounds`): the number of rows, the
+"""What kernels with bounds take by name (`hbtvm.compiler.lowering.cuda.row_bounds`): the number of rows, the
 address of base scores, the first of these, and what sums are divided by."""
 
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)

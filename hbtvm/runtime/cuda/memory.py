@@ -14,7 +14,7 @@ import numpy as np
 
 from hbtvm.errors import DeviceError, PackageError
 from hbtvm.runtime.cuda.driver import Gpu
-from hbtvm.runtime.native.elf import problem
+from hbtvm.runtime.native.objects.elf import problem
 
 _FATBIN = b"\x50\xed\x55\xba"
 _NON_BLOCKING = 1

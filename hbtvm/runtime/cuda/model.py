@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.graph.output import Output, OutputSpec
-from hbtvm.runtime.cuda import arrays as device_arrays
-from hbtvm.runtime.cuda.arrays import ArrayLibrary
-from hbtvm.runtime.cuda.executor import CHUNK_BYTES, DeviceExecutor
+from hbtvm.graph.outputs.output import Output, OutputSpec
+from hbtvm.runtime.cuda.execution.executor import CHUNK_BYTES, DeviceExecutor
+from hbtvm.runtime.cuda.execution.staged import StagedKernels
+from hbtvm.runtime.cuda.execution.work import OneKernel, Work
 from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore
 from hbtvm.runtime.cuda.resident import Resident
-from hbtvm.runtime.cuda.staged import StagedKernels
-from hbtvm.runtime.cuda.tensor import tensor_of
-from hbtvm.runtime.cuda.work import OneKernel, Work
-from hbtvm.runtime.inputs import Inputs
-from hbtvm.runtime.package import KernelEntry, Package
+from hbtvm.runtime.cuda.rows import arrays as device_arrays
+from hbtvm.runtime.cuda.rows.arrays import ArrayLibrary
+from hbtvm.runtime.cuda.rows.tensor import tensor_of
+from hbtvm.runtime.package.file import KernelEntry, Package
+from hbtvm.runtime.rows.inputs import Inputs
 
 
 class DeviceKernelSet:
@@ -59,7 +59,7 @@ class DeviceModel(Resident):
 
     `package`: a package for a GPU.
     `device`: the device's number.
-    `chunk_bytes`: as `hbtvm.runtime.cuda.executor.CHUNK_BYTES`.
+    `chunk_bytes`: as `hbtvm.runtime.cuda.execution.executor.CHUNK_BYTES`.
     """
 
     def __init__(self, package: Package, device: int, chunk_bytes: int = CHUNK_BYTES) -> None:
@@ -115,11 +115,11 @@ class DeviceModel(Resident):
         """Predict for rows on this device.
 
         Everything is done on the device, in the caller's stream, without waiting for it (unless values
-        have to be checked, see `hbtvm.runtime.cuda.arrays.prepare`, or more memory is needed than before).
-        Only labels other than numbers (strings, say) and what depends on a number's last bit (labels and
-        decisions of isolation forests) are computed from raw scores on the host: for those this waits, and
-        copies 8 bytes for each score. The same holds for all rows that are neither torch's nor CuPy's (see
-        `hbtvm.runtime.cuda.libraries.DlpackLibrary`).
+        have to be checked, see `hbtvm.runtime.cuda.rows.arrays.prepare`, or more memory is needed than
+        before). Only labels other than numbers (strings, say) and what depends on a number's last bit (labels
+        and decisions of isolation forests) are computed from raw scores on the host: for those this waits,
+        and copies 8 bytes for each score. The same holds for all rows that are neither torch's nor CuPy's
+        (see `hbtvm.runtime.cuda.rows.libraries.DlpackLibrary`).
 
         Raises `InputError` if the rows don't fit the model, or lie on another device.
 

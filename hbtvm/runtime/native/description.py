@@ -12,7 +12,7 @@ import numpy as np
 from hbtvm.runtime.memory import aligned
 from hbtvm.runtime.native import structures as c
 from hbtvm.runtime.native.library import Function
-from hbtvm.runtime.package import KernelEntry
+from hbtvm.runtime.package.file import KernelEntry
 
 TYPES: dict[np.dtype, int] = {np.dtype(np.float32): c.FLOAT32, np.dtype(np.float64): c.FLOAT64}
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}

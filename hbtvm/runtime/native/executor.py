@@ -13,10 +13,10 @@ import numpy as np
 from hbtvm.runtime.memory import empty
 from hbtvm.runtime.native import structures as c
 from hbtvm.runtime.native.description import TYPES, Described, Kept, Stage, in_order, model_of
-from hbtvm.runtime.native.epilogue import fields_of
-from hbtvm.runtime.native.epilogues import epilogue_of_columns
+from hbtvm.runtime.native.epilogues.epilogue import fields_of
+from hbtvm.runtime.native.epilogues.select import epilogue_of_columns
 from hbtvm.runtime.native.library import Function, Library
-from hbtvm.runtime.package import KernelEntry
+from hbtvm.runtime.package.file import KernelEntry
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.errors import PackageError
-from hbtvm.runtime.matrix import Interleave
 from hbtvm.runtime.native.arrays import interface
-from hbtvm.runtime.native.loading import closing, open_library
+from hbtvm.runtime.native.objects.loading import closing, open_library
 from hbtvm.runtime.native.structures import SIZED, VERSION, MethodDefinition
+from hbtvm.runtime.rows.matrix import Interleave
 
 _ONE_ARGUMENT = 0x8
 """``METH_O``."""
@@ -65,7 +65,7 @@ class Library:
     poisons
         Whether it can set score memory to NaN before each call of a kernel.
     interleave
-        Its `hbtvm.runtime.matrix.Interleave`; None in packages of releases without it.
+        Its `hbtvm.runtime.rows.matrix.Interleave`; None in packages of releases without it.
     """
 
     def __init__(self, loaded: ctypes.CDLL) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from hbtvm.runtime.native.epilogue import EpilogueFields
+from hbtvm.runtime.native.epilogues.epilogue import EpilogueFields
 
 VERSION = 1
 """``HBTVM_EXECUTOR_VERSION``."""

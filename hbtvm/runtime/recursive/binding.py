@@ -91,7 +91,7 @@ class Place(ctypes.Structure):
 
 
 class Rows(ctypes.Structure):
-    """``struct recursive_rows`` of ``recursive_rows.h``."""
+    """``struct recursive_rows`` of ``recursive/rows.h``."""
 
     _fields_ = (
         ("own", _POINTER), ("levels", _I64), ("start", _POINTER), ("widest", _I64), ("arity", _I64),

@@ -8,8 +8,8 @@ import numpy as np
 
 from hbtvm.errors import InputError, PackageError
 from hbtvm.runtime.cpu import check_cpu
-from hbtvm.runtime.entry import Package
 from hbtvm.runtime.native.library import load_library
+from hbtvm.runtime.package.entry import Package
 from hbtvm.runtime.recursive.host import RecursiveHost
 
 
@@ -24,7 +24,7 @@ class DeviceFront:
     """
 
     def __init__(self, package: Package, device: int) -> None:
-        from hbtvm.runtime.cuda.recursive import RecursiveDevice
+        from hbtvm.runtime.cuda.recursive.device import RecursiveDevice
 
         assert package.recursion is not None
         library = load_library(package.executor)

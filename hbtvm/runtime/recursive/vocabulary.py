@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
 
-from hbtvm.printable import shown
+from hbtvm.words.printable import shown
 
 Labels = Literal["none", "drop", "words"]
 """What stands behind an opening bracket of a text; see `hbtvm.recursive.structures.brackets`."""

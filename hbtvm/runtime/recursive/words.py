@@ -8,7 +8,7 @@ from typing import Any
 
 from hbtvm.runtime.recursive.entry import Program, RecursionEntry, RecursionKernels, RecursiveInput
 from hbtvm.runtime.recursive.vocabulary import Vocabulary
-from hbtvm.wording import count, duration
+from hbtvm.words.quantities import count, duration
 
 _READ = {
     "roots": "of each root",
@@ -59,7 +59,7 @@ def _input(one: RecursiveInput) -> str:
 
 
 def recursion_rows(entry: RecursionEntry) -> list[tuple[str, ...]]:
-    """A row of cells for the kernels of each batch size, as `hbtvm.runtime.summary` has them."""
+    """A row of cells for the kernels of each batch size, as `hbtvm.runtime.package.summary` has them."""
     return [_row(one) for one in entry.kernels]
 
 

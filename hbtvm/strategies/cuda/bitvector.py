@@ -11,13 +11,20 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.runtime.signature import Argument
-from hbtvm.schedules import bitvector_cuda
+from hbtvm.runtime.package.signature import Argument
+from hbtvm.schedules.cuda import bitvector as bitvector_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
-from hbtvm.strategies.bitvector import EMPTY, Bitvector, node_count, table_leaves, tree_tables, word_bits
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
-from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.trees.bitvector import (
+    EMPTY,
+    Bitvector,
+    node_count,
+    table_leaves,
+    tree_tables,
+    word_bits,
+)
+from hbtvm.strategies.trees.forest import Forest
 
 
 class CudaBitvector(OnGpu, Bitvector):

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.runtime.signature import Argument
-from hbtvm.schedules import gemm_cuda
-from hbtvm.schedules.cuda_shape import Shape
+from hbtvm.runtime.package.signature import Argument
+from hbtvm.schedules.cuda import gemm as gemm_cuda
+from hbtvm.schedules.cuda.shape import Shape
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
-from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.gemm import Gemm, tree_tables
+from hbtvm.strategies.trees.forest import Forest
+from hbtvm.strategies.trees.gemm import Gemm, tree_tables
 
 
 class CudaGemm(OnGpu, Gemm):

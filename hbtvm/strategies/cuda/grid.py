@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from tvm import IRModule, te
 
-from hbtvm.runtime.signature import (
+from hbtvm.runtime.package.signature import (
     GPU_ROW_ALIGNMENT,
     TREE_TILES,
     Argument,
@@ -29,15 +29,15 @@ from hbtvm.runtime.signature import (
     scores_argument,
     table,
 )
-from hbtvm.schedules import carveout
-from hbtvm.schedules.cuda_shape import Shape, shared_out, tree_tiles
-from hbtvm.schedules.cuda_space import Needs
+from hbtvm.schedules.cuda import carveout
+from hbtvm.schedules.cuda.shape import Shape, shared_out, tree_tiles
+from hbtvm.schedules.cuda.space import Needs
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import Schedules, Strategy, spread, tile_trees
 from hbtvm.strategies.columns import column_stage, placeholder
-from hbtvm.strategies.forest import Forest
 from hbtvm.strategies.once import bind_once, once
+from hbtvm.strategies.trees.forest import Forest
 
 
 class CudaSchedules(Schedules, Protocol):

@@ -7,8 +7,8 @@ from typing import Any, cast
 import numpy as np
 from tvm import te
 
-from hbtvm.runtime.signature import GPU_ROW_ALIGNMENT, Argument, rows_argument
-from hbtvm.schedules import linear_cuda
+from hbtvm.runtime.package.signature import GPU_ROW_ALIGNMENT, Argument, rows_argument
+from hbtvm.schedules.cuda import linear as linear_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import LinearWorkload, Workload
 from hbtvm.strategies.linear import LinearSum, linear_arguments, linear_function, linear_tables

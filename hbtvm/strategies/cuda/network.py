@@ -11,11 +11,17 @@ import numpy as np
 from tvm import te, tirx
 
 from hbtvm.operators import pointwise
-from hbtvm.runtime.signature import GPU_ROW_ALIGNMENT, Argument, Signature, rows_argument, scores_argument
-from hbtvm.schedules import network_cuda
-from hbtvm.schedules.network_cuda import MAX_NUMBERS, MULTIPLY_ADD, fewest_kept, planned
-from hbtvm.schedules.network_nodes import in_one_pass
-from hbtvm.schedules.network_plan import Plan, Stage
+from hbtvm.runtime.package.signature import (
+    GPU_ROW_ALIGNMENT,
+    Argument,
+    Signature,
+    rows_argument,
+    scores_argument,
+)
+from hbtvm.schedules.cuda import network as network_cuda
+from hbtvm.schedules.cuda.network import MAX_NUMBERS, MULTIPLY_ADD, fewest_kept, planned
+from hbtvm.schedules.network.nodes import in_one_pass
+from hbtvm.schedules.network.plan import Plan, Stage
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import NetworkWorkload, Workload
 from hbtvm.strategies.network import functions

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.runtime.signature import Argument
-from hbtvm.schedules import perfect_cuda
+from hbtvm.runtime.package.signature import Argument
+from hbtvm.schedules.cuda import perfect as perfect_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.cuda import packed_nodes
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
-from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.perfect import PerfectTreeTraversal, perfect_levels
+from hbtvm.strategies.trees.forest import Forest
+from hbtvm.strategies.trees.perfect import PerfectTreeTraversal, perfect_levels
 
 
 class CudaPerfectTreeTraversal(OnGpu, PerfectTreeTraversal):

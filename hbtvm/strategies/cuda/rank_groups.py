@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.runtime.signature import Argument, table
-from hbtvm.schedules.ranked_cuda_layout import GROUPS, MISSING, RANKED, RankLayout, fills_only
+from hbtvm.runtime.package.signature import Argument, table
+from hbtvm.schedules.cuda.ranked_layout import GROUPS, MISSING, RANKED, RankLayout, fills_only
 from hbtvm.schedules.workload import RANK_GROUP, Workload
 from hbtvm.strategies.columns import column_arguments
 from hbtvm.strategies.cuda.grid import Grid
-from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.ranks import node_ranks
+from hbtvm.strategies.trees.forest import Forest
+from hbtvm.strategies.trees.ranks import node_ranks
 
 _WHOLE = 2.0**23  # a sum of float32 that begins here has a small whole number in its lowest bits
 

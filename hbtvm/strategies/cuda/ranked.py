@@ -1,11 +1,11 @@
 """Ranked traversal on CUDA: walks over ranks in shared memory, one word of four bytes for a node.
 
-A block first searches the ranks of its rows' columns (`hbtvm.strategies.ranks`), which take a byte or two
-each: a quarter of the shared memory that values take, so that more rows fit, and the same answers. Each bank
-of shared memory has the ranks of a row, so that rows of a warp never meet in one (`RankLayout`); where there
-are many columns, ranks lie and are found otherwise (`hbtvm.strategies.cuda.rank_groups`). Trees that are
-about perfect are walked as in `hbtvm.strategies.cuda.perfect`; the words of others link a node with the left
-one of its children, which the right one lies before::
+A block first searches the ranks of its rows' columns (`hbtvm.strategies.trees.ranks`), which take a byte or
+two each: a quarter of the shared memory that values take, so that more rows fit, and the same answers. Each
+bank of shared memory has the ranks of a row, so that rows of a warp never meet in one (`RankLayout`); where
+there are many columns, ranks lie and are found otherwise (`hbtvm.strategies.cuda.rank_groups`). Trees that
+are about perfect are walked as in `hbtvm.strategies.cuda.perfect`; the words of others link a node with the
+left one of its children, which the right one lies before::
 
     word    = place of the column | rank << place bits | distance << place bits + rank bits        (unsigned)
     above   = (word >> place bits) - ranks[row, place]
@@ -24,19 +24,19 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.runtime.signature import Argument, table
-from hbtvm.schedules import ranked_cuda
-from hbtvm.schedules.ranked_cuda import FEWEST_ROWS, SEARCH, entries, is_linked, words_fit
-from hbtvm.schedules.ranked_cuda_layout import RankLayout
+from hbtvm.runtime.package.signature import Argument, table
+from hbtvm.schedules.cuda import ranked as ranked_cuda
+from hbtvm.schedules.cuda.ranked import FEWEST_ROWS, SEARCH, entries, is_linked, words_fit
+from hbtvm.schedules.cuda.ranked_layout import RankLayout
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload, rank_groups_of
 from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
 from hbtvm.strategies.cuda.rank_groups import group_arguments, group_tables, node_groups, ranks_by_columns
-from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.perfect import perfect_levels
-from hbtvm.strategies.ranked import RankedTraversal
-from hbtvm.strategies.ranks import node_ranks, rank_table
+from hbtvm.strategies.trees.forest import Forest
+from hbtvm.strategies.trees.perfect import perfect_levels
+from hbtvm.strategies.trees.ranked import RankedTraversal
+from hbtvm.strategies.trees.ranks import node_ranks, rank_table
 
 
 class CudaRankedTraversal(OnGpu, RankedTraversal):

@@ -23,7 +23,7 @@ from tvm import tirx
 
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.cuda import packed_nodes
-from hbtvm.strategies.forest import Forest
+from hbtvm.strategies.trees.forest import Forest
 
 _LEAVES = 2  # bits of a link that say which children are leaves
 FEWEST = 4  # slots of a tree that is a leaf: a root whose children are that leaf, and one that is not used

@@ -1,6 +1,6 @@
 """Tree traversal on CUDA: walks over packed trees, each with its own early exit.
 
-The algorithm is that of `hbtvm.strategies.traversal`, over slots of which a split says whether its
+The algorithm is that of `hbtvm.strategies.trees.traversal`, over slots of which a split says whether its
 children are leaves (see `hbtvm.strategies.cuda.slots`), so that a walk loads of a leaf just its values::
 
     (split, child, on) = reduction over levels from (root, -, 1):
@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.runtime.signature import Argument, table
-from hbtvm.schedules import traversal_cuda
+from hbtvm.runtime.package.signature import Argument, table
+from hbtvm.schedules.cuda import traversal as traversal_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import spread
 from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiles_of, tree_table
 from hbtvm.strategies.cuda.slots import SlotFormat, Slots, slots_of, value_of
-from hbtvm.strategies.forest import Forest
-from hbtvm.strategies.traversal import TreeTraversal
+from hbtvm.strategies.trees.forest import Forest
+from hbtvm.strategies.trees.traversal import TreeTraversal
 
 
 class CudaTreeTraversal(OnGpu, TreeTraversal):

@@ -13,7 +13,7 @@ from typing import Any
 from tvm import tirx
 
 from hbtvm.operators.normal import COEFFICIENTS
-from hbtvm.strategies.exponential import exponential
+from hbtvm.strategies.intrinsics.exponential import exponential
 
 _F, _I = "float64", "int64"
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10

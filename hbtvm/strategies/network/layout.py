@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.runtime.signature import Argument, table
-from hbtvm.schedules.network_nodes import expands
-from hbtvm.schedules.network_plan import Plan, Stage
+from hbtvm.runtime.package.signature import Argument, table
+from hbtvm.schedules.network.nodes import expands
+from hbtvm.schedules.network.plan import Plan, Stage
 from hbtvm.strategies.network import nearest
 
 _INTEGERS = ("indices", "feature", "code_feature", "code_first", "column", "first", "last", "factors")

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.runtime.signature import Argument, table
-from hbtvm.schedules.network_nearest import Shape, shape_of
-from hbtvm.schedules.network_plan import Plan
+from hbtvm.runtime.package.signature import Argument, table
+from hbtvm.schedules.network.nearest import Shape, shape_of
+from hbtvm.schedules.network.plan import Plan
 
 NEAREST = "hbtvm.nearest"
-"""Name of the call that stands for the exact part until `hbtvm.compiler.lowering.nearest` replaces it.
+"""Name of the call that stands for the exact part until `hbtvm.compiler.lowering.nearest.search` replaces it.
 
 Its arguments: the first entries of a row's leasts, slack, and numbers, and of the points; k,
 points, features, points of a block, blocks, rows of a tile, lanes of float64.

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from hbtvm.graph.network import Network
+from hbtvm.graph.networks.network import Network
 from hbtvm.operators.base import Form, form
 from hbtvm.operators.pointwise import FUNCTIONS
 from hbtvm.schedules.workload import NetworkWorkload, Workload
-from hbtvm.strategies.forest import DType
 from hbtvm.strategies.network.kernel_values import in_float32
 from hbtvm.strategies.network.single import singles
+from hbtvm.strategies.trees.forest import DType
 
 PARALLEL_WORK = 200_000  # operations of a call from which handing work to a thread may pay
 

@@ -1,5 +1,5 @@
 """Calls that stand for loops over a row's own values, until they are lowered (see
-`hbtvm.schedules.network_loops`)."""
+`hbtvm.schedules.network.loops`)."""
 
 from __future__ import annotations
 

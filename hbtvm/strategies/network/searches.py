@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from hbtvm.schedules.network_plan import Stage
+from hbtvm.schedules.network.plan import Stage
 from hbtvm.strategies.network import nearest, row_loops
 from hbtvm.strategies.network.functions import known, number, truth
 from hbtvm.strategies.network.stages import (

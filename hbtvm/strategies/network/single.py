@@ -16,7 +16,7 @@ import numpy as np
 from tvm import tirx
 
 from hbtvm.operators.base import Node
-from hbtvm.strategies.exact import exact
+from hbtvm.strategies.intrinsics.exact import exact
 
 _ROUNDED = ("add", "subtract", "multiply", "divide", "sqrt")  # functions whose result is to be rounded
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from tvm import te, tirx
 
-from hbtvm.runtime.signature import Argument
-from hbtvm.schedules.cpu import transposed_lanes
-from hbtvm.schedules.network_plan import Plan, Stage, passes, stores_by_row
+from hbtvm.runtime.package.signature import Argument
+from hbtvm.schedules.cpu.steps import transposed_lanes
+from hbtvm.schedules.network.plan import Plan, Stage, passes, stores_by_row
 from hbtvm.strategies.columns import placeholder, transposed_tile
 from hbtvm.strategies.network import functions, single
 from hbtvm.strategies.network.functions import number
@@ -25,7 +25,9 @@ class Stages:
     `score_dtype`: type of the scores.
     """
 
-    searches = True  # whether `hbtvm.compiler.lowering.nearest` looks for the smallest values, row by row
+    searches = (
+        True  # whether `hbtvm.compiler.lowering.nearest.search` looks for the smallest values, row by row
+    )
 
     def __init__(
         self,

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from hbtvm.runtime.signature import Argument, Signature, rows_argument, scores_by_row
-from hbtvm.schedules import network_cpu
-from hbtvm.schedules.network_plan import plan
-from hbtvm.schedules.sharing import WORTH_SHARING, balanced
+from hbtvm.runtime.package.signature import Argument, Signature, rows_argument, scores_by_row
+from hbtvm.schedules.cpu import network as network_cpu
+from hbtvm.schedules.cpu.sharing import WORTH_SHARING, balanced
+from hbtvm.schedules.network.plan import plan
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import NetworkWorkload, Workload, family_of
 from hbtvm.strategies.base import Strategy

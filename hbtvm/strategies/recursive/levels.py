@@ -11,11 +11,12 @@ import numpy as np
 from hbtvm.errors import UnsupportedModel
 from hbtvm.recursive.cell import Cell
 from hbtvm.runtime.recursive.entry import Program, Step
-from hbtvm.schedules import recursive_cpu, recursive_cuda
+from hbtvm.schedules.cpu import recursive as recursive_cpu
+from hbtvm.schedules.cuda import recursive as recursive_cuda
 from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.workload import Target
-from hbtvm.strategies.recursive import cuda_levels
-from hbtvm.strategies.recursive.cuda_step import Blocking
+from hbtvm.strategies.recursive.cuda import levels as cuda_levels
+from hbtvm.strategies.recursive.cuda.step import Blocking
 from hbtvm.strategies.recursive.leaf_states import bytes_of, tabulated
 from hbtvm.strategies.recursive.moved_products import Moved, widened, with_products
 from hbtvm.strategies.recursive.nests import is_whole

@@ -29,7 +29,7 @@ from hbtvm.errors import HbtvmError, InputError, ModelError
 from hbtvm.frontends import onnx as reader
 from hbtvm.frontends.recognize import kind_of
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.output import OutputSpec
+from hbtvm.graph.outputs.output import OutputSpec
 from tests.frontends.onnx.models import model, node, trees
 from tests.frontends.onnx.oracle import predict
 

@@ -9,11 +9,11 @@ import onnxruntime
 import pandas as pd
 
 from hbtvm.frontends import from_object
-from hbtvm.graph import reference
-from hbtvm.graph.ensemble import TreeEnsemble
 from hbtvm.graph.graph import Graph
-from hbtvm.runtime.feeds import FeedReader
-from hbtvm.runtime.inputs import Inputs
+from hbtvm.graph.trees import reference
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.runtime.feeds.reader import FeedReader
+from hbtvm.runtime.rows.inputs import Inputs
 
 TOLERANCE = 1e-5
 

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import from_object
-from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from tests.frontends.onnx.models import model, node, rows, trees
 from tests.frontends.onnx.oracle import TOLERANCE, check, predict, runtime
 

@@ -20,7 +20,7 @@ from hbtvm.frontends.pickles.live import from_live
 from hbtvm.frontends.predictors.calibration import calibrated_probabilities
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.operators.base import Input, evaluate
-from hbtvm.runtime.package import to_bytes
+from hbtvm.runtime.package.file import to_bytes
 
 
 @pytest.mark.parametrize("base", ["decision", "proba"])

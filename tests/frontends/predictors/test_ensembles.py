@@ -40,9 +40,9 @@ from xgboost import XGBClassifier, XGBRegressor
 import hbtvm
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object
-from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.network import Network
-from hbtvm.graph.output_columns import columns
+from hbtvm.graph.networks.network import Network
+from hbtvm.graph.outputs.output_columns import columns
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from tests.answers import same
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X
 from tests.staged import check, scores_of

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object
-from hbtvm.graph.ensemble import TreeEnsemble
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from tests.frontends.predictors.data import ROWS, TARGETS, X
 from tests.staged import check
 

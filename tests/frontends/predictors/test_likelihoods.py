@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 import hbtvm
 from hbtvm.errors import InputError, PackageError
 from hbtvm.frontends import from_object
-from hbtvm.runtime.package import from_bytes, to_bytes
+from hbtvm.runtime.package.file import from_bytes, to_bytes
 from tests.frontends.predictors.data import ROWS, X
 from tests.frontends.predictors.oracle import found
 

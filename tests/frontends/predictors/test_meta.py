@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
-from hbtvm.graph.network import Network
+from hbtvm.graph.networks.network import Network
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X
 from tests.staged import check
 

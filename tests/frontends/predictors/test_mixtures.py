@@ -9,7 +9,7 @@ from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 
 from hbtvm.errors import ModelError
 from hbtvm.frontends import from_object
-from hbtvm.frontends.predictors.special import digamma
+from hbtvm.frontends.predictors.gaussian.special import digamma
 from tests.frontends.predictors.data import ROWS, X
 from tests.frontends.predictors.oracle import check
 

@@ -16,8 +16,8 @@ from hbtvm.frontends.pickles.operations import read
 from hbtvm.frontends.pickles.source import Source
 from hbtvm.frontends.registry import ESTIMATORS
 from hbtvm.frontends.transformers import Where, apply
-from hbtvm.graph.evaluate import evaluate
-from hbtvm.graph.table import Column, Raw, Table
+from hbtvm.graph.columns.evaluate import evaluate
+from hbtvm.graph.columns.table import Column, Raw, Table
 
 PLACE = Where(estimators=ESTIMATORS)
 """The outermost place."""

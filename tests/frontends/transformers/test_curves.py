@@ -12,11 +12,11 @@ from sklearn.preprocessing import KBinsDiscretizer, PowerTransformer, QuantileTr
 
 from hbtvm.errors import InputError, ModelError, UnsupportedModel
 from hbtvm.frontends import from_object
-from hbtvm.graph.evaluate import evaluate
+from hbtvm.graph.columns.evaluate import evaluate
+from hbtvm.graph.columns.steps import Within
 from hbtvm.graph.lower_network import lower
-from hbtvm.graph.network import TableRows
-from hbtvm.graph.reference import margins
-from hbtvm.graph.steps import Within
+from hbtvm.graph.networks.network import TableRows
+from hbtvm.graph.trees.reference import margins
 from tests.feeds import feed_matrix
 from tests.frontends.transformers.oracle import check, raw_of, table_of
 

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 import hbtvm
 from hbtvm.errors import ModelError
-from hbtvm.graph.evaluate import evaluate
+from hbtvm.graph.columns.evaluate import evaluate
 from tests.answers import same
 from tests.frontends.predictors.data import ROWS, TARGETS, X
 from tests.frontends.transformers.oracle import raw_of, table_of

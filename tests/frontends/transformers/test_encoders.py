@@ -20,8 +20,8 @@ from sklearn.preprocessing import (
 )
 
 from hbtvm.errors import InputError, ModelError, UnsupportedModel
-from hbtvm.graph.evaluate import evaluate
-from hbtvm.graph.steps import Encode
+from hbtvm.graph.columns.evaluate import evaluate
+from hbtvm.graph.columns.steps import Encode
 from tests.frontends.transformers.oracle import check, raw_of, table_of
 
 

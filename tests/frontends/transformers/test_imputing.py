@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hbtvm.errors import InputError
-from hbtvm.graph.evaluate import evaluate
+from hbtvm.graph.columns.evaluate import evaluate
 from tests.frontends.transformers.oracle import check, raw_of, table_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:Skipping features without any observed values")

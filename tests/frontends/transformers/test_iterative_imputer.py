@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 import hbtvm
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import from_object
-from hbtvm.graph.evaluate import evaluate
+from hbtvm.graph.columns.evaluate import evaluate
 from tests.answers import same
 from tests.frontends.predictors.data import ROWS, TARGETS, X
 from tests.frontends.transformers.oracle import raw_of, table_of

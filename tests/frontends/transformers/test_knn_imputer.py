@@ -9,7 +9,7 @@ import pytest
 from sklearn.impute import KNNImputer
 
 from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.graph.evaluate import evaluate
+from hbtvm.graph.columns.evaluate import evaluate
 from tests.frontends.predictors.data import ROWS, X
 from tests.frontends.transformers.oracle import raw_of, table_of
 

@@ -33,14 +33,14 @@ from sklearn.tree import DecisionTreeClassifier
 from hbtvm import codec
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import load_model, registry
+from hbtvm.graph.columns.evaluate import evaluate
+from hbtvm.graph.columns.table import Table
 from hbtvm.graph.columns_anchor import Columns
-from hbtvm.graph.ensemble import TreeEnsemble
-from hbtvm.graph.evaluate import evaluate
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.network import Network
-from hbtvm.graph.output import OutputSpec
-from hbtvm.graph.reference import margins
-from hbtvm.graph.table import Table
+from hbtvm.graph.networks.network import Network
+from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.reference import margins
 from tests.frontends.transformers.oracle import raw_of, record_of
 from tests.frontends.transformers.test_containers import DENSE, NUMBERS, frame_of
 

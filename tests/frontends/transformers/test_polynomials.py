@@ -9,9 +9,9 @@ import pytest
 from sklearn.preprocessing import KernelCenterer, PolynomialFeatures, SplineTransformer
 
 from hbtvm.errors import InputError, UnsupportedModel
-from hbtvm.graph.evaluate import evaluate
+from hbtvm.graph.columns.evaluate import evaluate
 from hbtvm.graph.lower_network import lower
-from hbtvm.graph.network import TableRows
+from hbtvm.graph.networks.network import TableRows
 from tests.frontends.transformers.oracle import check, raw_of, table_of
 
 

@@ -15,7 +15,7 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import from_object
-from hbtvm.graph.evaluate import evaluate
+from hbtvm.graph.columns.evaluate import evaluate
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X
 from tests.frontends.predictors.oracle import check
 from tests.frontends.transformers.oracle import raw_of, table_of

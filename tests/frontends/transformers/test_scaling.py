@@ -26,8 +26,8 @@ from sklearn.preprocessing import (
 from hbtvm.errors import InputError, UnsupportedModel
 from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.transformers import apply
-from hbtvm.graph.evaluate import evaluate
-from hbtvm.graph.table import Column, Raw, Table
+from hbtvm.graph.columns.evaluate import evaluate
+from hbtvm.graph.columns.table import Column, Raw, Table
 from tests.frontends.transformers.oracle import PLACE, check, raw_of, record_of, table_of
 
 SCALERS = {

@@ -40,9 +40,9 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from hbtvm.errors import InputError, UnsupportedModel
-from hbtvm.frontends.transformers.importances import scores as importance_scores
+from hbtvm.frontends.transformers.selectors.importances import scores as importance_scores
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.evaluate import evaluate
+from hbtvm.graph.columns.evaluate import evaluate
 from tests.frontends.transformers.oracle import check, raw_of, record_of, table_of
 
 

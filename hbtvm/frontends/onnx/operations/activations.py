@@ -9,8 +9,8 @@ import numpy as np
 from hbtvm.frontends.onnx.broadcasting import operand
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.values import Rows, Value, each, of_node
-from hbtvm.graph.steps import Clip as ClipStep
-from hbtvm.graph.table import Table
+from hbtvm.graph.columns.steps import Clip as ClipStep
+from hbtvm.graph.columns.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 

@@ -10,8 +10,8 @@ import numpy as np
 from hbtvm.frontends.onnx.broadcasting import flat, operand, shape_of, stretched
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.values import Rows, Value, bounded, each, of_node
-from hbtvm.graph.steps import UFUNCS, Arithmetic, Function, Step
-from hbtvm.graph.table import Table
+from hbtvm.graph.columns.steps import UFUNCS, Arithmetic, Function, Step
+from hbtvm.graph.columns.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import FUNCTIONS, apply
 

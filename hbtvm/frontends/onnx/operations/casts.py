@@ -12,8 +12,8 @@ from hbtvm.frontends.onnx.operations.logic import no
 from hbtvm.frontends.onnx.reading import DTYPES
 from hbtvm.frontends.onnx.texts import Spelled, spelled
 from hbtvm.frontends.onnx.values import Rows, Value, each, floats
-from hbtvm.graph.steps import Above, Function
-from hbtvm.graph.table import Table
+from hbtvm.graph.columns.steps import Above, Function
+from hbtvm.graph.columns.table import Table
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.rounding import single
 

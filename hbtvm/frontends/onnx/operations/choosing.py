@@ -14,7 +14,7 @@ from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.joining import Targets, joined, mapped
 from hbtvm.frontends.onnx.operations.shapes import axis_of, picked, reshaped
 from hbtvm.frontends.onnx.values import MOST_COLUMNS, ROWS, Rows, Shape, Value, bounded, few_columns, of_node
-from hbtvm.graph.table import Table
+from hbtvm.graph.columns.table import Table
 from hbtvm.operators.base import constant
 from hbtvm.operators.distances import Take
 from hbtvm.operators.pointwise import apply

@@ -15,10 +15,10 @@ from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.joining import joined, mapped
 from hbtvm.frontends.onnx.texts import encoding
 from hbtvm.frontends.onnx.values import Rows, Value, each, few_columns, floats, of_node
-from hbtvm.graph.ensemble import LEAF
-from hbtvm.graph.network import Trees
-from hbtvm.graph.steps import Encode, Equals, Function, Lookup, Step
-from hbtvm.graph.table import Column, Table
+from hbtvm.graph.columns.steps import Encode, Equals, Function, Lookup, Step
+from hbtvm.graph.columns.table import Column, Table
+from hbtvm.graph.networks.network import Trees
+from hbtvm.graph.trees.ensemble import LEAF
 from hbtvm.operators.base import Node, constant
 from hbtvm.operators.pointwise import FUNCTIONS, Elementwise, apply
 from hbtvm.operators.shapes import Concat, Select, reduce

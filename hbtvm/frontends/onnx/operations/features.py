@@ -15,8 +15,8 @@ from hbtvm.frontends.onnx.operations.casts import cast
 from hbtvm.frontends.onnx.operations.choosing import join, looked_up
 from hbtvm.frontends.onnx.operations.reductions import spread
 from hbtvm.frontends.onnx.values import Rows, Value, each, floats, of_node
-from hbtvm.graph.steps import Above, Arithmetic, Fill
-from hbtvm.graph.table import Table
+from hbtvm.graph.columns.steps import Above, Arithmetic, Fill
+from hbtvm.graph.columns.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import reduce

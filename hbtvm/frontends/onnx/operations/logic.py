@@ -14,9 +14,9 @@ from hbtvm.frontends.onnx.joining import joined, mapped
 from hbtvm.frontends.onnx.operations.arithmetic import size_of, stepwise
 from hbtvm.frontends.onnx.texts import encoding
 from hbtvm.frontends.onnx.values import Rows, Value, bounded, each, of_node
-from hbtvm.graph.evaluate import of_numbers
-from hbtvm.graph.steps import Above, Equals, Fill, IsMissing
-from hbtvm.graph.table import Table
+from hbtvm.graph.columns.evaluate import of_numbers
+from hbtvm.graph.columns.steps import Above, Equals, Fill, IsMissing
+from hbtvm.graph.columns.table import Table
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 

@@ -20,11 +20,11 @@ from hbtvm.frontends.onnx.operations.transforms import (
     two,
 )
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
-from hbtvm.graph.ensemble import CompareDtype, TreeEnsemble
-from hbtvm.graph.network import Trees
-from hbtvm.graph.output import OutputSpec
-from hbtvm.graph.steps import Encode, Lookup
-from hbtvm.graph.table import Table
+from hbtvm.graph.columns.steps import Encode, Lookup
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks.network import Trees
+from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.trees.ensemble import CompareDtype, TreeEnsemble
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import concat, reduce, select

@@ -1,0 +1,1 @@
+"""Features of candidates: choices, loops and loop trees."""

@@ -1,0 +1,1 @@
+"""The subcommands: a module for each, with its parser and its ``run``."""

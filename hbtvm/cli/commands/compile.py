@@ -1,0 +1,88 @@
+"""``hbtvm compile``: package a model at once, without a search."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from hbtvm.cli import files
+from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, build_options, examples, paragraphs
+from hbtvm.cli.show import print_facts
+from hbtvm.cli.structures.options import (
+    add_cell_options,
+    add_structure_options,
+    data_name,
+    model_of,
+    options_of,
+    with_words,
+)
+
+_DESCRIPTION = """
+Compile a trained model to a package within seconds. If the tuning log has measurements of models of the same
+shape on the same target, the fastest schedule is used, else a default.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the main parser's subparsers."""
+    parser = commands.add_parser(
+        "compile",
+        help="package a model at once, without a search",
+        description=paragraphs(_DESCRIPTION),
+        epilog=examples(
+            ("hbtvm compile model.pkl", "writes model.tar here"),
+            (
+                "hbtvm compile retrained.pkl --log team.jsonl",
+                "with the schedule of a tuned model of the same shape",
+            ),
+            (
+                """hbtvm compile model.txt --target '{"kind": "llvm", "mcpu": "x86-64-v3"}'""",
+                "for other machines, with AVX2",
+            ),
+            (
+                """hbtvm compile model.txt --target '{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}'""",
+                "for 64-bit Arm, with Debian's cross compiler",
+            ),
+            ("hbtvm compile sentiment.rec", "a recursive model"),
+            (
+                "hbtvm compile cell.pt2 --children any --state h,c --reduce sum --readout mean:h",
+                "a cell that torch exported; predicts the mean of its state over all nodes",
+            ),
+        ),
+    )
+    add_build_options(parser)
+    parser.add_argument(
+        "--log",
+        metavar="PATH",
+        help=f"tuning log with schedules to use (default: {DEFAULT_LOG}, if it exists)",
+    )
+    add_structure_options(parser, sample=True)
+    add_cell_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    files.existing(arguments.model, "a trained model")
+    out = files.package_path(arguments.out, arguments.model)
+    log = Path(DEFAULT_LOG) if arguments.log is None else files.existing(arguments.log, "a tuning log")
+    used = log if log.is_file() else None
+    if used is not None:
+        files.read_log(str(used))
+
+    recursive = with_words(arguments, model_of(arguments, arguments.model))
+    options = {**build_options(arguments), **options_of(arguments, recursive)}
+
+    from hbtvm import api
+
+    model = api.compile(recursive or arguments.model, log=used, **options)
+    files.save(model, out)
+    print_facts(
+        {
+            "log": str(used) if used else "none; hbtvm tune finds faster code",
+            "package": f"{out} ({out.stat().st_size / 2**20:.1f} MB)",
+            "next": f"hbtvm predict {out} {data_name(recursive)} -o OUT.csv",
+        }
+    )
+    return 0

@@ -1,0 +1,246 @@
+"""``hbtvm predict``: rows in, predictions out, in memory that does not grow with the file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hbtvm.cli import files
+from hbtvm.cli.arguments import UsageError, add_trust, examples, paragraphs, trust_of, whole
+from hbtvm.cli.structures.options import add_structure_options, refuse_structures
+from hbtvm.errors import InputError
+from hbtvm.streaming.outputs import column_names, table_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hbtvm.runtime.model import Model
+
+_DESCRIPTION = """
+Predict each row of DATA with a compiled model. Files may have any size. Neither the training library nor a
+compiler is needed.
+
+A package is machine code that runs with your rights: use only packages that you trust, and pin them with
+--sha256 or --allowed-signers. hbtvm inspect reads a package without running it.
+
+The suffix sets the format of DATA and OUT: .csv, .npy (a two-dimensional array) or .parquet (with pyarrow).
+DATA may also be .npz (a sparse matrix that scipy.sparse.save_npz wrote), .arrow or .feather (with pyarrow),
+or .json, .jsonl or .ndjson (an object per row). In CSV an empty field is a missing value. Column names of
+file and model must agree; a pipeline that selects columns by name finds them in any order and among others.
+OUT appears when it is complete, or not at all.
+
+DATA may also be a folder of .parquet, .csv or .arrow files, with subfolders called name=value for columns.
+OUT is then a folder with a file of predictions for each; the same command resumes a stopped run. Only
+columns that the model uses are read.
+
+A recursive model predicts a row for each structure, a tree, graph or sequence:
+
+.txt, .trees: a structure per line, with brackets and words at leaves, (not (very good)), or words in a row
+for sequences.
+
+.jsonl (one per line) or .json (all in an array): nested lists, ["not", ["very", "good"]]; nested objects,
+{"word": "not", "children": [...]}; or a list item per node, {"children": [[], [], [0, 1]], "inputs":
+{"word": [3, 5, null]}}, with "parents": [2, 2, null] instead of "children" if you prefer.
+
+.npz: arrays of the inputs by name, and child (nodes, places), or first and child, or parent; starts holds
+the first node of each structure. Nodes are numbered through the file, and -1 means none.
+
+For models that predict every node, a row begins with the numbers of its structure and node, from 0; children
+come before their parents.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the main parser's subparsers."""
+    parser = commands.add_parser(
+        "predict",
+        help="predict with a compiled model",
+        description=paragraphs(_DESCRIPTION),
+        epilog=examples(
+            ("hbtvm predict model.tar data.csv", "print predictions, as CSV"),
+            ("hbtvm predict model.tar data.parquet -o predictions.parquet", "write them to a file"),
+            ("hbtvm predict model.tar data.csv --output proba", "a column of probabilities for each class"),
+            ("hbtvm predict model.tar train.csv --drop label,id", "leave out what is no feature"),
+            ("hbtvm predict model.tar rows.npy -o out.npy --threads 4", "with four threads"),
+            ("hbtvm predict model.tar rows.npz -o out.npy", "sparse rows, absent as the library has it"),
+            (
+                "hbtvm predict sentiment.tar dev.txt --labels drop",
+                "trees of a treebank, by a recursive model",
+            ),
+            ("hbtvm predict plans.tar plans.jsonl --index", "structures of any kind, and their numbers"),
+            ("hbtvm predict model.tar sales/ -o scores/ --keep id", "a folder of files"),
+            ("hbtvm predict model.tar sales/ -o scores/ --keep id --engine spark", "the same, by Spark"),
+        ),
+    )
+    parser.add_argument("package", metavar="MODEL.tar", help="package that hbtvm tune or compile wrote")
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        help="rows to predict: .csv, .npy, .npz, .parquet, .arrow or .json; structures: .txt, .json, .jsonl "
+        "or .npz",
+    )
+    parser.add_argument(
+        "-o", "--out", metavar="OUT", help="where to write: .csv, .npy or .parquet (default: print CSV)"
+    )
+    parser.add_argument(
+        "--output",
+        choices=("label", "proba", "raw", "decision", "score", "transform"),
+        metavar="KIND",
+        help="what to predict, if the model has it: label (class labels), proba (probabilities), raw (raw "
+        "scores), decision (decision function), score (anomaly scores) or transform (columns of the last "
+        "step) (default: the library's predict)",
+    )
+    parser.add_argument(
+        "--header",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        metavar="WHEN",
+        help="whether the first line of a .csv holds column names: yes, no or auto, which looks at the line "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--drop",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="NAMES",
+        help="columns to leave out, such as the label, with commas between",
+    )
+    parser.add_argument(
+        "--threads",
+        type=whole(1),
+        metavar="N",
+        help="threads to use (default: as many as it was tuned for)",
+    )
+    parser.add_argument(
+        "--device",
+        metavar="DEVICE",
+        help="GPU to predict on, such as cuda:1, for packages for GPUs (default: the first)",
+    )
+    add_trust(parser)
+    group = parser.add_argument_group("folders", "of .parquet, .csv or .arrow files (with pyarrow)")
+    group.add_argument(
+        "--keep",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="NAMES",
+        help="columns that go into OUT unchanged, such as an id, with commas between",
+    )
+    group.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace predictions in OUT of another package, other options or other rows",
+    )
+    group = parser.add_argument_group("clusters", "for files that many machines read and write")
+    group.add_argument(
+        "--engine",
+        choices=("dask", "ray", "spark"),
+        metavar="NAME",
+        help="predict with the workers of dask, ray or spark (pip install 'hbtvm[dask]' etc.); DATA is a "
+        "folder or file of Parquet, CSV or Arrow, OUT a new folder",
+    )
+    group.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="address of dask's scheduler, ray, or spark's master (default: workers on this machine)",
+    )
+    add_structure_options(parser, sample=False)
+    parser.add_argument(
+        "--index",
+        action="store_true",
+        help="begin each row with the numbers of structure and node; implied for models that predict all "
+        "nodes, required if a graph has several roots",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from hbtvm.cli.rows.data_in import Data
+    from hbtvm.cli.rows.data_out import check_suffix, writing
+    from hbtvm.runtime.feeds.file_columns import columns_of
+    from hbtvm.runtime.package.file import content
+
+    package, trust = (
+        files.existing(arguments.package, "a package"),
+        trust_of(arguments.sha256, arguments.allowed_signers),
+    )
+    if arguments.engine is not None:
+        from hbtvm.cli.rows import engines
+
+        refuse_structures(arguments, "no engine takes structures")
+        to = None if arguments.out is None else Path(arguments.out)
+        return engines.predict(arguments, content(package, trust)[0], Path(arguments.data), to)
+    if arguments.cluster:
+        raise UsageError("--cluster needs --engine")
+    if Path(arguments.data).is_dir():
+        from hbtvm.cli.rows import datasets
+
+        refuse_structures(arguments, "folders hold no structures")
+        return datasets.predict(arguments, content(package, trust)[0], Path(arguments.data))
+    for name in ("keep", "overwrite"):
+        if getattr(arguments, name):
+            raise UsageError(f"--{name} needs a folder, and {arguments.data} is a file")
+    path = files.existing(arguments.data, "rows to predict")
+    out = None
+    if arguments.out is not None:
+        check_suffix(arguments.out)
+        out = files.writable(arguments.out)
+        if out.exists() and out.samefile(path):
+            raise UsageError(f"{out}: the predictions would replace the data")
+
+    from hbtvm.runtime.model import load
+
+    model = load(
+        package,
+        threads=arguments.threads,
+        device=arguments.device,
+        sha256=trust.sha256,
+        allowed_signers=trust.allowed_signers,
+    )
+    output = arguments.output
+    spec = model.package.output
+    available = (*spec.available(), *(("transform",) if model.beside is not None else ()))
+    if output == "transform" and (model.beside is not None or model.package.transforms):
+        model, output = model.beside or model, None
+        spec = model.package.output
+    elif output == "score" and model.scores is not None:
+        model = model.scores
+        spec = model.package.output
+    elif output not in (None, *available):
+        has = ", ".join(available) or "only its prediction"
+        raise UsageError(f"--output {output}: this {spec.kind} has {has}")
+    if model.package.recursion is not None:
+        from hbtvm.cli.structures.predict import predict
+
+        return predict(model, path, out, output, arguments)
+    refuse_structures(arguments, f"{package} is not a recursive model, so it takes no structures")
+    columns = None if model.pipeline is None else columns_of(model.pipeline)
+    with Data(
+        path, model.package.input, header=arguments.header, drop=arguments.drop, pipeline=columns
+    ) as data:
+        tables = _tables(model, path, data.blocks(), output)
+        first = next(tables, None)
+        if first is None:
+            raise UsageError(f"{path}: there are no rows to predict")
+        made = model.package.parts.table
+        names = None if made is None or made.names is None else list(made.names)
+        with writing(out, names or column_names(spec, output, first.shape)) as writer:
+            writer.write(first)
+            for table in tables:
+                writer.write(table)
+    return 0
+
+
+def _tables(model: Model, path: Path, blocks: Iterable[Any], output: Any) -> Iterator[np.ndarray]:
+    """Predict block by block; errors name the rows' place in the file."""
+    done, transforms = 0, model.package.transforms
+    for block in blocks:
+        try:
+            predicted = model.transform(block) if transforms else model.predict(block, output)
+        except InputError as error:
+            place = f"rows from {done + 1:,} on" if done else "the first rows"
+            raise InputError(f"{path}, {place}: {error}") from error
+        done += len(block) if isinstance(block, list) else block.shape[0]
+        yield table_of(predicted, model.package.output)

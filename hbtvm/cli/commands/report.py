@@ -1,0 +1,126 @@
+"""``hbtvm report``: write a tuning log as a page for the browser."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from hbtvm import __version__
+from hbtvm.cli import files
+from hbtvm.cli.arguments import UsageError, examples, paragraphs
+from hbtvm.cli.show import print_line
+from hbtvm.words.quantities import count
+
+_PICKLES = (".pkl", ".pickle", ".joblib")
+
+_DESCRIPTION = """
+Write a tuning log as one self-contained HTML page: tuning curves, predicted against measured times, trials
+by strategy, failures with examples, the winning schedules side by side, machines and versions.
+
+With a package and its model, the page also compares the package with the model's library; both are timed
+now, on this machine, for about a second each.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the main parser's subparsers."""
+    parser = commands.add_parser(
+        "report",
+        help="show a tuning log as a page for the browser",
+        description=paragraphs(_DESCRIPTION),
+        epilog=examples(
+            ("hbtvm report hbtvm-tuning.jsonl", "writes hbtvm-tuning.html here"),
+            ("hbtvm report team.jsonl -o report.html", "under another name"),
+            (
+                "hbtvm report hbtvm-tuning.jsonl --package model.tar --model model.txt",
+                "with the package's speed against the library's, measured now",
+            ),
+        ),
+    )
+    parser.add_argument("log", metavar="LOG", help="tuning log")
+    parser.add_argument(
+        "-o",
+        "--out",
+        metavar="REPORT.html",
+        help="page to write (default: the log's name with .html, in the current folder)",
+    )
+    parser.add_argument("--package", metavar="MODEL.tar", help="package to time; needs --model")
+    parser.add_argument("--model", metavar="MODEL", help="file of the package's model")
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run the pickle to time its library: a pickle can run any program, so trust only files of your "
+        "own",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    path = Path(arguments.log)
+    read = files.read_log(arguments.log)
+    if not read.records:
+        raise UsageError(f"{path}: there is no tuning record in it to report on")
+    if (arguments.package is None) != (arguments.model is None):
+        raise UsageError("--package and --model go together: a package is timed against its model's library")
+    if arguments.package is not None:
+        files.existing(arguments.package, "a package")
+        model_path = files.existing(arguments.model, "a trained model")
+        from hbtvm.frontends.files import recursive_kind
+
+        if recursive_kind(model_path) is not None:
+            raise UsageError(f"{model_path}: a recursive model has no library to be timed against")
+        if model_path.suffix.lower() in _PICKLES and not arguments.trust:
+            raise UsageError(
+                f"{model_path}: to time the library its pickle has to be loaded unchecked, which can run any "
+                "program; if it is a file of your own, say so with --trust"
+            )
+    out = _page_path(arguments.out, path)
+
+    from hbtvm.compiler.candidates.tasks import describe
+    from hbtvm.cost_model.create import maker
+    from hbtvm.report import render, tell
+    from hbtvm.report.ranking import validate
+    from hbtvm.report.speed import compare
+    from hbtvm.tuning.choices import Choices
+
+    story = tell(read.records, read.skipped)
+    speeds, compared = [], ""
+    if arguments.package is not None:
+        from hbtvm.runtime.model import load
+
+        model = load(arguments.package)
+        speeds = compare(model, Path(arguments.model), trust=arguments.trust)
+        compared = (
+            f"{arguments.package} against {model.package.library} {model.package.model}: medians of predict, "
+            f"in turns on this machine; {count(model.threads, 'thread')}, the library with that or with one, "
+            "whichever is faster."
+        )
+    page = render(
+        story,
+        f"Tuning log {path.name}",
+        validate(
+            story.chapters, describe, lambda frame: maker(Choices().cost_model, frame=lambda: frame)([])
+        ),
+        speeds,
+        compared,
+        f"Made by hbtvm {__version__}.",
+    )
+    with files.replacing(out) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    told = f"{count(len(story.records), 'record')} of {count(len(story.chapters), 'workload')}"
+    print_line(f"{out}: {told} ({out.stat().st_size / 1024:,.0f} KB)")
+    for speed in speeds:
+        times = speed.library / speed.package
+        print_line(f"{count(speed.rows, 'row')} in a call: {times:.1f} times the library's speed")
+    return 0
+
+
+def _page_path(given: str | None, log: Path) -> Path:
+    if given is None:
+        return files.writable(Path(log.stem + ".html"))
+    # A mistake such as "-o team.jsonl" must not overwrite that log.
+    if Path(given).suffix not in (".html", ".htm"):
+        raise UsageError(f"{given}: the name of a page must end in .html")
+    return files.writable(given)

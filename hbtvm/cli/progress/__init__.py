@@ -1,0 +1,1 @@
+"""Progress and summary of a search on a terminal."""

@@ -1,0 +1,154 @@
+"""The summary of a search, as text and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from hbtvm.cli.show import print_facts, print_line, print_table
+from hbtvm.runtime.cuda.timing import Copies
+from hbtvm.tuning.result import GroupResult, Result, WallClock
+from hbtvm.words.quantities import clock, count, duration
+
+_STOPPED = {
+    "trials": "all trials are done",
+    "time": "the time budget is spent",
+    "exhausted": "there is nothing left to try",
+    "interrupted": "stopped by {by}; this is the best so far",
+    "devices": "no device is left to measure on; this is the best so far",
+    "log": "the tuning log could not be written; this is the best so far",
+}
+
+_OWN = "; --sample measures on your own"
+"""Suffix of the description of random structures."""
+
+_TELLING_SHARE = 0.05
+"""Share of the trials from which a kind of failure is shown with an example."""
+
+
+def print_report(
+    result: Result,
+    package: Path,
+    log: Path,
+    copies: Mapping[int, Copies] = MappingProxyType({}),
+    stopped_by: str = "Ctrl-C",
+    sample: str = "",
+    data: str = "DATA.csv",
+) -> None:
+    """Print the results, failures, time spent, and the next command.
+
+    Parameters
+    ----------
+    copies
+        Times of copies to and from a GPU, by batch size; the result's times leave them out.
+    stopped_by
+        Name of the signal that interrupted the search.
+    sample
+        Description of the structures that a recursive model was measured on; else empty.
+    data
+        Example name of a file to predict.
+    """
+    one = "structure" if sample else "row"
+    each = f"of a {one}"
+    apart = ("copies there", "and back") if copies else ()
+    times = ("time of a kernel" if copies else "time of a call", each, *apart)
+    print_table(
+        (f"{one}s in a call", "strategy", *times, "trials", "failed"),
+        [_row(name, group, copies) for name, group in result.groups.items()],
+        numbers=(*times, "trials", "failed"),
+    )
+    print_line()
+    for line in (*_readings(result), *_failures(result)):
+        print_line(line, indent="    ")
+    for warning in result.warnings:
+        print_line(f"warning: {warning}", indent="  ")
+    found = f", {result.resumed:,} of them found in the log" if result.resumed else ""
+    stopped = _STOPPED.get(result.stopped, result.stopped).format(by=stopped_by)
+    facts = {
+        "search": f"{count(result.trials, 'trial')}{found}; {stopped}",
+        "time": _time(result.seconds),
+        "log": f"{log}: the same command carries on from here, and other models learn from it",
+        **({"measured on": f"{sample}{_OWN if 'random' in sample else ''}"} if sample else {}),
+        "package": f"{package} ({package.stat().st_size / 2**20:.1f} MB)",
+        "next": f"hbtvm predict {package} {data} -o OUT.csv",
+    }
+    if result.log_error is not None:
+        facts["log"] = f"incomplete, {result.log_error}"
+    print_facts(facts)
+
+
+def _row(name: str, group: GroupResult, copies: Mapping[int, Copies]) -> tuple[str, ...]:
+    failed = sum(group.failures.values())
+    tail = (f"{group.trials:,}", f"{failed:,}")
+    best = group.best
+    if best is None:
+        return (name, "none worked", "-", "-", *(("-", "-") if copies else ()), *tail)
+    rows = best.task.workload.get("rows")
+    each = duration(best.time / rows) if isinstance(rows, int) and rows > 0 else "-"
+    apart: tuple[str, ...] = ()
+    if copies:
+        here = copies.get(rows) if isinstance(rows, int) else None
+        apart = (duration(here.there), duration(here.back)) if here else ("-", "-")
+    return (name, best.task.strategy, duration(best.time), each, *apart, *tail)
+
+
+def _readings(result: Result) -> list[str]:
+    """Explain why the table's times differ from the search's readings; empty if they are equal."""
+    faster = [
+        f"{duration(group.reading)} ({name})"
+        for name, group in result.groups.items()
+        if group.reading is not None
+        and group.best is not None
+        and group.best.final
+        and duration(group.reading) != duration(group.best.time)
+    ]
+    if not faster:
+        return []
+    return [
+        "times above are medians of the final, which measured the fastest candidates in turns; single "
+        f"readings of the search went down to {', '.join(faster)}"
+    ]
+
+
+def _failures(result: Result) -> list[str]:
+    """List the kinds of failure, with an example of each frequent kind."""
+    kinds: dict[str, int] = {}
+    examples: dict[str, str] = {}
+    for group in result.groups.values():
+        for kind, number in group.failures.items():
+            kinds[kind] = kinds.get(kind, 0) + number
+        examples.update(group.example)
+    if not kinds:
+        return []
+    trials = max(sum(group.trials for group in result.groups.values()), 1)
+    lines = [f"failed trials by kind: {_listed(kinds)}"]
+    for kind, number in kinds.items():
+        if number >= _TELLING_SHARE * trials and kind in examples:
+            lines.append(f"  {kind}, for example: {_first_line(examples[kind])}")
+    return lines
+
+
+def _listed(kinds: Mapping[str, int]) -> str:
+    ordered = sorted(kinds.items(), key=lambda item: -item[1])
+    return ", ".join(f"{number:,} {kind}" for kind, number in ordered)
+
+
+def _first_line(text: str, width: int = 200) -> str:
+    line = next((line for line in text.splitlines() if line.strip()), text).strip()
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _time(spent: WallClock) -> str:
+    parts = {
+        "planning": spent.planning,
+        "training the cost model": spent.training,
+        "building": spent.building,
+        "measuring": spent.measuring,
+    }
+    parts["the rest"] = max(spent.total - sum(parts.values()), 0.0)
+    return f"{_clock(spent.total)}: " + ", ".join(f"{_clock(s)} {what}" for what, s in parts.items())
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else clock(seconds)

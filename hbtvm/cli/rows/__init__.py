@@ -1,0 +1,1 @@
+"""Files of rows: readers by format, the writer of predictions, and datasets of files."""

@@ -1,0 +1,229 @@
+"""Read rows from a file in blocks, with columns matched to the model's."""
+
+from __future__ import annotations
+
+import tokenize
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.rows.arrow_in import ArrowBatches, ParquetFile
+from hbtvm.cli.rows.csv_in import NONE, CsvFile, Header
+from hbtvm.cli.rows.json_in import JsonFile
+from hbtvm.cli.rows.npz_in import NpzFile
+from hbtvm.graph.graph import InputSpec
+from hbtvm.runtime.feeds.file_columns import Columns
+from hbtvm.streaming.matching import columns, some
+
+SUFFIXES = (".csv", ".npy", ".npz", ".parquet", ".arrow", ".feather", ".json", ".jsonl", ".ndjson")
+
+_CELLS = 500_000
+"""Values of a block: memory stays flat, although a CSV field takes 60 bytes or more as text."""
+
+_MOST_ROWS = 65_536
+
+
+class DataFile(Protocol):
+    """A file of rows.
+
+    Attributes
+    ----------
+    names
+        Names of the columns, or None.
+    width
+        Number of columns.
+    """
+
+    names: tuple[str, ...] | None
+    width: int
+
+    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
+        """Yield blocks of `rows` rows, with only the columns at the positions `keep`."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+class Data:
+    """A data file with columns matched to a model's.
+
+    Parameters
+    ----------
+    path
+        A file with one of `SUFFIXES`.
+    spec
+        The model's input.
+    header
+        See `CsvFile`.
+    drop
+        Names of columns to leave out.
+    pipeline
+        Columns of a pipeline, instead of `spec`.
+
+    Raises
+    ------
+    UsageError
+        If the file can't be read, or its columns aren't the model's.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        spec: InputSpec,
+        *,
+        header: Header = "auto",
+        drop: Collection[str] = (),
+        pipeline: Columns | None = None,
+    ) -> None:
+        self._path, self._pipeline = path, pipeline
+        spec = spec if pipeline is None else pipeline.spec
+        self._file = _open(path, spec, header, NONE if pipeline is None else pipeline.empty)
+        try:
+            self._keep = self._matched(spec, drop)
+        except BaseException:
+            self.close()
+            raise
+        # Sparse rows store their entries only.
+        dense = not isinstance(self._file, NpzFile)
+        self._rows = max(1, min(_MOST_ROWS, _CELLS // self._file.width)) if dense else _MOST_ROWS
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield blocks that the model accepts."""
+        blocks, pipeline = self._file.blocks(self._rows, self._keep), self._pipeline
+        if pipeline is None or not isinstance(self._file, CsvFile):
+            return blocks
+        return map(pipeline.widened, blocks)
+
+    def _matched(self, spec: InputSpec, drop: Collection[str]) -> list[int]:
+        """Positions of the columns to read."""
+        file, pipeline = self._file, self._pipeline
+        if isinstance(file, JsonFile):
+            return []
+        if pipeline is not None and file.names is None:
+            if file.width != pipeline.width:
+                raise UsageError(
+                    f"{self._path}: there are {file.width} columns, the model has {pipeline.width} features"
+                )
+            return list(pipeline.of)
+        if pipeline is not None and spec.by_name:
+            return _by_name(self._path, file.names or (), spec)
+        return _match(self._path, file, spec, drop)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Data:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _open(path: Path, spec: InputSpec, header: Header, empty: Mapping[int, Any]) -> DataFile:
+    match path.suffix.lower():
+        case ".csv":
+            return CsvFile(path, spec, header, empty)
+        case ".npy":
+            return NpyFile(path)
+        case ".npz":
+            return NpzFile(path)
+        case ".parquet":
+            return ParquetFile(path, spec)
+        case ".arrow" | ".feather":
+            return ParquetFile(path, spec, ArrowBatches)
+        case ".json" | ".jsonl" | ".ndjson":
+            return JsonFile(path, spec)
+        case other:
+            raise UsageError(
+                f"{path}: data with the suffix {other!r} can't be read; known are {', '.join(SUFFIXES)}"
+            )
+
+
+def _match(path: Path, file: DataFile, spec: InputSpec, drop: Collection[str]) -> list[int]:
+    """Positions of the model's columns in the file."""
+    if file.names is None:
+        if drop:
+            raise UsageError(f"{path}: there are no column names, so none can be dropped by name")
+        keep = list(range(file.width))
+    else:
+        for name in drop:
+            if name not in file.names:
+                raise UsageError(f"{path}: there is no column {name!r} to drop; there are {some(file.names)}")
+        keep = [i for i, name in enumerate(file.names) if name not in drop]
+        _compare(path, [file.names[i] for i in keep], spec)
+    if len(keep) != spec.n_features:
+        raise UsageError(f"{path}: there are {len(keep)} columns, the model has {spec.n_features} features")
+    return keep
+
+
+def _by_name(path: Path, names: Sequence[str], spec: InputSpec) -> list[int]:
+    """Positions of a pipeline's columns, in any order and among others."""
+    wanted = spec.feature_names or ()
+    lacking = [name for name in wanted if name not in names]
+    if lacking:
+        raise UsageError(f"{path}: {columns(lacking)} of the model is not there; there are {some(names)}")
+    twice = [name for name in wanted if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"{path}: column {twice[0]!r} is there twice")
+    return [names.index(name) for name in wanted]
+
+
+def _compare(path: Path, names: Sequence[str], spec: InputSpec) -> None:
+    """Compare names as the runtime does for data frames, but before reading."""
+    expected = spec.feature_names
+    # LightGBM names unnamed columns, and replaces spaces by underscores.
+    if expected is None or expected == tuple(f"Column_{i}" for i in range(spec.n_features)):
+        return
+    wanted = [name.replace(" ", "_") for name in expected]
+    found = [name.replace(" ", "_") for name in names]
+    if found == wanted:
+        return
+    lacking = [name for name, key in zip(expected, wanted, strict=True) if key not in found]
+    if lacking:
+        raise UsageError(f"{path}: {columns(lacking)} of the model is not there; there are {some(names)}")
+    extra = [name for name, key in zip(names, found, strict=True) if key not in wanted]
+    if extra:
+        raise UsageError(
+            f"{path}: {columns(extra)} was not there in training; "
+            f"to leave it out, say --drop {','.join(extra)}"
+        )
+    if len(found) > len(wanted):
+        twice = next(name for i, name in enumerate(names) if found[i] in found[:i])
+        raise UsageError(f"{path}: column {twice!r} is there twice")
+    at = next(i for i, key in enumerate(found) if key != wanted[i])
+    raise UsageError(
+        f"{path}: columns are in another order than in training: column {at + 1} is {names[at]!r}, "
+        f"expected {expected[at]!r}"
+    )
+
+
+class NpyFile:
+    """A memory-mapped array file."""
+
+    names: tuple[str, ...] | None = None
+
+    def __init__(self, path: Path) -> None:
+        try:
+            # An array without rows can't be mapped.
+            small = path.stat().st_size < 4096
+            self._array = np.load(path, mmap_mode=None if small else "r", allow_pickle=False)
+        except (ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
+            raise UsageError(f"{path}: this is not a .npy file of numbers ({error})") from error
+        if not isinstance(self._array, np.ndarray):
+            raise UsageError(f"{path}: this is a .npz archive under another name, expected a .npy file")
+        if self._array.ndim != 2:
+            raise UsageError(f"{path}: the array's shape is {self._array.shape}, expected (rows, features)")
+        self.width = self._array.shape[1]
+
+    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
+        """See `DataFile`."""
+        for start in range(0, len(self._array), rows):
+            # A plain array rather than a memory map.
+            yield np.array(self._array[start : start + rows])
+
+    def close(self) -> None:
+        """Do nothing: the last array that refers to the map closes it."""

@@ -1,0 +1,214 @@
+"""Write predictions to a file block by block; the file appears when it is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+from numpy.lib import format as npy
+
+from hbtvm.cli import files
+from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.rows.arrow_in import arrow_parquet
+
+SUFFIXES = (".csv", ".npy", ".parquet")
+"""Suffixes of files of predictions."""
+
+
+class Writer(Protocol):
+    """Writes predictions in blocks."""
+
+    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
+        """Write rows, shape (n,) or (n, columns); tables begin with `index`, whole numbers (n, m)."""
+
+    def close(self) -> None:
+        """Write the rest."""
+
+
+@contextlib.contextmanager
+def writing(path: Path | None, names: Sequence[str]) -> Iterator[Writer]:
+    """Open a file for predictions; it appears at the end of the ``with`` block.
+
+    Parameters
+    ----------
+    path
+        A file with one of `SUFFIXES`; None for CSV on standard output.
+    names
+        Names of the columns.
+
+    Raises
+    ------
+    OSError
+        If the file can't be written; it names the file.
+    """
+    if path is None:
+        with _standard_output() as stream:
+            yield CsvWriter(stream, names)
+        return
+    with files.replacing(path) as temporary:
+        writer = _Blaming(path, temporary, names)
+        try:
+            yield writer
+            writer.close()
+        finally:
+            writer.abandon()
+
+
+def check_suffix(path: str) -> None:
+    """Raise a `UsageError` if a file's suffix is not in `SUFFIXES`."""
+    suffix = Path(path).suffix
+    if suffix.lower() not in SUFFIXES:
+        known = ", ".join(SUFFIXES)
+        raise UsageError(f"{path}: output with the suffix {suffix!r} can't be written; known are {known}")
+    if suffix.lower() == ".parquet":
+        arrow_parquet()
+
+
+class _Blaming:
+    """The writer for a file's suffix; errors name the final file, not the temporary one."""
+
+    def __init__(self, path: Path, temporary: Path, names: Sequence[str]) -> None:
+        self._path = path
+        with self._blamed():
+            self._file: IO[Any] = (
+                open(temporary, "w", encoding="utf-8", newline="")  # noqa: SIM115  (closed by `close`)
+                if path.suffix.lower() == ".csv"
+                else open(temporary, "wb")  # noqa: SIM115
+            )
+            kinds = {".csv": CsvWriter, ".npy": NpyWriter, ".parquet": ParquetWriter}
+            self._writer: Writer = kinds[path.suffix.lower()](self._file, names)
+
+    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
+        with self._blamed():
+            self._writer.write(block, index)
+
+    def close(self) -> None:
+        with self._blamed():
+            self._writer.close()
+            self._file.close()
+
+    def abandon(self) -> None:
+        """Close the file without writing the rest."""
+        if isinstance(self._writer, ParquetWriter):
+            self._writer.forget()
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    @contextlib.contextmanager
+    def _blamed(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            number = error.errno or 0
+            raise OSError(number, os.strerror(number) if number else str(error), str(self._path)) from error
+
+
+class CsvWriter:
+    """CSV with a header; numbers have the fewest digits that identify them."""
+
+    def __init__(self, file: IO[str], names: Sequence[str]) -> None:
+        self._csv = csv.writer(file, lineterminator="\n")
+        self._csv.writerow(names)
+
+    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
+        """See `Writer`."""
+        table = _columns(block)
+        # As a Python float, a float32 would be written with digits beyond its precision.
+        rows = (table.astype(str) if table.dtype == np.float32 else table).tolist()
+        if index is not None:
+            rows = [[*before, *row] for before, row in zip(index.tolist(), rows, strict=True)]
+        self._csv.writerows(rows)
+
+    def close(self) -> None:
+        """See `Writer`."""
+
+
+class NpyWriter:
+    """An array file; `close` writes the header again with the number of rows."""
+
+    def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
+        self._file = file
+        self._first: np.ndarray | None = None
+        self._rows = 0
+
+    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
+        """See `Writer`."""
+        if self._first is None:
+            if block.dtype.hasobject:
+                raise UsageError(
+                    "labels of several types have no place in a .npy file; write .csv or .parquet"
+                )
+            self._first = block[:0]
+            self._header(self._file)
+        self._rows += len(block)
+        self._file.write(np.ascontiguousarray(block, self._first.dtype).tobytes())
+
+    def close(self) -> None:
+        """See `Writer`."""
+        self._file.seek(0)
+        self._header(self._file)
+
+    def _header(self, file: IO[bytes]) -> None:
+        assert self._first is not None
+        shape = (self._rows, *self._first.shape[1:])
+        # Numpy's header leaves room for the first axis to grow.
+        npy.write_array_header_1_0(
+            file, {"descr": npy.dtype_to_descr(self._first.dtype), "fortran_order": False, "shape": shape}
+        )
+
+
+class ParquetWriter:
+    """A Parquet file with the types of the first block."""
+
+    def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
+        self._file = file
+        self._names = list(names)
+        self._writer: Any = None
+
+    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
+        """See `Writer`."""
+        import pyarrow
+
+        tables = [_columns(block)] if index is None else [index, _columns(block)]
+        columns = [
+            pyarrow.array(np.ascontiguousarray(table[:, i]))
+            for table in tables
+            for i in range(table.shape[1])
+        ]
+        batch = pyarrow.table(columns, names=self._names)
+        if self._writer is None:
+            self._writer = arrow_parquet().ParquetWriter(self._file, batch.schema)
+        self._writer.write_table(batch)
+
+    def close(self) -> None:
+        """See `Writer`."""
+        self._writer.close()
+
+    def forget(self) -> None:
+        """Mark pyarrow's writer as closed, so that garbage collection writes nothing."""
+        if self._writer is not None:
+            self._writer.is_open = False
+
+
+def _columns(block: np.ndarray) -> np.ndarray:
+    """Return the block with two axes."""
+    return block[:, None] if block.ndim == 1 else block
+
+
+@contextlib.contextmanager
+def _standard_output() -> Iterator[IO[str]]:
+    """Standard output in UTF-8, whatever the terminal's encoding: data must not lose letters."""
+    sys.stdout.flush()
+    encoding = getattr(sys.stdout, "encoding", None)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8", errors="strict")
+    yield sys.stdout
+    sys.stdout.flush()
+    if encoding and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding=encoding, errors="replace")

@@ -1,0 +1,84 @@
+"""``hbtvm predict`` for a folder of files, into a folder of predictions."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.show import is_terminal, print_line
+from hbtvm.errors import MissingPackageError
+from hbtvm.words.quantities import count, duration
+
+
+def predict(arguments: argparse.Namespace, package: bytes, data: Path) -> int:
+    """Run the command.
+
+    Raises `UsageError` if no folder is named for the predictions.
+    """
+    if arguments.out is None:
+        raise UsageError(f"{data}: this is a folder; say with -o which folder its predictions go to")
+    if arguments.header != "auto":
+        raise UsageError(
+            "--header is of single files; those of a folder have column names in their first lines"
+        )
+    try:
+        from hbtvm.streaming import dataset, reading
+        from hbtvm.streaming.places import check_apart
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            "folders are read by pyarrow: pip install 'hbtvm[parquet]'", name=error.name
+        ) from error
+    out = Path(arguments.out)
+    check_apart(data, out)
+    job = dataset.Job(package, data, out, arguments.output, arguments.keep, arguments.drop)
+    start = time.perf_counter()
+    listed = reading.Dataset(data)
+    total = len(listed.files)
+    with progress(total, "file") as told:
+        try:
+            rows = dataset.predict(job, arguments.threads, told, arguments.overwrite, listed)
+        except KeyboardInterrupt:
+            print_line(f"{out}: the same command goes on where it was stopped", sys.stderr)
+            raise
+    took = time.perf_counter() - start
+    pace = f", {rows / took:,.0f} rows/s" if rows else ""
+    print_line(
+        f"{out}: {count(rows, 'row')} predicted in {duration(took)}{pace}, {count(total, 'file')} in all"
+    )
+    return 0
+
+
+@contextlib.contextmanager
+def progress(total: int, noun: str) -> Iterator[Callable[[int, int], None]]:
+    """Show the progress of `total` files or parts (`noun`) on a terminal.
+
+    Yields
+    ------
+    A function that takes the rows, and the files or parts, done since its last call.
+    """
+    shown = is_terminal(sys.stderr)
+    done = [0, 0]
+    start = last = time.perf_counter()
+
+    def told(rows: int, more: int) -> None:
+        nonlocal last
+        done[0] += rows
+        done[1] += more
+        now = time.perf_counter()
+        if shown and now - last > 0.2:
+            last = now
+            pace = done[0] / (now - start)
+            line = f"{done[1]} of {count(total, noun)}, {count(done[0], 'row')}, {pace:,.0f} rows/s"
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+
+    try:
+        yield told
+    finally:
+        if shown:
+            sys.stderr.write("\r\x1b[K")

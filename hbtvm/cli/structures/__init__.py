@@ -1,0 +1,1 @@
+"""Structures of recursive models: files, vocabularies and options."""

@@ -1,0 +1,234 @@
+"""Parse a structure, text with brackets or a JSON value, into lists of its nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hbtvm.cli.structures.words_in import Taken, Words, some
+from hbtvm.errors import InputError
+from hbtvm.recursive.texts import Node, parse
+from hbtvm.words.printable import shown
+
+_LABELLED = re.compile(r"\(\s*[^\s()]+\s*\(")
+"""A bracket that begins with a word and then holds a bracket."""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A structure.
+
+    Attributes
+    ----------
+    children
+        Each node's children by place, -1 for an empty place.
+    inputs
+        Values of each node, by name: whole numbers, or float32 arrays, shape (size,).
+    """
+
+    children: list[list[int]]
+    inputs: dict[str, list[Any]]
+
+
+class Reader:
+    """Parses text and JSON; parameters as for `hbtvm.cli.structures.structures_in.StructureFile`.
+
+    Errors begin with ``structure 0``. Nested nodes are numbered children first.
+
+    Attributes
+    ----------
+    token
+        The input that takes a node's word; None if the model has another kind of input, or several.
+    """
+
+    def __init__(
+        self, children: int | None, inputs: Mapping[str, Taken], words: Words, labels: str = "none"
+    ) -> None:
+        self._children, self._inputs, self._words, self._labels = children, inputs, words, labels
+        only = next(iter(inputs)) if len(inputs) == 1 else ""
+        self.token = only if only and inputs[only].kind == "number" else None
+
+    def of_text(self, text: str) -> Nodes:
+        """Parse a line: a tree with brackets, or words in a row for sequences."""
+        try:
+            if self._children == 1 and "(" not in text and ")" not in text:
+                return self._made([{self.token: word} for word in text.split()], _chain(len(text.split())))
+            return self._nested(parse(text, 0, self._labels))
+        except InputError as error:
+            if self._labels != "none" or not _LABELLED.match(text):
+                raise
+            raise InputError(
+                f"{error} Where each bracket begins with a label, as in treebanks, say --labels drop."
+            ) from error
+
+    def of_value(self, value: Any) -> Nodes:
+        """Parse a JSON value.
+
+        It is a tree of nested lists, of objects with their inputs by name and ``children``, or of both; or an
+        object with ``children`` or ``parents``, a list with an item for each node, and ``inputs``.
+        """
+        if isinstance(value, dict):
+            if "parents" in value or "inputs" in value or not self._inputs:
+                return self._arrays(value)
+        elif self._children == 1 and isinstance(value, list) and not any(map(_is_nested, value)):
+            return self._made([self._given(one, at) for at, one in enumerate(value)], _chain(len(value)))
+        return self._nested(value)
+
+    def _nested(self, tree: Any) -> Nodes:
+        """Parse a nested tree without recursion, because it may be deep."""
+        own: list[list[int]] = []
+        given: list[Mapping[Any, Any]] = []
+        results: list[int] = []  # nodes whose parent has not been made
+        waiting: list[tuple[Any, int]] = [(tree, -1)]
+        while waiting:
+            one, count = waiting.pop()
+            if count < 0:
+                inputs, children = self._parts(one, len(own))
+                waiting.append((inputs, len(children)))
+                waiting += [(child, -1) for child in reversed(children)]
+                continue
+            given.append(one)
+            own.append(results[len(results) - count :])
+            del results[len(results) - count :]
+            results.append(len(own) - 1)
+        return self._made(given, own)
+
+    def _parts(self, tree: Any, node: int) -> tuple[Mapping[Any, Any], Sequence[Any]]:
+        """Return a node's inputs and children."""
+        where = f"structure 0, node {node}"
+        if isinstance(tree, Node):
+            return ({} if tree.token is None else {self.token: tree.token}), tree.children
+        if isinstance(tree, list):
+            if not tree:
+                raise InputError(f"{where}: it has neither a token nor children.")
+            return {}, tree
+        if not isinstance(tree, dict):
+            return self._given(tree, node), ()
+        children = tree.get("children", [])
+        if not isinstance(children, list):
+            raise InputError(f"{where}: its children are {shown(repr(children))}; expected a list.")
+        return {name: one for name, one in tree.items() if name != "children"}, children
+
+    def _given(self, one: Any, node: int) -> Mapping[Any, Any]:
+        """Return the inputs of a leaf: a token, or its inputs by name."""
+        if isinstance(one, dict):
+            return one
+        if self.token is None:
+            raise InputError(
+                f"structure 0, node {node}: it is {shown(repr(one))}; expected an object with the inputs of "
+                f"the model by name, {some(self._inputs)}."
+            )
+        return {self.token: one}
+
+    def _arrays(self, value: Mapping[str, Any]) -> Nodes:
+        unknown = set(value) - {"children", "parents", "inputs"}
+        if unknown or ("children" in value) == ("parents" in value):
+            raise InputError(
+                f"structure 0: it has {some(sorted(map(str, value)))}; expected 'children' or 'parents', and "
+                "'inputs'."
+            )
+        lists = value.get("children", value.get("parents"))
+        inputs = value.get("inputs", {})
+        if not isinstance(lists, list) or not isinstance(inputs, dict):
+            raise InputError(
+                "structure 0: expected a list with an item for each node, and inputs as an object."
+            )
+        count = len(lists)
+        own = _children(lists) if "children" in value else _of_parents(lists)
+        for name, given in inputs.items():
+            if not isinstance(given, list) or len(given) != count:
+                size = f"has {len(given)} items" if isinstance(given, list) else f"is {shown(repr(given))}"
+                raise InputError(
+                    f"structure 0: its input {shown(repr(name))} {size}; expected a list of {count}, one for "
+                    "each node."
+                )
+        return self._made([{name: inputs[name][at] for name in inputs} for at in range(count)], own)
+
+    def _made(self, given: Sequence[Mapping[Any, Any]], own: list[list[int]]) -> Nodes:
+        """Build the structure from nodes' inputs and children."""
+        places = self._children
+        for node, children in enumerate(own):
+            if places is not None and len(children) > places:
+                raise InputError(
+                    f"structure 0, node {node}: it has {len(children)} children; the model takes {places} at "
+                    "most."
+                )
+        known = self._inputs
+        found: dict[str, list[Any]] = {name: [] for name in known}
+        for node, one in enumerate(given):
+            if not one.keys() <= known.keys():
+                extra = next(name for name in one if name not in known)
+                raise InputError(
+                    f"structure 0, node {node}: the model has no input {shown(repr(extra))}; it has "
+                    f"{some(known)}."
+                )
+            for name, taken in known.items():
+                found[name].append(self._value(name, taken, one.get(name), node))
+        return Nodes(own, found)
+
+    def _value(self, name: str, taken: Taken, given: Any, node: int) -> Any:
+        where = f"structure 0, node {node}"
+        if given is None and not (taken.kind == "number" and taken.optional):
+            raise InputError(f"{where}: its input {name!r} is missing.")
+        if taken.kind != "number":
+            return _vector(given, taken.size, f"{where}: its input {name!r}")
+        number = self._words.number(given, where)
+        if not (-1 if taken.optional else 0) <= number < taken.size:
+            raise InputError(
+                f"{where}: its input {name!r} is {number}; expected a number from 0 to {taken.size - 1}"
+                f"{', or -1 for none' if taken.optional else ''}."
+            )
+        return number
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, list) or (isinstance(value, dict) and "children" in value)
+
+
+def _chain(length: int) -> list[list[int]]:
+    return [[at - 1] if at else [] for at in range(length)]
+
+
+def _vector(given: Any, size: int, what: str) -> np.ndarray:
+    try:
+        array = np.asarray(given)
+    except ValueError:  # lists of several lengths
+        array = np.empty(0)
+    if array.shape != (size,) or array.dtype.kind not in "iuf":
+        raise InputError(f"{what} is {shown(repr(given), 40)}; expected a list of {size} numbers.")
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32)
+
+
+def _children(lists: Sequence[Any]) -> list[list[int]]:
+    own = []
+    for node, given in enumerate(lists):
+        if not isinstance(given, list):
+            raise InputError(
+                f"structure 0, node {node}: its children are {shown(repr(given))}; expected a list of "
+                "numbers of nodes."
+            )
+        own.append([_place(one, len(lists), f"structure 0, node {node}: its child") for one in given])
+    return own
+
+
+def _of_parents(lists: Sequence[Any]) -> list[list[int]]:
+    own: list[list[int]] = [[] for _ in lists]
+    for node, given in enumerate(lists):
+        parent = _place(given, len(lists), f"structure 0, node {node}: its parent")
+        if parent >= 0:
+            own[parent].append(node)
+    return own
+
+
+def _place(given: Any, count: int, what: str) -> int:
+    """Return a node's number; -1 for none."""
+    if given is None:
+        return -1
+    if type(given) is not int or not -1 <= given < count:
+        raise InputError(f"{what} {shown(repr(given))} is not a node of this structure.")
+    return given

@@ -1,0 +1,99 @@
+"""``hbtvm predict`` for recursive models: a row for each structure, or for each of its nodes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.rows.data_out import writing
+from hbtvm.cli.structures.options import vocabulary_of
+from hbtvm.cli.structures.structures_in import StructureFile
+from hbtvm.errors import InputError
+from hbtvm.runtime.model import Model
+from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.streaming.outputs import column_names, table_of
+
+
+def predict(model: Model, path: Path, out: Path | None, output: Any, arguments: argparse.Namespace) -> int:
+    """Run the command.
+
+    Parameters
+    ----------
+    out
+        The file; None for standard output.
+    output
+        As of `Model.predict`.
+    """
+    entry = model.package.recursion
+    assert entry is not None
+    if arguments.drop or arguments.header != "auto":
+        raise UsageError("--drop and --header need columns, and structures have none")
+    inputs = {one.name: one for one in entry.inputs}
+    words = vocabulary_of(arguments, inputs, entry.vocabulary)
+    file = StructureFile(path, entry.children, inputs, words, arguments.labels)
+    index = arguments.index or entry.over == "nodes"
+    tables = _tables(model, file, output, index)
+    first = next(tables, None)
+    if first is None:
+        raise UsageError(f"{path}: there are no structures to predict")
+    names = column_names(model.package.output, output, first[0].shape)
+    is_array = out is not None and out.suffix.lower() == ".npy"
+    if index and not is_array:
+        names = ["structure", *(["node"] if first[1].shape[1] > 1 else []), *names]
+    with writing(out, names) as writer:
+        writer.write(first[0], first[1] if index else None)
+        for table, places in tables:
+            writer.write(table, places if index else None)
+    return 0
+
+
+def _tables(
+    model: Model, file: StructureFile, output: Any, index: bool
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield predictions block by block, with each row's numbers of structure and node."""
+    entry = model.package.recursion
+    assert entry is not None
+    done = 0
+    for block in file.blocks():
+        structures = block.structures
+        try:
+            predicted = model.predict(structures, output)
+            if entry.over == "roots" and not index:
+                _require_one_root(structures)
+        except InputError as error:
+            raise file.explained(error, block.places) from error
+        places = _places(structures, entry.over)
+        places[:, 0] += done
+        done += len(structures)
+        yield table_of(predicted, model.package.output), places
+
+
+def _places(structures: Structures, over: str) -> np.ndarray:
+    """Return each result's structure and, for results of nodes, node; shape (results, 1 or 2)."""
+    if over not in ("roots", "nodes"):
+        return np.arange(len(structures))[:, None]
+    nodes = _roots(structures) if over == "roots" else np.arange(len(structures.first) - 1)
+    own = np.searchsorted(structures.starts, nodes, "right") - 1
+    return np.column_stack([own, nodes - structures.starts[own]])
+
+
+def _roots(structures: Structures) -> np.ndarray:
+    """Return the nodes without a parent."""
+    is_root = np.ones(len(structures.first) - 1, bool)
+    is_root[structures.child[structures.child >= 0]] = False
+    return np.flatnonzero(is_root)
+
+
+def _require_one_root(structures: Structures) -> None:
+    """Raise an `InputError` unless each structure has one root."""
+    counts = np.bincount(_places(structures, "roots")[:, 0], minlength=len(structures))
+    if (counts != 1).any():
+        at = int(np.argmax(counts != 1))
+        raise InputError(
+            f"structure {at}: it has {counts[at]} roots, and a row for each; --index tells them apart."
+        )

@@ -1,0 +1,1 @@
+"""Rewrites of lowered functions for CUDA."""

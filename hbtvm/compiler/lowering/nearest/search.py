@@ -1,0 +1,223 @@
+"""The exact part of a search for the k nearest points (see `hbtvm.strategies.network.nearest`).
+
+What a tensor expression cannot say is how many blocks of points a row has to look at. The loop over the rows
+of a vector that a schedule annotates (`hbtvm.schedules.network.nearest.NEAREST_ROWS`) becomes::
+
+    bound = k-th smallest of the blocks' leasts + slack     (see `bounds`)
+    for block: if any row has least <= bound: for those rows:
+        distances of the block's points in float64
+        for those below the k-th smallest so far: insert
+
+Where all distances are there already, each is compared with the k-th smallest so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+
+from hbtvm.compiler.lowering.nearest.bounds import Leasts
+from hbtvm.compiler.lowering.nearest.smallest import Smallest, comparable
+from hbtvm.schedules.statements import (
+    Place,
+    Scratch,
+    any_lane,
+    broadcast,
+    every,
+    scratch,
+    sequence,
+    serial,
+    vector_type,
+)
+from hbtvm.strategies.intrinsics.exact import exact
+from hbtvm.strategies.network.nearest import SMALLEST
+
+_TOGETHER = 8  # vectors of distances that are summed together
+
+
+def find_nearest(loop: Any) -> Any:
+    """Return what replaces an annotated loop of a lowered function.
+
+    It is ``for row: for output: found[.., output, row] = nearest(..)``, with unit steps from one row to the
+    next in all that is computed by rows.
+    """
+    inner = loop.body
+    store = inner.body
+    call = store.value
+    values = {loop.loop_var: 0, inner.loop_var: 0}
+
+    def start(indices: Sequence[Any]) -> Any:
+        (index,) = indices
+
+        def put(variable: Any) -> Any:
+            return tirx.const(0, str(variable.ty.dtype)) if variable in values else variable
+
+        return tvm_ffi.structural_map(index, (tirx.Var, put)).astype("int64")
+
+    # The first argument is the function's name.
+    name, *given = call.args
+    places = [Place(one.source, start(one.indices)) for one in given if not isinstance(one, tirx.IntImm)]
+    numbers = [int(one.value) for one in given if isinstance(one, tirx.IntImm)]
+    found, vector = Place(store.buffer, start(store.indices)), int(loop.extent)
+    if str(name.value) == SMALLEST:
+        k, count, rows, lanes = numbers
+        return _Values(Smallest(found, k, count, rows, vector), places[0], lanes).statement()
+    least, slack, row, points = places
+    k, count, features, size, blocks, rows, lanes = numbers
+    leasts = Leasts(least, slack, k, blocks, rows, vector)
+    return _Search(
+        Smallest(found, k, count, rows, vector), leasts, row, points, features, size, min(lanes, size)
+    ).statement()
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The search of a vector of rows."""
+
+    # `smallest`, `leasts`: what is found, and what tells which blocks to look at
+    smallest: Smallest
+    leasts: Leasts
+    # `row`, `points`: where the rows' numbers begin, shape (features, rows), and the points', (blocks,
+    # features, size)
+    row: Place
+    points: Place
+    # `features`, `size`: columns, and points of a block
+    features: int
+    size: int
+    lanes: int  # points of a vector
+
+    def statement(self) -> Any:
+        """All of it."""
+        bound = scratch("bound", self.leasts.vector, "float32")
+        look = serial("block", self.leasts.blocks, lambda block: self._block(block, bound))
+        return sequence(
+            [
+                *bound.made(),
+                *self.leasts.bound(bound),
+                *self.smallest.begin(),
+                look,
+                *self.smallest.finish(),
+            ]
+        )
+
+    def _block(self, block: Any, bound: Scratch) -> Any:
+        """Look at a block for those rows that may have some of their nearest in it."""
+
+        def one(row: Any) -> Any:
+            return tirx.IfThenElse(self.leasts.passes(block, row, bound), self._exact(block, row), None)
+
+        n = self.leasts.vector
+        if n == 1:
+            return one(tirx.const(0, "int64"))
+        return tirx.IfThenElse(any_lane(self.leasts.some_pass(block, bound), n), serial("row", n, one), None)
+
+    def _exact(self, block: Any, row: Any) -> Any:
+        lanes = self.lanes
+        vectors = min(_TOGETHER, self.size // lanes)
+        part = vectors * lanes
+        return serial("part", self.size // part, lambda first: self._part(block, row, first * part, vectors))
+
+    def _part(self, block: Any, row: Any, first: Any, vectors: int) -> Any:
+        """Distances of some of a block's points to a row, and what they change."""
+        lanes = self.lanes
+        # Sums of their own, at constant places, stay in registers; memory is looked up by what data say.
+        sums, away = (scratch(name, vectors * lanes, "float64") for name in ("sums", "away"))
+        kind = vector_type("float64", lanes)
+
+        def add(feature: Any) -> Any:
+            number = tirx.Var("number", "float64")
+            steps = [tirx.Bind(number, self.row.load(feature * self.leasts.rows + row))]
+            at = (block * self.features + feature) * self.size + first
+            for v in range(vectors):
+                difference = tirx.Var("difference", kind)
+                steps += [
+                    tirx.Bind(difference, broadcast(number, lanes) - self.points.load(at + v * lanes, lanes)),
+                    # Rounded as in scikit-learn's trees, so that what is equal there is equal here.
+                    sums.store(
+                        sums.load(v * lanes, lanes) + exact(difference * difference), v * lanes, lanes
+                    ),
+                ]
+            return sequence(steps)
+
+        def look(vector: Any) -> Any:
+            own = tirx.Var("own", kind)
+            at = vector * lanes
+
+            def candidate(lane: Any) -> Any:
+                return self.smallest.candidate(
+                    row, away.load(at + lane), block * self.size + first + at + lane
+                )
+
+            worst = broadcast(self.smallest.worst(row), lanes)
+            return sequence(
+                [
+                    tirx.Bind(own, away.load(at, lanes)),
+                    tirx.IfThenElse(any_lane(own < worst, lanes), serial("lane", lanes, candidate), None),
+                ]
+            )
+
+        def known(v: int) -> Any:
+            return away.store(comparable(sums.load(v * lanes, lanes), lanes), v * lanes, lanes)
+
+        zeros = [sums.store(every(0.0, "float64", lanes), v * lanes, lanes) for v in range(vectors)]
+        return sequence(
+            [
+                *sums.made(),
+                *away.made(),
+                *zeros,
+                serial("feature", self.features, add),
+                *map(known, range(vectors)),
+                serial("vector", vectors, look),
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class _Values:
+    """A look at all values, shape (count, rows), of a vector of rows."""
+
+    smallest: Smallest
+    values: Place
+    lanes: int
+
+    def statement(self) -> Any:
+        """All of it."""
+        made = self._of_one_row() if self.smallest.vector == 1 else self._of_rows()
+        return sequence([*self.smallest.begin(), *made, *self.smallest.finish()])
+
+    def _of_rows(self) -> list[Any]:
+        n, rows = self.smallest.vector, self.smallest.rows
+
+        def look(place: Any) -> Any:
+            def one(row: Any) -> Any:
+                value = comparable(self.values.load(place * rows + row), 1)
+                return self.smallest.candidate(row, value, place)
+
+            smaller = comparable(self.values.load(place * rows, n), n) < self.smallest.worst(0, n)
+            return tirx.IfThenElse(any_lane(smaller, n), serial("row", n, one), None)
+
+        return [serial("place", self.smallest.count, look)]
+
+    def _of_one_row(self) -> list[Any]:
+        """Vectors of values, and what is left of them one by one."""
+        lanes, row = self.lanes, tirx.const(0, "int64")
+        vectors, left = divmod(self.smallest.count, lanes)
+
+        def candidate(place: Any) -> Any:
+            return self.smallest.candidate(row, comparable(self.values.load(place), 1), place)
+
+        def look(vector: Any) -> Any:
+            at = vector * lanes
+            smaller = comparable(self.values.load(at, lanes), lanes) < broadcast(
+                self.smallest.worst(row), lanes
+            )
+            return tirx.IfThenElse(
+                any_lane(smaller, lanes), serial("lane", lanes, lambda lane: candidate(at + lane)), None
+            )
+
+        made = [serial("vector", vectors, look)] if vectors else []
+        return [*made, *([serial("place", left, lambda n: candidate(n + vectors * lanes))] if left else [])]

@@ -1,0 +1,1 @@
+"""LightGBM: boosters, estimators and model texts."""

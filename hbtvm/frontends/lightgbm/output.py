@@ -1,0 +1,123 @@
+"""What LightGBM's objectives and estimators make of raw scores."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.frontends.sklearn.common import labels_of
+from hbtvm.graph.outputs.output import Kind, Output, OutputSpec
+from hbtvm.graph.outputs.transforms import Transform
+from hbtvm.words.printable import shown
+
+_IDENTITY = (
+    "regression_l1", "huber", "fair", "quantile", "mape", "lambdarank", "rank_xendcg",
+    "custom", "",
+)  # fmt: skip
+_EXP = ("poisson", "gamma", "tweedie")
+
+_ALIASES = {
+    alias: name
+    for name, aliases in {
+        "regression": "regression_l2 mean_squared_error mse l2 l2_root root_mean_squared_error rmse",
+        "regression_l1": "mean_absolute_error l1 mae",
+        "multiclass": "softmax",
+        "multiclassova": "multiclass_ova ova ovr",
+        "cross_entropy": "xentropy",
+        "cross_entropy_lambda": "xentlambda",
+        "mape": "mean_absolute_percentage_error",
+        "rank_xendcg": "xendcg xe_ndcg xe_ndcg_mart xendcg_mart",
+        "custom": "none null na",
+    }.items()
+    for alias in aliases.split()
+}
+"""Other names of objectives, which LightGBM takes in model texts as it does in parameters; its versions
+before 2.3 wrote some of them."""
+
+
+def transform_of(objective: str) -> tuple[Transform, float]:
+    """The response transform and its scale of an objective as the model text writes it.
+
+    Raises
+    ------
+    UnsupportedModel
+        If the objective is not known.
+    ModelError
+        If its parameters are no numbers.
+    """
+    name, *rest = objective.split() or [""]
+    name = _ALIASES.get(name, name)
+    parameters = dict(word.partition(":")[::2] for word in rest)
+    if name == "regression":
+        return ("signed_square" if "sqrt" in parameters else "identity"), 1.0
+    if name in _IDENTITY:
+        return "identity", 1.0
+    if name in _EXP:
+        return "exp", 1.0
+    if name in ("binary", "multiclassova"):
+        try:
+            scale = float(parameters.get("sigmoid", 1.0))
+        except ValueError:
+            scale = math.nan
+        if not 0 < scale < math.inf:
+            raise ModelError(f"the LightGBM model has the damaged objective '{shown(objective)}'.")
+        return "sigmoid", scale
+    if name == "multiclass":
+        return "softmax", 1.0
+    if name == "cross_entropy":
+        return "sigmoid", 1.0
+    if name == "cross_entropy_lambda":
+        return "softplus", 1.0
+    raise UnsupportedModel(
+        f"the LightGBM objective '{shown(name)}' is not supported; LightGBM 4's own objectives are."
+    )
+
+
+def booster_output(objective: str, n_outputs: int, average: int, kind: Kind = "booster") -> OutputSpec:
+    """What a ``Booster`` (or a regressor, a ranker) returns."""
+    transform, scale = transform_of(objective)
+    if transform == "softmax" and n_outputs < 2:
+        raise ModelError(
+            f"the LightGBM model is damaged: its objective is multiclass, with {n_outputs} score."
+        )
+    return OutputSpec(
+        kind=kind,
+        n_outputs=n_outputs,
+        transform=transform,
+        scale=scale,
+        outputs=("raw",),
+        # LightGBM averages before its transform, but gives raw scores as sums.
+        raw_factor=float(average),
+    )
+
+
+def estimator_output(name: str, labels: Any, objective: str, n_outputs: int, average: int) -> OutputSpec:
+    """What a fitted scikit-learn estimator of LightGBM returns.
+
+    Parameters
+    ----------
+    name
+        Its class.
+    labels
+        The class labels of a classifier; None for others, and where the objective is the user's own.
+    """
+    if labels is None:
+        # With an objective of the user's own, LGBMClassifier gives raw scores, too.
+        kinds: dict[str, Kind] = {"LGBMRanker": "ranker", "LGBMClassifier": "booster"}
+        return booster_output(objective, n_outputs, average, kinds.get(name, "regressor"))
+    transform, scale = transform_of(objective)
+    outputs: tuple[Output, ...] = ("label", "proba", "raw", "decision")
+    classes = labels_of(labels)
+    if len(classes) != n_outputs and not (n_outputs == 1 and len(classes) == 2):
+        raise ModelError(f"the {name} is damaged: it has {n_outputs} scores for {len(classes)} classes.")
+    return OutputSpec(
+        kind="classifier",
+        n_outputs=n_outputs,
+        transform=transform,
+        scale=scale,
+        outputs=outputs,
+        classes=(classes,),
+        label_rule="argmax",
+        raw_factor=float(average),
+    )

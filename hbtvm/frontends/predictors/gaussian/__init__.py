@@ -1,0 +1,1 @@
+"""Models of Gaussian densities: processes, mixtures, discriminants."""

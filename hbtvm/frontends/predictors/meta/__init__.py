@@ -1,0 +1,1 @@
+"""Meta-estimators: models that consist of other models."""

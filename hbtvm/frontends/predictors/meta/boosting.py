@@ -1,0 +1,165 @@
+"""``AdaBoostClassifier`` and ``AdaBoostRegressor``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.predictors.meta.members import members, output
+from hbtvm.frontends.predictors.reading import floats
+from hbtvm.frontends.sklearn.common import labels_of
+from hbtvm.frontends.transformers.typed import accepting
+from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks import join_trees, joined
+from hbtvm.graph.networks.network import Trees
+from hbtvm.graph.of_graph import of_trees
+from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.predictor import Predictor
+from hbtvm.operators.base import Node, constant
+from hbtvm.operators.formulas import softmax, total, with_complement
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import Repeat, reduce, select
+from hbtvm.operators.tables import lookup
+
+_FALLS_FOR_OTHERS = (1, 4)
+"""The release of scikit-learn from which on a vote for one class counts against the others."""
+
+
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
+    """Read ``AdaBoostClassifier``: weighted votes (SAMME), or sums of logarithms (SAMME.R of old)."""
+    labels = labels_of(record.get("classes_"))
+    found = members(record, accepting(table, nan=False, inf=False), where)
+    if len(labels) == 1:
+        one = constant(1.0)
+        return Predictor(
+            "classifier", {"index": constant(0.0), "proba": one, "decision": constant(0.0)}, (labels,)
+        )
+    weights = floats(record, "estimator_weights_", where, None)
+    if len(weights) < len(found) or not weights.sum() > 0:
+        raise where.damaged(f"it has {len(weights)} weights for {len(found)} estimators.")
+    real = record.get("algorithm", "SAMME") == "SAMME.R" and record.version() < (1, 6)
+    scores = [_position(one, labels, where) for one in found]
+    if real:
+        votes: Node = total([_samme_r(output(one, "proba", where), where) for one in found])
+    else:
+        against = -1.0 / (len(labels) - 1) if record.version() >= _FALLS_FOR_OTHERS else 0.0
+        merged = _merged(found, scores, weights, against, labels)
+        if merged is not None:
+            return merged
+        votes = total(
+            [
+                apply("where", apply("equal", one, np.arange(len(labels), dtype=np.float64)), w, against * w)
+                for one, w in zip(scores, weights.tolist(), strict=False)
+            ]
+        )
+    pred = apply("divide", votes, float(weights.sum()))
+    if len(labels) == 2:
+        decision: Node = apply("subtract", select(pred, [1]), select(pred, [0]))
+        index: Node = apply("greater", decision, 0.0)
+        proba: Node = with_complement(apply("sigmoid", decision))
+    else:
+        decision, index = pred, reduce("argmax", pred)
+        proba = softmax(apply("divide", pred, float(len(labels) - 1)))
+    return Predictor("classifier", {"index": index, "proba": proba, "decision": decision}, (labels,))
+
+
+def regressor(record: Record, table: Table, where: Where) -> Predictor:
+    """Read ``AdaBoostRegressor``: the weighted median of responses."""
+    found = members(record, accepting(table, nan=False, inf=False), where)
+    weights = floats(record, "estimator_weights_", where, None)
+    if len(weights) < len(found):
+        raise where.damaged(f"it has {len(weights)} weights for {len(found)} estimators.")
+    responses = [output(one, "response", where) for one in found]
+    if any(one.width != 1 for one in responses):
+        raise where.unsupported("holds a regressor of several targets.")
+    response = weighted_median(joined.side_by_side(responses), weights[: len(found)])
+    return Predictor("regressor", {"response": response})
+
+
+def weighted_median(values: Node, weights: np.ndarray) -> Node:
+    """The smallest value such that the values up to it have at least half of the weight.
+
+    Parameters
+    ----------
+    values
+        Width k.
+    weights
+        float64, shape (k,).
+    """
+    k = values.width
+    if k == 1:
+        return values
+    # Without sorting: the weight of all values up to each one.
+    below = apply("less_equal", Repeat(values, k, tiled=True), Repeat(values, k))
+    up_to = reduce("sum", apply("multiply", below, np.tile(weights, k)), k)
+    enough = apply("greater_equal", up_to, 0.5 * float(np.cumsum(weights)[-1]))
+    return reduce("min", apply("where", enough, values, np.inf))
+
+
+def _position(predictor: Predictor, labels: np.ndarray, where: Where) -> Node:
+    """Where an estimator's label stands among all labels."""
+    if len(predictor.classes) != 1:
+        raise where.unsupported("holds an estimator that is no classifier of one target.")
+    own = predictor.classes[0]
+    at = [int(np.flatnonzero(labels == one)[0]) if (labels == one).any() else -1 for one in own]
+    if -1 in at:
+        raise where.damaged("an estimator has a class that is not there.")
+    index = predictor.outputs["index"]
+    if at == list(range(len(at))):
+        return index
+    return lookup(index, [0], [np.array(at, np.float64)])
+
+
+def _samme_r(proba: Node, where: Where) -> Node:
+    least = float(np.finfo(np.float64).eps)
+    power = apply("log", apply("maximum", proba, least))
+    k = proba.width
+    mean = apply("multiply", reduce("sum", power), 1.0 / k)
+    return apply("multiply", apply("subtract", power, mean), float(k - 1))
+
+
+def _merged(
+    found: Sequence[Predictor],
+    scores: Sequence[Node],
+    weights: np.ndarray,
+    against: float,
+    labels: np.ndarray,
+) -> Predictor | None:
+    """All trees as one forest whose leaves hold weighted votes; None for other estimators."""
+    count, votes = len(labels), []
+    for one, weight in zip(found, weights.tolist(), strict=False):
+        forest = one.outputs.get("proba")
+        # The label of one tree is that of its leaf; of several trees it is not.
+        if not isinstance(forest, Trees) or forest.ensemble.n_trees != 1 or forest.width != count:
+            return None
+        if (
+            len(one.classes[0]) != count
+            or forest.ensemble.value_width != count
+            or forest.ensemble.base_score.any()
+        ):
+            return None
+        chosen = forest.ensemble.value.argmax(axis=1)
+        vote = np.where(np.arange(count) == chosen[:, None], weight, against * weight)
+        if count == 2:
+            # The second class's less the first one's.
+            votes.append(join_trees.with_values(forest, vote[:, 1:] - vote[:, :1], 1.0))
+        else:
+            votes.append(join_trees.with_values(forest, vote / (count - 1), 1.0))
+    summed = join_trees.mean(votes)
+    if summed is None:
+        return None
+    scaled = summed.on_ensemble(replace(summed.ensemble, divisor=float(weights.sum())))
+    spec = OutputSpec(
+        "classifier",
+        scaled.width,
+        transform="sigmoid" if count == 2 else "softmax",
+        outputs=("label", "proba", "decision"),
+        classes=(labels,),
+        label_rule="raw_positive" if count == 2 else "raw_argmax",
+        raw_factor=1.0 if count == 2 else float(count - 1),
+    )
+    return of_trees(scaled, spec)

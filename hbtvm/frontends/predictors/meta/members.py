@@ -1,0 +1,155 @@
+"""What ensembles ask of the estimators that they hold: probabilities, scores and labels as nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.transformers.dispatch import read_predictor
+from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph.columns.steps import Cast
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks import joined
+from hbtvm.graph.networks.network import computed_columns
+from hbtvm.graph.predictor import Predictor
+from hbtvm.operators.base import Node
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import select
+from hbtvm.operators.tables import lookup
+
+
+def members(record: Record, table: Table, where: Where, name: str = "estimators_") -> list[Predictor]:
+    """All estimators of a list that read the same table.
+
+    Raises
+    ------
+    ModelError
+        If there are none.
+    """
+    records = record.records(name)
+    if not records:
+        raise where.damaged(f"its {name} is empty.")
+    return [read_predictor(one, table, where.child(i)) for i, one in enumerate(records)]
+
+
+def output(predictor: Predictor, name: str, where: Where) -> Node:
+    """An output of an estimator within.
+
+    Raises
+    ------
+    UnsupportedModel
+        If it has none of that name.
+    """
+    found = predictor.outputs.get(name)
+    if found is None:
+        has = ", ".join(predictor.outputs)
+        raise where.unsupported(f"needs the output {name!r} of an estimator that has {has}.")
+    return found
+
+
+def prediction(predictor: Predictor, where: Where) -> Node:
+    """What an estimator's ``predict`` returns, as numbers: labels of one or several targets, or responses.
+
+    Raises
+    ------
+    UnsupportedModel
+        If the labels are no numbers.
+    """
+    if "index" not in predictor.outputs:
+        return output(predictor, "response", where)
+    index = predictor.outputs["index"]
+    if not predictor.classes:
+        return index
+    tables = []
+    for labels in predictor.classes:
+        if labels.dtype.kind not in "biuf":
+            raise where.unsupported("computes with the labels of an estimator, which are no numbers.")
+        tables.append(labels.astype(np.float64))
+    if all(np.array_equal(one, np.arange(len(one))) for one in tables):
+        return index
+    return lookup(index, range(len(tables)), tables)
+
+
+def single_target(predictor: Predictor, where: Where) -> np.ndarray:
+    """The labels of a classifier of one target.
+
+    Raises
+    ------
+    UnsupportedModel
+        If it is no such classifier.
+    """
+    if len(predictor.classes) != 1 or "index" not in predictor.outputs:
+        raise where.unsupported("holds an estimator that is no classifier of one target.")
+    return predictor.classes[0]
+
+
+def positive(predictor: Predictor, where: Where) -> Node:
+    """The score by which a binary estimator prefers its second class: its decision function, the
+    probability of that class, or a regressor's response.
+    """
+    if predictor.kind == "regressor":
+        return output(predictor, "response", where)
+    if "decision" in predictor.outputs:
+        return predictor.outputs["decision"]
+    return second(predictor, where)
+
+
+def positive_threshold(predictor: Predictor) -> float:
+    """Above which scores (see `positive`) an estimator decides for its second class."""
+    return 0.0 if "decision" in predictor.outputs and predictor.kind == "classifier" else 0.5
+
+
+def second(predictor: Predictor, where: Where) -> Node:
+    """The probability of the second of two classes.
+
+    Raises
+    ------
+    ModelError
+        If there is no second class.
+    """
+    proba = output(predictor, "proba", where)
+    if proba.width < 2:
+        raise where.damaged("it holds an estimator of a single class.")
+    # Written so that nothing else is computed where the first is made of the second.
+    return select(proba, [1])
+
+
+def by_label(index: Node, count: int) -> Node:
+    """1 in the column of each row's label, else 0; width `count`."""
+    return apply("equal", index, np.arange(count, dtype=np.float64))
+
+
+def made_by_members(record: Record, parts: Sequence[Node]) -> Table:
+    """The table of the columns that each estimator of an ensemble makes, named as the ensemble names them."""
+    columns = computed_columns(joined.side_by_side(parts))
+    names = [
+        str(part[0])
+        for part in record.sequence("estimators")
+        if isinstance(part, (tuple, list)) and not is_dropped(part[-1])
+    ]
+    if len(names) != len(parts):
+        return Table(columns)
+    prefix = record.kind.lower()
+    return Table(
+        columns,
+        names=tuple(
+            f"{prefix}_{name}{i if part.width > 1 else ''}"
+            for name, part in zip(names, parts, strict=True)
+            for i in range(part.width)
+        ),
+    )
+
+
+def is_dropped(estimator: object) -> bool:
+    """Whether an entry of an ensemble's ``estimators`` stands for none."""
+    return estimator is None or (isinstance(estimator, str) and estimator == "drop")
+
+
+def in_their_type(table: Table, found: Sequence[Predictor]) -> Table:
+    """The columns that estimators make, in float32 if all of them predict that."""
+    if not all(one.label_dtype == "float32" for one in found):
+        return table
+    return replace(table, columns=tuple(column.then(Cast("float32")) for column in table.columns))

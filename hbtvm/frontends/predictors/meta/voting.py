@@ -1,0 +1,88 @@
+"""``VotingClassifier`` and ``VotingRegressor``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.predictors.meta.members import (
+    by_label,
+    in_their_type,
+    is_dropped,
+    made_by_members,
+    members,
+    output,
+    prediction,
+    single_target,
+)
+from hbtvm.frontends.sklearn.common import labels_of, one_of
+from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks import joined
+from hbtvm.graph.predictor import Predictor
+from hbtvm.operators.base import Node
+from hbtvm.operators.formulas import total
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import reduce
+
+
+def classifier(record: Record, table: Table, where: Where) -> Predictor:
+    """Read ``VotingClassifier``: the mean of probabilities, or the label with most votes (the first)."""
+    found = members(record, table, where)
+    weights = _weights(record, len(found), where)
+    labels = labels_of(record.get("classes_"))
+    for one in found:
+        # The estimators learned positions of labels.
+        if not np.array_equal(single_target(one, where), np.arange(len(labels))):
+            raise where.unsupported("holds an estimator that was fitted on other labels.")
+    if one_of(record, "voting", ("hard", "soft")) == "soft":
+        proba = joined.mean([output(one, "proba", where) for one in found], weights)
+        return Predictor("classifier", {"index": reduce("argmax", proba), "proba": proba}, (labels,))
+    votes: list[Node] = [by_label(prediction(one, where), len(labels)) for one in found]
+    if weights is not None:
+        votes = [apply("multiply", one, float(weight)) for one, weight in zip(votes, weights, strict=True)]
+    return Predictor("classifier", {"index": reduce("argmax", total(votes))}, (labels,))
+
+
+def regressor(record: Record, table: Table, where: Where) -> Predictor:
+    """Read ``VotingRegressor``: the mean of responses."""
+    found = members(record, table, where)
+    responses = [output(one, "response", where) for one in found]
+    weights = _weights(record, len(found), where)
+    # numpy's mean of float32 numbers is one, unless it is weighted.
+    single = weights is None and all(one.label_dtype == "float32" for one in found)
+    dtype = "float32" if single else None
+    return Predictor("regressor", {"response": joined.mean(responses, weights)}, label_dtype=dtype)
+
+
+def columns(record: Record, table: Table, where: Where) -> Table:
+    """Read what ``transform`` gives: the probabilities, labels or responses of each estimator.
+
+    Raises
+    ------
+    UnsupportedModel
+        If the library gives an array of three dimensions.
+    """
+    found = members(record, table, where)
+    soft = record.kind == "VotingClassifier" and one_of(record, "voting", ("hard", "soft")) == "soft"
+    if soft and not record.get("flatten_transform", True):
+        raise where.unsupported("transforms to an array of three dimensions (flatten_transform=False).")
+    parts = [output(one, "proba", where) if soft else prediction(one, where) for one in found]
+    if not soft and any(one.width != 1 for one in parts):
+        raise where.unsupported("transforms to an array of three dimensions, as it has several targets.")
+    return in_their_type(made_by_members(record, parts), found)
+
+
+def _weights(record: Record, count: int, where: Where) -> np.ndarray | None:
+    """The weights of the estimators that were not dropped."""
+    if record.get("weights", None) is None:
+        return None
+    weights: np.ndarray = record.array("weights", "biuf", 1).astype(np.float64)
+    parts = record.sequence("estimators")
+    if len(parts) != len(weights):
+        raise where.damaged(f"it has {len(weights)} weights for {len(parts)} estimators.")
+    dropped = [isinstance(part, (tuple, list)) and is_dropped(part[-1]) for part in parts]
+    weights = weights[~np.array(dropped, bool)]
+    if len(weights) != count or not np.isfinite(weights).all() or not weights.sum():
+        raise where.damaged(f"it has {len(weights)} weights for {count} estimators.")
+    return weights

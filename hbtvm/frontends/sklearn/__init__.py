@@ -1,0 +1,1 @@
+"""scikit-learn's trees, boosters and linear models."""

@@ -1,0 +1,126 @@
+"""What encoders share: categories by column, infrequent ones, and the step that finds a value among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from hbtvm.errors import ModelError
+from hbtvm.frontends.pickles import ObjectArray, Record
+from hbtvm.frontends.pickles.records import kind_of
+from hbtvm.frontends.transformers.values import is_na, scalar
+from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph.columns.steps import Encode, is_nan
+from hbtvm.graph.columns.table import Column
+
+
+@dataclass(frozen=True)
+class Known:
+    """The categories of one column.
+
+    Attributes
+    ----------
+    values
+        Distinct values, in the order of their codes.
+    texts
+        The same as scikit-learn writes them in names of columns.
+    groups
+        int64, shape (categories,): the number of each after infrequent ones are grouped into the last; for
+        `infrequent` alone, and where none are, the categories' own numbers.
+    infrequent
+        The number of the group of infrequent ones; None where there are none.
+    """
+
+    values: tuple[Any, ...]
+    texts: tuple[str, ...]
+    groups: np.ndarray
+    infrequent: int | None
+
+
+def known_categories(record: Record, width: int, where: Where, apart: bool = False) -> list[Known]:
+    """The categories of each column of an encoder.
+
+    Parameters
+    ----------
+    record
+        The encoder.
+    width
+        Columns that it reads.
+    where
+        Its place.
+    apart
+        Whether NaN, the last category then, is never infrequent and not grouped (``OrdinalEncoder``).
+
+    Raises
+    ------
+    UnsupportedModel
+        If categories are dates or other objects.
+    ModelError
+        If they are damaged.
+    """
+    stored = record.sequence("categories_")
+    if len(stored) != width:
+        raise where.damaged(f"it has categories of {len(stored)} columns, but gets {width}.")
+    rare: list[Any] = [None] * width
+    if record.get("_infrequent_enabled", False):
+        rare = record.sequence("_infrequent_indices")
+        if len(rare) != width:
+            raise where.damaged(f"it has infrequent categories of {len(rare)} columns, not {width}.")
+    return [_known(one, few, where, apart) for one, few in zip(stored, rare, strict=True)]
+
+
+def _known(stored: Any, few: Any, where: Where, apart: bool) -> Known:
+    values = _values(stored, where)
+    if not values or len({repr(value) for value in values}) != len(values):
+        raise where.damaged("a column has no categories, or some twice.")
+    plain = tuple(scalar(value, "a category") for value in values)
+    own = np.arange(len(values))
+    if few is None:
+        return Known(plain, tuple(map(str, values)), own, None)
+    if not isinstance(few, np.ndarray) or few.dtype.kind not in "iu" or few.ndim != 1:
+        raise where.damaged("infrequent categories are no list of numbers.")
+    counted = len(values) - (apart and is_nan(plain[-1]))
+    if not len(few) or np.any(few < 0) or np.any(few >= counted):
+        raise where.damaged("an infrequent category is not there.")
+    often = np.ones(counted, bool)
+    often[few] = False
+    last = int(often.sum())
+    groups = own.copy()
+    groups[:counted] = np.where(often, np.cumsum(often) - 1, last)
+    return Known(plain, tuple(map(str, values)), groups, last)
+
+
+def _values(stored: Any, where: Where) -> list[Any]:
+    if isinstance(stored, np.ndarray) and stored.ndim == 1 and stored.dtype.kind in "biufU":
+        return list(stored)
+    items = stored.items if isinstance(stored, ObjectArray) else None
+    if items is None or any(is_na(item) for item in items):
+        raise where.unsupported(
+            "has categories that are no strings, numbers or bools, which is not supported."
+        )
+    for item in items:
+        if not (item is None or isinstance(item, (str, bool, int, float, np.generic))):
+            raise where.unsupported(
+                f"has {kind_of(item)} as a category; supported are strings, numbers and bools."
+            )
+    return items
+
+
+def encode(known: Known, unknown: Literal["error", "code"], column: Column, where: Where) -> Encode:
+    """The step from a column's values to the codes of categories.
+
+    Codes that an encoder before made are known from the start: where none of them can be unknown, nothing is
+    refused.
+    """
+    before = column.encoder
+    if unknown == "error" and before is not None and before.unknown == "error":
+        codes = np.arange(len(before.categories), dtype=np.float64)
+        for step in column.steps[column.steps.index(before) + 1 :]:
+            codes = step.apply(codes)
+        found = Encode(known.values, "code")
+        if any(found.code(code) == len(known.values) for code in codes.tolist()):
+            raise ModelError(f"{where.column(column)}: it gets values that it does not know.")
+        return found
+    return Encode(known.values, unknown, where.column(column))

@@ -1,0 +1,1 @@
+"""Imputers of missing values."""

@@ -1,0 +1,1 @@
+"""Transformers that multiply rows by a matrix."""

@@ -1,0 +1,143 @@
+"""Transformers that approximate kernels, or multiply kernels with training rows by a matrix."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from hbtvm.frontends.matrices import type_of
+from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.transformers.dispatch import names_in
+from hbtvm.frontends.transformers.projections.matrices import computed, finite
+from hbtvm.frontends.transformers.typed import refuse_integers, unified
+from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph.columns.table import Table
+from hbtvm.graph.networks.network import TableRows
+from hbtvm.operators.base import Node
+from hbtvm.operators.formulas import Kernel, kernel, least_norm
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.products import Contract
+from hbtvm.operators.shapes import concat
+
+_KERNELS = {
+    "linear": (),
+    "cosine": (),
+    "rbf": ("gamma",),
+    "laplacian": ("gamma",),
+    "poly": ("gamma", "degree", "coef0"),
+    "polynomial": ("gamma", "degree", "coef0"),
+    "sigmoid": ("gamma", "coef0"),
+}
+"""Parameters of each kernel that is supported."""
+
+
+def rbf_sampler(record: Record, table: Table, where: Where) -> Table:
+    """Read ``RBFSampler``: cosines of random projections."""
+    rows = TableRows(table)
+    factor = (2.0 / record.whole("n_components", 1)) ** 0.5
+    return computed(table, rows, _cosines(record, rows, factor, where), "rbfsampler")
+
+
+def skewed_chi2_sampler(record: Record, table: Table, where: Where) -> Table:
+    """Read ``SkewedChi2Sampler``. Values that are too small make NaN here, an error in scikit-learn."""
+    rows = TableRows(table)
+    logs = apply("log", apply("add", rows, record.number("skewedness")))
+    factor = np.sqrt(2.0) / np.sqrt(record.whole("n_components", 1))
+    return computed(table, rows, _cosines(record, logs, factor, where), "skewedchi2sampler")
+
+
+def _cosines(record: Record, x: Node, factor: float, where: Where) -> Node:
+    weight = finite(record, "random_weights_", where, x.width, None)
+    offset = finite(record, "random_offset_", where, weight.shape[1])
+    phase = apply("add", Contract(x, np.ascontiguousarray(weight)).checked(), offset)
+    return apply("multiply", apply("cos", phase), factor)
+
+
+def additive_chi2_sampler(record: Record, table: Table, where: Where) -> Table:
+    """Read ``AdditiveChi2Sampler``. Negative values make NaN here, an error in scikit-learn."""
+    steps = record.whole("sample_steps", 1)
+    if steps > 1000:
+        raise where.damaged(f"it has {steps} steps.")
+    interval = record.get("sample_interval", None)
+    # Before scikit-learn 1.3 the fit stored what follows from None.
+    if interval is None and steps > 3:
+        raise where.damaged("it has no sample_interval.")
+    size = {1: 0.8, 2: 0.5, 3: 0.4}[steps] if interval is None else record.number("sample_interval")
+
+    def in_their_type(x: np.ndarray) -> np.ndarray:
+        return np.sqrt(np.where(x > 0, x, 0) * size).astype(x.dtype)
+
+    refuse_integers(unified(table), in_their_type, where, together=True)
+    rows = TableRows(table)
+    names = names_in(record, table)
+    own = [f"additivechi2sampler_{name}_sqrt" for name in names or ()]
+    parts: list[Node] = [apply("sqrt", apply("multiply", rows, size))]
+    zero = apply("equal", rows, 0.0)
+    # Of 0, whatever number: what is made of it is replaced.
+    positive = apply("where", zero, 1.0, rows)
+    phase, twice = apply("multiply", apply("log", positive), size), apply("multiply", positive, 2.0 * size)
+    for j in range(1, steps):
+        factor = apply("sqrt", apply("divide", twice, np.cosh(np.pi * j * size)))
+        for function in ("cos", "sin"):
+            wave = apply("multiply", factor, apply(function, apply("multiply", phase, float(j))))
+            parts.append(apply("where", zero, 0.0, wave))
+            own += [f"additivechi2sampler_{name}_{function}{j}" for name in names or ()]
+    output = concat(parts)
+    return computed(
+        table, rows, output, "additivechi2sampler", tuple(own) if names else None, sparse=table.sparse
+    )
+
+
+def nystroem(record: Record, table: Table, where: Where) -> Table:
+    """Read ``Nystroem``: kernels with some training rows, normalised."""
+    points = finite(record, "components_", where, None, len(table))
+    given = record.get("kernel_params", None) or {}
+    if not isinstance(given, dict) or given:
+        raise where.unsupported("has kernel_params, which are not supported; give gamma, degree and coef0.")
+    rows = TableRows(table)
+    values = _kernel(record, rows, points, least_norm(type_of(record, "components_")), where)
+    weight = finite(record, "normalization_", where, None, len(points)).T
+    return computed(table, rows, Contract(values, np.ascontiguousarray(weight)).checked(), "nystroem")
+
+
+def kernel_pca(record: Record, table: Table, where: Where) -> Table:
+    """Read ``KernelPCA``: centred kernels with the training rows, projected."""
+    points = finite(record, "X_fit_", where, None, len(table))
+    # Before scikit-learn 1.0 these were called lambdas_ and alphas_.
+    new = "eigenvalues_" in record
+    eigenvalues = finite(record, "eigenvalues_" if new else "lambdas_", where, None)
+    vectors = finite(record, "eigenvectors_" if new else "alphas_", where, len(points), len(eigenvalues))
+    if (eigenvalues < 0).any():
+        raise where.damaged("an eigenvalue is negative.")
+    scale = np.sqrt(np.where(eigenvalues == 0, 1.0, eigenvalues))
+    weight = np.where(eigenvalues == 0, 0.0, vectors / scale)
+    centerer = record.record("_centerer")
+    means = finite(centerer, "K_fit_rows_", where, len(points))
+    overall = centerer.number("K_fit_all_")
+    rows = TableRows(table)
+    # A row of a precomputed kernel's matrix is that row's kernels already.
+    given = record.get("kernel") == "precomputed"
+    values: Node = rows
+    if not given:
+        values = _kernel(record, rows, points, least_norm(type_of(record, "X_fit_")), where)
+    # A row's own mean is subtracted from its kernels: a product with less of the weights' sums.
+    centred = weight - weight.sum(axis=0) / len(points)
+    output = apply("add", Contract(values, centred).checked(), (overall - means) @ weight)
+    return computed(table, rows, output, "kernelpca")
+
+
+def _kernel(record: Record, rows: TableRows, points: np.ndarray, least: float, where: Where) -> Node:
+    """The kernel that an estimator's parameters name; those that are None have scikit-learn's defaults."""
+    name = record.get("kernel")
+    if not isinstance(name, str) or name not in _KERNELS:
+        found = repr(name)[:40] if isinstance(name, str) else "a function of your own"
+        raise where.unsupported(f"has {found} as its kernel; supported are {', '.join(_KERNELS)}.")
+    values = {"gamma": 1.0 / rows.width, "degree": 3.0, "coef0": 1.0}
+    for parameter in _KERNELS[name]:
+        fitted = f"{parameter}_"
+        source = fitted if record.get(fitted, None) is not None else parameter
+        if record.get(source, None) is not None:
+            values[parameter] = record.number(source)
+    own = cast(Kernel, "poly" if name == "polynomial" else name)
+    return kernel(rows, points, own, values["gamma"], values["coef0"], values["degree"], least)

@@ -1,0 +1,1 @@
+"""Selectors of columns, and the importances that they use."""

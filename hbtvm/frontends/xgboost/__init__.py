@@ -1,0 +1,1 @@
+"""XGBoost: boosters, estimators and saved models."""

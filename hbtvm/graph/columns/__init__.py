@@ -1,0 +1,1 @@
+"""Columns of pipelines before a model: their steps, and their computation in numpy."""

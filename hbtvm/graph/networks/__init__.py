@@ -1,0 +1,1 @@
+"""Networks of operators and of tree ensembles, and rewrites between their nodes."""

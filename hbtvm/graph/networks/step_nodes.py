@@ -1,0 +1,301 @@
+"""From tables to nodes over the columns that a kernel reads: steps of one kind in each column make a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph.columns.curves import LEAST_NORMAL, MOST_NORMAL, Bins, NormalQuantile, Power, Quantile
+from hbtvm.graph.columns.kernel_input import Coded, Feeds, resolve
+from hbtvm.graph.columns.step_groups import kind_of
+from hbtvm.graph.columns.steps import (
+    Above,
+    Arithmetic,
+    Cast,
+    Clip,
+    Equals,
+    Fill,
+    Function,
+    IsMissing,
+    Step,
+    Within,
+    ZeroIsMissing,
+)
+from hbtvm.graph.columns.table import Column, Made
+from hbtvm.operators import pointwise
+from hbtvm.operators.base import Node, constant
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.rounding import single
+from hbtvm.operators.shapes import Select, concat, select
+from hbtvm.operators.tables import Bucketize, Interpolate, OneHot, lookup, ragged
+
+Of = Callable[[Made], tuple[Node, int] | None]
+"""From the source of a made column to the node and its column that compute it, if a kernel does."""
+
+
+def rows_of(
+    columns: Sequence[Column],
+    feeds: Feeds,
+    rows: Node,
+    made: Of,
+    allow_nan: bool,
+    allow_inf: bool,
+    narrow: bool = False,
+) -> Node:
+    """Return the node of a table's columns.
+
+    Parameters
+    ----------
+    columns
+        The table's, at least one.
+    feeds
+        Where the columns that are read are put down.
+    rows
+        The kernel's rows: column j is feed j. (Its width is told later.)
+    made
+        See `Of`.
+    allow_nan, allow_inf
+        Whether the reader of the table takes them.
+    narrow
+        Whether numbers are rounded to float32 after each step of arithmetic, as the library does for rows of
+        that type. Behind a `Cast`, its type decides.
+    """
+    groups: dict[Any, list[int]] = {}
+    found = [_Plan(column, feeds, rows, made, allow_nan, allow_inf) for column in columns]
+    for i, one in enumerate(found):
+        groups.setdefault(one.key, []).append(i)
+    parts = [found[group[0]].build([found[i] for i in group], narrow) for group in groups.values()]
+    order = np.argsort(np.concatenate([np.array(group) for group in groups.values()]), kind="stable")
+    return select(concat(parts), order)
+
+
+class _Plan:
+    """One column: where its values come from, and what is done to them."""
+
+    def __init__(
+        self, column: Column, feeds: Feeds, rows: Node, made: Of, allow_nan: bool, allow_inf: bool
+    ) -> None:
+        self.rows, self.steps = rows, column.steps
+        self.values: np.ndarray | None = None
+        self.hot: int | None = None
+        nan, inf = column.allow_nan and allow_nan, column.allow_inf and allow_inf
+        own = made(column.source) if isinstance(column.source, Made) else None
+        # What makes the numbers makes float64 of float32 rows, too.
+        self.wide = own is not None and not getattr(column.source.operation, "narrow", True)  # type: ignore[union-attr]
+        resolved = resolve(column)
+        if own is not None:
+            self.base, self.at = own
+            self.key: Any = (id(self.base), self.wide, self._kinds())
+            return
+        self.base = rows
+        if isinstance(resolved, Coded) and (nan or resolved.finite):
+            self.at, self.hot = feeds.codes(column.source, resolved.prefix), resolved.hot
+            if self.hot is None:
+                self.values = resolved.values
+            self.key = ("lookup" if self.hot is None else "hot",)
+            return
+        # The host refuses what is beyond a function's domain.
+        refuses = not nan and any(isinstance(step, Within) for step in self.steps)
+        known = all(has_node(step) for step in self.steps) and not _jumps_after_rounding(self.steps)
+        if isinstance(resolved, Coded) or refuses or not known:
+            self.at, self.steps = feeds.host(column, nan, inf), ()
+        else:
+            # What comes in may be missing where a step fills it.
+            fills = any(isinstance(step, Fill | IsMissing) for step in self.steps)
+            self.at = feeds.number(column, column.allow_nan and (allow_nan or fills), inf)
+        self.key = (id(rows), self._kinds())
+
+    def _kinds(self) -> tuple[Any, ...]:
+        return tuple(kind_of(step) for step in self.steps)
+
+    def build(self, plans: Sequence[_Plan], narrow: bool) -> Node:
+        """The columns of several plans with the same key."""
+        narrow = narrow and not self.wide
+        at = np.array([one.at for one in plans], np.int32)
+        if self.key == ("hot",):
+            codes = [float(one.hot) for one in plans]  # type: ignore[arg-type]
+            return OneHot(self.base, at, np.array(codes))
+        if self.key == ("lookup",):
+            return lookup(self.base, at.tolist(), [one.values for one in plans])  # type: ignore[misc]
+        return chains(self.base, [(one.at, one.steps) for one in plans], narrow)
+
+
+def chains(base: Node, columns: Sequence[tuple[int, tuple[Step, ...]]], narrow: bool = False) -> Node:
+    """Steps of the same kinds on columns of a node; what several columns begin with is computed once."""
+    if not columns[0][1]:
+        # The rows' own width is not known yet, so that even all of their columns are selected.
+        return pick(base, np.array([at for at, _ in columns]))
+    before: dict[tuple[int, ...], int] = {}
+    shorter, places = list[tuple[int, tuple[Step, ...]]](), []
+    for at, steps in columns:
+        key = (at, *map(id, steps[:-1]))
+        if key not in before:
+            before[key] = len(shorter)
+            shorter.append((at, steps[:-1]))
+        places.append(before[key])
+    x = chains(base, shorter, narrow)
+    last = [steps[-1] for _, steps in columns]
+    casts = [step for step in columns[0][1][:-1] if isinstance(step, Cast)]
+    if casts:
+        narrow = casts[-1].dtype == "float32"
+    if isinstance(last[0], Equals):
+        values = [float(one.codes[0]) for one in last if isinstance(one, Equals)]
+        return OneHot(x, np.array(places, np.int32), np.array(values))
+    return step_node(last, select(x, places), narrow)
+
+
+def pick(base: Node, at: np.ndarray) -> Node:
+    """Columns of a node whose width may not be known yet."""
+    return Select(base, at.astype(np.int32))
+
+
+_FUNCTIONS = {"fabs": "absolute", "positive": "positive"}
+
+_EXACT = ("fabs", "positive", "negative", "sqrt", "square", "sign", "rint", "floor", "ceil", "trunc")
+"""Functions that a kernel computes to the last bit as numpy does."""
+
+
+def _jumps_after_rounding(steps: Sequence[Step]) -> bool:
+    """Whether a last bit, in which a kernel's functions differ from the library's, decides about a jump.
+
+    Values of training often lie right on an edge of bins, or on one of several equal quantiles.
+    """
+    rounded = False
+    for step in steps:
+        if rounded and (
+            isinstance(step, Bins | Above | Equals) or (isinstance(step, Quantile) and step.ties)
+        ):
+            return True
+        # What comes of bins and comparisons are whole numbers again, but exact functions of these are rare.
+        rounded |= isinstance(step, Power | Quantile | NormalQuantile)
+        rounded |= isinstance(step, Function) and step.name not in _EXACT
+    return False
+
+
+def has_node(step: Step) -> bool:
+    """Whether `step_node` knows a kind of step on numbers."""
+    if kind_of(step) is None:
+        return False
+    if isinstance(step, Function):
+        return step.name in ("fabs", "positive") or step.name in pointwise.FUNCTIONS
+    if isinstance(step, Fill | IsMissing):
+        return not isinstance(step.missing, str)
+    if isinstance(step, Equals):
+        return len(step.codes) == 1
+    return isinstance(
+        step,
+        Arithmetic | Clip | Within | Above | Cast | ZeroIsMissing | Bins | Quantile | NormalQuantile | Power,
+    )
+
+
+def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
+    """Steps of one kind (`hbtvm.graph.columns.step_groups.kind_of`), one for each column, as a node.
+
+    Numbers are computed in float64, and rounded to float32 behind each step of arithmetic if `narrow`.
+    """
+    step = steps[0]
+
+    def rounded(values: Any) -> np.ndarray:
+        # numpy compares float32 numbers with numbers of Python in float32.
+        return np.asarray(values, np.float32 if narrow else np.float64).astype(np.float64)
+
+    match step:
+        case Arithmetic():
+            constants = np.array([one.constant for one in steps])
+            if step.cast:
+                constants = rounded(constants)
+            result = apply(step.operation, x, constants)
+            return single(result) if narrow else result
+        case Clip():
+            low, high = rounded([one.low for one in steps]), rounded([one.high for one in steps])
+            return apply("minimum", apply("maximum", x, low), high)
+        case Within():
+            low, high = np.array([one.low for one in steps]), np.array([one.high for one in steps])
+            inside = apply("multiply", apply("greater_equal", x, low), apply("less_equal", x, high))
+            return apply("where", inside, x, np.nan)
+        case Above():
+            return apply("greater", x, rounded([one.threshold for one in steps]))
+        case Cast():
+            return apply("round_float32", x) if step.dtype == "float32" else x
+        case Fill():
+            values = rounded([float(one.value) for one in steps])
+            return apply("where", _missing(x, step.missing, rounded), values, x)
+        case IsMissing():
+            return _missing(x, step.missing, rounded)
+        case ZeroIsMissing():
+            return apply("where", apply("equal", x, 0.0), np.nan, x)
+        case Function():
+            name = _FUNCTIONS.get(step.name, step.name)
+            if name == "positive":
+                return x
+            result = apply(name, x)
+            return single(result) if narrow else result
+        case Bins():
+            return Bucketize(x, ragged([one.edges for one in steps], np.inf), "right")
+        case Quantile():
+            return _quantile(steps, x, narrow)
+        case NormalQuantile():
+            return apply("minimum", apply("maximum", apply("normal_quantile", x), LEAST_NORMAL), MOST_NORMAL)
+        case Power():
+            return _power(steps, x)
+    raise TypeError(f"no node for {type(step).__name__}")
+
+
+def _quantile(steps: Sequence[Quantile], x: Node, narrow: bool) -> Node:
+    """Shares; where no quantiles are equal both interpolations are the same."""
+    at, share = ragged([one.quantiles for one in steps]), ragged([one.references for one in steps])
+    result: Node = Interpolate(x, at, share)
+    first = at[:, 0]
+    last = np.array([one.quantiles[-1] for one in steps])
+    if steps[0].ties:
+        back = [-one.quantiles[::-1] for one in steps], [-one.references[::-1] for one in steps]
+        other = Interpolate(apply("negative", x), ragged(back[0]), ragged(back[1]))
+        result = apply("multiply", apply("subtract", result, other), 0.5)
+    if narrow:
+        result = apply("round_float32", result)
+    margin = steps[0].margin
+    if margin:
+        below, above = apply("subtract", x, margin), apply("add", x, margin)
+        if narrow:
+            margin = float(np.float32(margin))
+            below, above = (apply("round_float32", apply(name, x, margin)) for name in ("subtract", "add"))
+        low, high = apply("less", below, first), apply("greater", above, last)
+    elif steps[0].ties:
+        low, high = apply("equal", x, first), apply("equal", x, last)
+    else:
+        # The ends' own shares are 0 and 1.
+        return result
+    return apply("where", low, 0.0, apply("where", high, 1.0, result))
+
+
+def _power(steps: Sequence[Power], x: Node) -> Node:
+    exponents = np.array([one.exponent for one in steps])
+    if steps[0].method == "box-cox":
+        logs = apply("log", x)
+        return logs if not exponents.any() else _less_one(logs, constant(exponents), exponents)
+    positive = apply("greater_equal", x, 0.0)
+    # Numbers below 0 as those above it, by another exponent.
+    logs = apply("log1p", apply("absolute", x))
+    both = np.concatenate([exponents, 2 - exponents])
+    result = _less_one(logs, apply("where", positive, exponents, 2 - exponents), both)
+    return apply("where", positive, result, apply("negative", result))
+
+
+def _less_one(logs: Node, exponent: Node, values: np.ndarray) -> Node:
+    """``(exp(logs) ** exponent - 1) / exponent``, or its limit `logs`; `values` are all exponents."""
+    result = apply("divide", apply("expm1", apply("multiply", logs, exponent)), exponent)
+    zero = np.finfo(np.float64).eps
+    if np.all(np.abs(values) > zero):
+        return result
+    return apply("where", apply("less_equal", apply("absolute", exponent), zero), logs, result)
+
+
+def _missing(x: Node, missing: Any, rounded: Callable[[Any], np.ndarray]) -> Node:
+    """1 where a number is missing, else 0."""
+    if missing is None:
+        return apply("multiply", apply("isnan", x), 0.0)
+    if not isinstance(missing, int | float) or missing != missing:
+        return apply("isnan", x)
+    return apply("equal", x, rounded([float(missing)]))

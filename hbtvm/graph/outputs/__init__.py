@@ -1,0 +1,1 @@
+"""Outputs of models: labels, probabilities and scores from raw scores."""

@@ -1,0 +1,1 @@
+"""Tree ensembles: thresholds, categories, and exact rewrites of splits."""

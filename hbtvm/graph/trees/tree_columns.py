@@ -1,0 +1,218 @@
+"""`TreeColumn`: what becomes of a column in front of trees; see `fold`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hbtvm.graph.columns.evaluate import of_numbers
+from hbtvm.graph.columns.kernel_input import Coded, Feeds, keeps_nan, resolve
+from hbtvm.graph.columns.steps import Cast, Encode, Fill, IsMissing, Lookup, Step, Within
+from hbtvm.graph.columns.table import Column
+from hbtvm.graph.trees.cuts import Chain, Cuts, chain_of
+from hbtvm.graph.trees.ensemble import CompareDtype, TreeEnsemble
+from hbtvm.graph.trees.prologue import UNCHANGED, Constants, arithmetic_of
+
+_MOST_CODES = 1 << 24
+"""float32 holds every integer up to this."""
+
+
+class TreeColumn:
+    """A column of the table that trees read.
+
+    Attributes
+    ----------
+    index, nodes
+        Its index, and the splits that read it.
+    special
+        Whether some of them are not plain comparisons: categories, or zeros that are missing.
+    found
+        What becomes of it: codes; a number's chains for float64 and float32 rows; or None, if numpy
+        computes it.
+    cuts
+        Where thresholds cut raw numbers, by the numbers' type, for the distinct thresholds of `nodes`.
+    values
+        The number that stands for each code, by the type of the numbers beside it.
+    moves
+        Whether float64 and float32 rows need other trees: the steps change numbers.
+    """
+
+    def __init__(
+        self,
+        column: Column,
+        index: int,
+        nodes: np.ndarray,
+        ensemble: TreeEnsemble,
+        allow_nan: bool,
+        allow_inf: bool,
+    ) -> None:
+        self._column, self.index, self.nodes = column, index, nodes
+        self._allow_nan, self._allow_inf = allow_nan, allow_inf
+        self.special = bool(
+            np.any(ensemble.category_set[nodes] >= 0) or ensemble.zero_as_missing[nodes].any()
+        )
+        self.thresholds, self.which = np.unique(ensemble.threshold[nodes], return_inverse=True)
+        self.moves, self.cuts = False, dict[str, Cuts]()
+        self.values: dict[str, np.ndarray] = {}
+        self.infinite = self._lets_infinities()
+        self.found: Coded | dict[str, Chain] | None = None
+        resolved = resolve(column)
+        if isinstance(resolved, Coded):
+            self.found = resolved
+            codes = np.arange(len(resolved), dtype=np.float32)
+            self.values = {
+                "float64": resolved.values,
+                "float32": of_numbers(resolved.after, codes).astype(np.float64),
+            }
+            self.moves = self._apart(*(x.astype(ensemble.compare_dtype) for x in self.values.values()))
+        elif not (self.special and column.steps):
+            self.found = self._chains(ensemble.compare_dtype)
+
+    @property
+    def encoder(self) -> Encode | None:
+        """What makes its codes."""
+        return self._column.encoder
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All of its steps."""
+        return self._column.steps
+
+    @property
+    def wide(self) -> bool:
+        """Whether numpy makes float64 numbers of float32 ones."""
+        return self.found is None and bool(
+            of_numbers(self.steps, np.zeros(1, np.float32)).dtype == np.float64
+        )
+
+    @property
+    def nan_comes(self) -> bool:
+        """Whether a kernel may get NaN in it."""
+        if isinstance(self.found, dict):
+            chain = self.found["float64"]
+            if _narrow(chain):
+                return self._allow_nan
+            return self._column.allow_nan and (self._allow_nan or not np.isnan(chain.at_nan))
+        return self._allow_nan and (self._column.allow_nan or not keeps_nan(self.steps))
+
+    @property
+    def constant(self) -> bool:
+        """Whether all of its numbers become the same, but for NaN."""
+        return isinstance(self.found, dict) and self.found["float64"].constant is not None
+
+    @property
+    def arithmetic(self) -> Constants | None:
+        """What is done to what is fed before trees compare it; None where kernels can't do it."""
+        if isinstance(self.found, Coded):
+            return UNCHANGED if len(self.found) <= _MOST_CODES else None
+        if self.found is None or self.constant:
+            return UNCHANGED
+        return None if _narrow(self.found["float64"]) else arithmetic_of(self.steps)
+
+    @property
+    def coder(self) -> tuple[object, ...]:
+        """What is the same for columns of the same codes; empty for others."""
+        if not isinstance(self.found, Coded):
+            return ()
+        return (self._column.source, *map(id, self.found.prefix))
+
+    def sort_codes(self) -> None:
+        """Number the categories in the order of the numbers that stand for them, unknown ones last."""
+        assert isinstance(self.found, Coded) and self.encoder is not None
+        prefix, values = self.found.prefix, self.found.values
+        order = np.argsort(values[:-1], kind="stable")
+        if self.encoder.unknown == "code" and np.all(values[:-1] >= values[-1]):
+            order = order[::-1]
+        if np.array_equal(order, np.arange(len(order))):
+            return
+        known = self.encoder.categories
+        encode = replace(self.encoder, categories=tuple(known[code] for code in order))
+        places = np.append(order, len(order))
+        self.values = {dtype: numbers[places] for dtype, numbers in self.values.items()}
+        self.found = Coded((*prefix[:-1], encode), (Lookup(values[places]),))
+
+    def feed(self, feeds: Feeds, cast: tuple[Step, ...]) -> int:
+        """Make its feed; numbers that numpy computes go through `cast` at last."""
+        column = self._column
+        if isinstance(self.found, Coded):
+            return feeds.codes(column.source, self.found.prefix)
+        if self.found is None:
+            return feeds.host(column.then(*cast), self.nan_comes, self.infinite)
+        chain = self.found["float64"]
+        if _narrow(chain):
+            domain = Column(column.source, (Within(*chain.domain),))
+            return feeds.host(domain, self.nan_comes, self.infinite)
+        return feeds.number(column, self.nan_comes, self.infinite)
+
+    def cuts_for(self, dtype: str) -> Cuts:
+        """Where the thresholds cut the numbers of a type."""
+        assert isinstance(self.found, dict)
+        if dtype not in self.cuts:
+            cuts = self.found[dtype].cuts(self.thresholds)
+            assert cuts is not None, "casts are monotone"
+            self.cuts[dtype] = cuts
+        return self.cuts[dtype]
+
+    def _chains(self, compare: CompareDtype) -> dict[str, Chain] | None:
+        """The chains for both types; None if one of them can't move the thresholds."""
+        chains = {}
+        self.moves = not _trivial(self.steps, compare) or self._fills_apart(compare)
+        for dtype in ("float64", "float32"):
+            chain = chain_of(self.steps, dtype, compare, self.infinite)
+            cuts = chain.cuts(self.thresholds) if chain and self.moves and chain.constant is None else None
+            if chain is None or (cuts is None and self.moves and chain.constant is None):
+                self.moves = False
+                return None
+            chains[dtype] = chain
+            if cuts is not None:
+                self.cuts[dtype] = cuts
+        if chains["float64"].domain != chains["float32"].domain:
+            self.moves = False
+            return None
+        return chains
+
+    def _fills_apart(self, compare: CompareDtype) -> bool:
+        """Whether missing numbers are on other sides of thresholds where they are filled in in float32."""
+        steps = (*self.steps, Cast(compare))
+        return self._apart(
+            *(of_numbers(steps, np.array([np.nan], dtype)) for dtype in ("float64", "float32"))
+        )
+
+    def _apart(self, one: np.ndarray, other: np.ndarray) -> bool:
+        """Whether any of some values is on another side of a threshold than its counterpart is."""
+        differ = one != other
+        if self.special:
+            return bool(np.any(differ & ~(np.isnan(one) & np.isnan(other))))
+        sides = [np.searchsorted(self.thresholds, x[differ]) for x in (one, other)]
+        return not np.array_equal(sides[0], sides[1])
+
+    def _lets_infinities(self) -> bool:
+        if not self._column.allow_inf or self._allow_inf or self._column.encoder is not None:
+            return self._column.allow_inf
+        return bool(np.isfinite(of_numbers(self.steps, np.array([-np.inf, np.inf]))).all())
+
+
+def sort_codes(used: Sequence[TreeColumn]) -> None:
+    """Sort the codes that a single column reads, so that its splits are thresholds and need no sets."""
+    readers = Counter(one.coder for one in used)
+    for one in used:
+        if one.coder and readers[one.coder] == 1 and not one.special:
+            one.sort_codes()
+
+
+def _narrow(chain: Chain) -> bool:
+    return chain.domain != (-np.inf, np.inf)
+
+
+def _trivial(steps: tuple[Step, ...], compare: CompareDtype) -> bool:
+    """Whether steps leave numbers as they are, for trees that compare in some type."""
+    for step in steps:
+        if isinstance(step, IsMissing):
+            # What follows does the same to all numbers.
+            return True
+        if not (isinstance(step, Fill) or (isinstance(step, Cast) and step.dtype in ("float64", compare))):
+            return False
+    return True

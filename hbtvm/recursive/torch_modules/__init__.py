@@ -1,0 +1,1 @@
+"""Cells from torch's modules and ``.pt2`` files."""

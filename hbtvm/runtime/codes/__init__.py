@@ -1,0 +1,1 @@
+"""Codes of values: the place of each value among a feed's categories."""

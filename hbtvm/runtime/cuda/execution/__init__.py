@@ -1,0 +1,1 @@
+"""Execution of kernels on chunks of rows on a GPU."""

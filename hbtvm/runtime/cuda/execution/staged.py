@@ -1,0 +1,156 @@
+"""Several kernels one behind the other on a GPU: the counterpart of ``hbtvm/native/executor/stages.c``.
+
+A chunk of rows goes through all kernels in one stream. What stages make stays on the device, each stage's
+columns by rows and behind those of the stages before it. A kernel reads what one source holds in place, if
+that is all it has and of the kernel's type; other columns are gathered into a tile-wise matrix first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hbtvm.runtime.cuda.execution.work import Room
+from hbtvm.runtime.cuda.kernel import DeviceKernel
+from hbtvm.runtime.cuda.launch import GATHER, GATHER_THREADS, Scaling, pointers
+from hbtvm.runtime.cuda.memory import Memory
+
+_ALIGNED_ROWS = 32
+"""What a stage makes has room for a multiple of so many rows: it then begins at a multiple of 256 bytes."""
+
+_ROWS = -1  # the number of the rows among the sources of columns; stages count from 0
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One kernel, and where it finds its rows."""
+
+    kernel: DeviceKernel
+    source: int | None  # the source that is read in place; None where columns are gathered
+    # `gather`, `columns`: the gather kernel, and its table of columns on the device; 0 and None for a kernel
+    # that gathers none
+    gather: int
+    columns: Memory | None
+
+
+class StagedKernels:
+    """Kernels that run one after the other; a `Work`.
+
+    `kernels`: the kernel of each stage, and the columns of the matrix that it reads: first the rows' own,
+        then what each stage makes. The last kernel makes the scores. The device is current while this is
+        made.
+    `n_features`: columns of the rows.
+    `dtype`: type of the rows.
+    """
+
+    def __init__(
+        self, kernels: Sequence[tuple[DeviceKernel, Sequence[int]]], n_features: int, dtype: np.dtype
+    ) -> None:
+        own = [kernel for kernel, _ in kernels]
+        self.gpu, self.outputs = own[0].gpu, own[-1].outputs
+        self.n_features, self.single = n_features, dtype == np.float32
+        self.row_bytes = n_features * dtype.itemsize
+        self.row_tile = math.lcm(*(kernel.row_tile for kernel in own))
+        self.most_rows = min(kernel.most_rows for kernel in own)
+        widths = [kernel.outputs for kernel in own[:-1]]
+        self.ahead: list[int] = np.cumsum([0, *widths]).tolist()
+        self.steps = [self._step(kernel, columns, widths) for kernel, columns in kernels]
+        in_place = [step.kernel for step in self.steps if step.source == _ROWS]
+        self.whole_tiles = any(kernel.whole_tiles for kernel in in_place)
+        self.alignment = max((kernel.signature.rows.alignment for kernel in in_place), default=1)
+        gathered = (step.kernel.signature.row_bytes for step in self.steps if step.columns is not None)
+        self.room_bytes = (
+            max(gathered, default=0)
+            + max(kernel.sum_bytes(kernel.row_tile) // kernel.row_tile for kernel in own)
+            + 8 * (sum(widths) + self.outputs)
+        )
+
+    def _step(self, kernel: DeviceKernel, columns: Sequence[int], widths: Sequence[int]) -> _Step:
+        bounds = self.n_features + np.array(self.ahead)
+        table = np.zeros((len(columns), 3), np.int32)
+        sources = []
+        for at, column in enumerate(columns):
+            stage = int(np.searchsorted(bounds, column, side="right")) - 1
+            sources.append(stage)
+            if stage == _ROWS:
+                table[at] = column, 0, 0
+            else:
+                table[at] = column - bounds[stage], self.ahead[stage], widths[stage]
+        first, signature = sources[0], kernel.signature
+        width = self.n_features if first == _ROWS else widths[first]
+        single = first == _ROWS and self.single
+        if (
+            set(sources) == {first}
+            and table[:, 0].tolist() == list(range(width))
+            and (signature.dtype == "float32") == single
+        ):
+            return _Step(kernel, first, 0, None)
+        return _Step(kernel, None, kernel.function(GATHER), Memory.of(self.gpu, table))
+
+    def room(self, capacity: int, stream: int) -> Room:
+        return _StagedRoom(self, capacity, stream)
+
+
+class _StagedRoom:
+    """Gathered rows and sums of the kernel that runs, what each stage makes, and raw scores."""
+
+    def __init__(self, work: StagedKernels, capacity: int, stream: int) -> None:
+        self._work = work
+        gpu, steps = work.gpu, work.steps
+
+        def tiles(step: _Step) -> int:
+            return capacity // step.kernel.row_tile
+
+        gathering = [step for step in steps if step.columns is not None]
+        gathered = (step.kernel.signature.rows.nbytes(tiles=tiles(step)) for step in gathering)
+        self._gathered = Memory(gpu, max(gathered, default=0))
+        self._kept = Memory(gpu, max(step.kernel.sum_bytes(capacity) for step in steps))
+        self._stride = -(-capacity // _ALIGNED_ROWS) * _ALIGNED_ROWS
+        self._made = Memory(gpu, 8 * self._stride * work.ahead[-1])
+        self._out = Memory(gpu, 8 * capacity * work.outputs)
+        # A kernel of whole tiles that reads in place what a stage makes computes the rows that pad it, too.
+        gpu.driver.call("cuMemsetD8Async", self._made.handle, 0, self._made.size, stream)
+
+    def scores(self, stream: int | None, rows: int, count: int, out: int | None, scaling: Scaling) -> int:
+        into = self._out.handle if out is None else out
+        *stages, last = self._work.steps
+        for at, step in enumerate(stages):
+            found, kernel = self._rows(step, stream, rows, count), step.kernel
+            kernel.scores(stream, found, count, self._kept.handle, self._columns(at), kernel.plain)
+        found = self._rows(last, stream, rows, count)
+        last.kernel.scores(stream, found, count, self._kept.handle, into, scaling)
+        return into
+
+    def _columns(self, stage: int) -> int:
+        """The address of what a stage makes."""
+        return self._made.handle + 8 * self._work.ahead[stage] * self._stride
+
+    def _rows(self, step: _Step, stream: int | None, rows: int, count: int) -> int:
+        """Queue the rows of a kernel, if they have to be gathered; return their address."""
+        if step.columns is None or step.source is not None:
+            return rows if step.source == _ROWS else self._columns(step.source or 0)
+        work, signature = self._work, step.kernel.signature
+        padded, reads = -(-count // signature.row_tile) * signature.row_tile, signature.n_features
+        values = (
+            *map(ctypes.c_uint64, (rows, self._made.handle, self._gathered.handle, step.columns.handle)),
+            *map(
+                ctypes.c_int64,
+                (
+                    work.single,
+                    signature.dtype == "float32",
+                    work.n_features,
+                    self._stride,
+                    reads,
+                    count,
+                    padded,
+                ),
+            ),
+        )
+        blocks = -(-padded * reads // GATHER_THREADS)
+        sizes = (blocks, 1, 1, GATHER_THREADS, 1, 1, 0)
+        work.gpu.driver.call("cuLaunchKernel", step.gather, *sizes, stream, pointers(values), None)
+        return self._gathered.handle

@@ -1,0 +1,1 @@
+"""Recursive models on a GPU."""

@@ -1,0 +1,117 @@
+"""`RecursiveDevice`: a recursive model on a GPU, from structures to what is read of their states.
+
+The host finds levels, and lays out what comes with nodes by row; one copy brings that to the device. Steps
+are started level by level in one stream, or one kernel goes through all levels. Rows of states from the
+lowest that is read come back, and the host reads results out of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import weakref
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hbtvm.runtime.cuda.kernel import TableStore
+from hbtvm.runtime.cuda.recursive.lane import Call, Lane, LevelKernels
+from hbtvm.runtime.cuda.resident import Resident
+from hbtvm.runtime.native.description import Kept
+from hbtvm.runtime.native.library import Library
+from hbtvm.runtime.recursive import binding as c
+from hbtvm.runtime.recursive.arrays import address, checked
+from hbtvm.runtime.recursive.description import model_of
+from hbtvm.runtime.recursive.entry import Program, RecursionEntry
+from hbtvm.runtime.recursive.host import batch_of, fail
+
+
+class RecursiveDevice(Resident):
+    """A recursive model on one device. Safe to call from several threads at once.
+
+    Raises `PackageError` if the device can't run the code, or the executor has no such functions;
+    `DeviceError` if there is no such device, or it has too little memory.
+
+    `library`: the executor's code.
+    `entry`: the model, with kernels for GPUs.
+    `arch`: what it was compiled for.
+    `index`: the device's number.
+    `toolkit`: version of the CUDA toolkit that compiled it, for an error's text.
+    `poison`: whether memory for states is NaN before each call, so that what kernels leave out shows.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        entry: RecursionEntry,
+        arch: str,
+        index: int,
+        toolkit: str = "",
+        poison: bool = False,
+    ) -> None:
+        self._library, self.entry, self._poison = c.bind_rows(library), entry, poison
+        super().__init__(arch, index)
+        gpu = self._gpu
+        self._width = math.prod(entry.shape)
+        # The executor calls no kernel here: it is told of batch sizes, but of no steps.
+        plain = Program(())
+        bare = [replace(one, leaf=plain, inner=plain, first=None, tables=()) for one in entry.kernels]
+        kept = Kept()
+        model = model_of(kept, replace(entry, kernels=tuple(bare)), [{}] * len(bare))
+        kept.objects.append(model)
+        self._handle = library.recursive_open(ctypes.addressof(model), 1)
+        if not self._handle:
+            raise MemoryError("there is no memory for the model.")
+        weakref.finalize(self, _close, library, self._handle, kept).atexit = False
+        with gpu.current():
+            put = TableStore(gpu).put
+            self._kernels = [
+                LevelKernels(gpu, one, [put(table) for table in one.tables], toolkit) for one in entry.kernels
+            ]
+        self._spare: list[Lane] = []
+
+    def run(self, structures: Any) -> np.ndarray:
+        """What is read of the states of structures; parameters, result and errors as `RecursiveHost.run`.
+
+        Raises `DeviceError` if the device has too little memory, or fails.
+        """
+        self.check_process()
+        arrays = checked(structures, self.entry.inputs)
+        batch, _kept = batch_of(arrays)
+        rows, place = c.Rows(), c.Place()
+        handle, ours = self._handle, (ctypes.byref(batch), ctypes.byref(rows))
+        status = self._library.recursive_begin(handle, *ours, ctypes.byref(place))
+        if status:
+            fail(self.entry, status, place)
+        try:
+            out = np.empty((rows.results, self._width), np.float32)
+            kernels = self._kernels[int(self._library.recursive_choice(handle, batch.structures))]
+            state = 0
+            with self._gpu.current():
+                lane = self._lane()
+                if rows.levels:
+                    call = Call(self.entry, batch.nodes, rows)
+                    lane.reserve(call, kernels)
+                    self._library.recursive_fill(handle, *ours, lane.host(call.child), lane.inputs(call))
+                    state = lane.run(call, kernels)
+            # (A lane whose call failed may still be in use, so it does not return to the free list.)
+            status = self._library.recursive_read(handle, *ours, state, address(out))
+            self._spare.append(lane)
+        finally:
+            self._library.recursive_end(handle, ctypes.byref(rows))
+        if status:
+            fail(self.entry, status, place)
+        return out
+
+    def _lane(self) -> Lane:
+        """A lane that no other call uses."""
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return Lane(self._gpu, self._poison)
+
+
+def _close(library: Library, handle: int, kept: Kept) -> None:
+    library.recursive_close(handle)
+    kept.objects.clear()

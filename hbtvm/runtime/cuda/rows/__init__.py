@@ -1,0 +1,1 @@
+"""Rows that are on a GPU already."""

@@ -1,0 +1,103 @@
+"""Arrays that are on a GPU already: the interface to their libraries, and conversion of rows for kernels."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.graph.outputs.arrays import Arrays
+from hbtvm.runtime.rows.inputs import Inputs
+
+
+class ArrayLibrary(ABC):
+    """Interface to a library of arrays on a GPU."""
+
+    # Its operations, queued in the caller's stream; None for a library whose operations are unknown
+    arrays: Arrays | None = None
+
+    def read(self, X: Any) -> Any:
+        """Return what a caller passes as an array of this library."""
+        return X
+
+    def place(self, X: Any) -> contextlib.AbstractContextManager[Any]:
+        """Return a context within which work for an array is done on its device."""
+        return contextlib.nullcontext()
+
+    @abstractmethod
+    def device(self, X: Any) -> int:
+        """Return the number of the device that an array is on."""
+
+    @abstractmethod
+    def stream(self, X: Any) -> int | None:
+        """Return the stream that the caller uses on an array's device; None for the default stream."""
+
+    @abstractmethod
+    def dtype(self, X: Any) -> np.dtype:
+        """Return the type of an array; raises `ValueError` where numpy has no such type."""
+
+    @abstractmethod
+    def cast(self, X: Any, dtype: np.dtype) -> Any:
+        """Return the array in another type and contiguous; itself if it is both already."""
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
+        """Return a new float64 array on the device of another one."""
+
+    @abstractmethod
+    def mark_missing(self, X: Any, value: float) -> Any:
+        """Return a copy with NaN in place of a value."""
+
+    @abstractmethod
+    def has(self, X: Any, what: str) -> bool:
+        """Return whether there is ``"NaN"`` or ``"infinity"`` in an array; waits for the device."""
+
+    @abstractmethod
+    def to_host(self, X: Any) -> np.ndarray:
+        """Return a copy in host memory; waits for it."""
+
+    @abstractmethod
+    def to_device(self, array: np.ndarray, like: Any) -> Any:
+        """Return a copy on the device of another array."""
+
+    def adopt(self, tensor: Any) -> Any:
+        """Return a tensor of `tvm_ffi` on a device as an array of the library, in the same memory."""
+        return tensor
+
+
+def prepare(library: ArrayLibrary, X: Any, inputs: Inputs) -> Any:
+    """Return rows on a GPU in a kernel's type, as `Inputs.prepare` does for rows on the host.
+
+    Where the model's library refuses missing or infinite values, this waits for the device.
+
+    Raises `InputError` if the rows don't fit the model.
+    """
+    spec = inputs.spec
+    expected = f"expected rows of {spec.n_features} columns"
+    if X.ndim != 2 or X.shape[1] != spec.n_features:
+        raise InputError(f"{expected}, shape (n, {spec.n_features}), got shape {tuple(X.shape)}.")
+    if not X.shape[0]:
+        raise InputError("expected at least one row, got none.")
+    try:
+        dtype = inputs.kernel_dtype(library.dtype(X))
+    except ValueError as error:
+        raise InputError(f"expected numbers, got {error}.") from None
+    rows = library.cast(X, dtype)
+    if spec.missing_value is not None:
+        rows = library.mark_missing(rows, float(np.float32(spec.missing_value)))
+    for what, allowed in (("NaN", spec.allow_nan), ("infinity", spec.allow_inf)):
+        if not allowed and library.has(rows, what):
+            raise InputError(
+                f"the rows have {what}, but the model was trained without; expected finite numbers."
+            )
+    return rows
+
+
+def address(X: Any) -> int:
+    """Return the address of a contiguous array on a GPU."""
+    import tvm_ffi  # only where it is needed: packages for CPUs load without it
+
+    return int(tvm_ffi.from_dlpack(X).data_ptr())

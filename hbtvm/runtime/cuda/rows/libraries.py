@@ -1,0 +1,206 @@
+"""Interfaces to the libraries of arrays on GPUs: torch, CuPy, and others by DLPack.
+
+The memory of all arrays is accessed by DLPack. All other operations on torch tensors and CuPy arrays (casts,
+new arrays, probabilities from scores) are done by their own library, so that they follow its device,
+stream and memory pool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.graph.outputs.arrays import Arrays
+from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.cuda.memory import Memory
+from hbtvm.runtime.cuda.rows.arrays import ArrayLibrary
+from hbtvm.runtime.cuda.rows.tensor import tensor, tensor_of
+
+_CUDA_KINDS = (2, 13)  # DLPack's device types of device memory, and of managed memory
+_DEFAULT_STREAM = 1  # the default stream's number in the array API standard
+
+
+class _TorchArrays(Arrays):
+    """Torch's operations."""
+
+    def cast(self, x: Any, dtype: str) -> Any:
+        return x.to(getattr(self._module, dtype))
+
+    def at_most(self, x: Any, bound: float) -> Any:
+        return x.clamp(max=bound)
+
+    def largest(self, x: Any) -> Any:
+        return x.amax(1, keepdim=True)
+
+    def total(self, x: Any) -> Any:
+        return x.sum(1, keepdim=True)
+
+    def argmax(self, x: Any) -> Any:
+        return x.argmax(1)
+
+    def columns(self, parts: Any) -> Any:
+        return self._module.stack(list(parts), 1)
+
+
+class TorchLibrary(ArrayLibrary):
+    """Torch; an array of it shows that it is imported."""
+
+    def __init__(self) -> None:
+        self._torch = sys.modules["torch"]
+        self.arrays = _TorchArrays(self._torch)
+
+    def device(self, X: Any) -> int:
+        return int(X.device.index)
+
+    def stream(self, X: Any) -> int | None:
+        return int(self._torch.cuda.current_stream(X.device).cuda_stream) or None
+
+    def dtype(self, X: Any) -> np.dtype:
+        return _dtype(str(X.dtype).removeprefix("torch."))
+
+    def cast(self, X: Any, dtype: np.dtype) -> Any:
+        return X.detach().to(getattr(self._torch, dtype.name)).contiguous()
+
+    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
+        return self._torch.empty(shape, dtype=self._torch.float64, device=like.device)
+
+    def mark_missing(self, X: Any, value: float) -> Any:
+        return self._torch.where(value == X, float("nan"), X)
+
+    def has(self, X: Any, what: str) -> bool:
+        return bool((self._torch.isnan(X) if what == "NaN" else self._torch.isinf(X)).any())
+
+    def to_host(self, X: Any) -> np.ndarray:
+        array: np.ndarray = X.cpu().numpy()
+        return array
+
+    def to_device(self, array: np.ndarray, like: Any) -> Any:
+        return self._torch.from_numpy(np.ascontiguousarray(array)).to(like.device)
+
+    def adopt(self, tensor: Any) -> Any:
+        return self._torch.from_dlpack(tensor)
+
+
+class CupyLibrary(ArrayLibrary):
+    """CuPy; an array of it shows that it is imported. Its operations run on the current device."""
+
+    def __init__(self) -> None:
+        self._cupy = sys.modules["cupy"]
+        self.arrays = Arrays(self._cupy)
+
+    def place(self, X: Any) -> contextlib.AbstractContextManager[Any]:
+        device: contextlib.AbstractContextManager[Any] = X.device
+        return device
+
+    def device(self, X: Any) -> int:
+        return int(X.device.id)
+
+    def stream(self, X: Any) -> int | None:
+        return int(self._cupy.cuda.get_current_stream().ptr) or None
+
+    def dtype(self, X: Any) -> np.dtype:
+        dtype: np.dtype = np.dtype(X.dtype)
+        return dtype
+
+    def cast(self, X: Any, dtype: np.dtype) -> Any:
+        return self._cupy.ascontiguousarray(X, dtype=dtype)
+
+    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
+        return self._cupy.empty(shape, dtype=np.float64)
+
+    def mark_missing(self, X: Any, value: float) -> Any:
+        return self._cupy.where(value == X, X.dtype.type(np.nan), X)
+
+    def has(self, X: Any, what: str) -> bool:
+        return bool((self._cupy.isnan(X) if what == "NaN" else self._cupy.isinf(X)).any())
+
+    def to_host(self, X: Any) -> np.ndarray:
+        array: np.ndarray = self._cupy.asnumpy(X)
+        return array
+
+    def to_device(self, array: np.ndarray, like: Any) -> Any:
+        return self._cupy.asarray(array)
+
+    def adopt(self, tensor: Any) -> Any:
+        return self._cupy.from_dlpack(tensor)
+
+
+class DlpackLibrary(ArrayLibrary):
+    """Any other library whose arrays support DLPack, such as JAX; results are `tvm_ffi.Tensor`s.
+
+    Such a library's arrays can be read, and nothing else. Kernels run on them in place, in the
+    default stream, which the library makes wait for them; casts, checks of values and outputs from
+    scores go through host memory. A result is complete when it is returned, since neither the lifetime of
+    the rows nor the stream that would have to wait is known.
+    """
+
+    def read(self, X: Any) -> Any:
+        import tvm_ffi  # only where it is needed: packages for CPUs load without it
+
+        return tvm_ffi.from_dlpack(X.__dlpack__(stream=_DEFAULT_STREAM))
+
+    def device(self, X: Any) -> int:
+        return int(X.__dlpack_device__()[1])
+
+    def stream(self, X: Any) -> int | None:
+        return None
+
+    def dtype(self, X: Any) -> np.dtype:
+        return _dtype(str(X.dtype))
+
+    def cast(self, X: Any, dtype: np.dtype) -> Any:
+        if not X.is_contiguous():
+            raise InputError(
+                f"expected C-contiguous rows, got strides {tuple(X.strides)}; make a contiguous copy, or a "
+                "torch tensor or CuPy array, which may lie otherwise."
+            )
+        if self.dtype(X) == dtype:
+            return X
+        with np.errstate(over="ignore"):
+            return self.to_device(self.to_host(X).astype(dtype), X)
+
+    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
+        gpu = driver.gpu(self.device(like))
+        with gpu.current():
+            return tensor(Memory(gpu, 8 * math.prod(shape)), shape, np.dtype(np.float64))
+
+    def mark_missing(self, X: Any, value: float) -> Any:
+        rows = self.to_host(X)
+        rows[rows == value] = np.nan
+        return self.to_device(rows, X)
+
+    def has(self, X: Any, what: str) -> bool:
+        rows = self.to_host(X)
+        return bool((np.isnan(rows) if what == "NaN" else np.isinf(rows)).any())
+
+    def to_host(self, X: Any) -> np.ndarray:
+        gpu, array = driver.gpu(self.device(X)), np.empty(X.shape, self.dtype(X))
+        with gpu.current():
+            gpu.driver.call("cuMemcpyDtoHAsync_v2", array.ctypes.data, X.data_ptr(), array.nbytes, None)
+            gpu.driver.call("cuStreamSynchronize", None)
+        return array
+
+    def to_device(self, array: np.ndarray, like: Any) -> Any:
+        return tensor_of(driver.gpu(self.device(like)), array)
+
+
+def library_of(X: Any) -> ArrayLibrary | None:
+    """Return the interface to the library of an array on a GPU; None for everything else."""
+    if type(X) is np.ndarray or not hasattr(X, "__dlpack_device__"):
+        return None
+    if int(X.__dlpack_device__()[0]) not in _CUDA_KINDS:
+        return None
+    name = type(X).__module__.partition(".")[0]
+    return {"torch": TorchLibrary, "cupy": CupyLibrary}.get(name, DlpackLibrary)()
+
+
+def _dtype(name: str) -> np.dtype:
+    try:
+        return np.dtype(name)
+    except TypeError:
+        raise ValueError(name) from None

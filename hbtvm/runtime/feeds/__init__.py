@@ -1,0 +1,1 @@
+"""A pipeline's feeds: the matrix that its kernels read, computed from callers' rows."""

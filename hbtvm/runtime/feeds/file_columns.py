@@ -1,0 +1,107 @@
+"""Which of a file's columns a pipeline reads, and as what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.steps import Encode, Fill, IsMissing, Step
+from hbtvm.graph.columns.table import Made, Raw
+from hbtvm.graph.graph import InputSpec
+
+if TYPE_CHECKING:
+    from hbtvm.runtime.feeds.reader import FeedReader
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is read of a file.
+
+    Attributes
+    ----------
+    spec
+        The columns in the terms of a bare model: texts are categories by their values, a column that nothing
+        reads has none. Where columns are found by name, only those that are read.
+    of
+        Their indices among the pipeline's columns.
+    width
+        How many columns the pipeline has.
+    empty
+        By column of `spec`, what an empty field stands for among texts.
+    """
+
+    spec: InputSpec
+    of: tuple[int, ...]
+    width: int
+    empty: Mapping[int, Any]
+
+    def widened(self, block: Any) -> Any:
+        """Rows of the columns that are read as rows of all columns, which a model knows by position."""
+        if self.spec.rows_are_values:
+            return block[:, 0]
+        if len(self.of) == self.width:
+            return block
+        empty = None if block.dtype == object else np.nan
+        wide = np.full((len(block), self.width), empty, block.dtype)
+        wide[:, list(self.of)] = block
+        return wide
+
+
+def columns_of(reader: FeedReader) -> Columns:
+    """What a pipeline reads of a file.
+
+    Parameters
+    ----------
+    reader
+        A model's `hbtvm.runtime.model.Model.pipeline`.
+    """
+    spec, plan = reader.spec, reader.plan
+    words: dict[int, list[str]] = {}
+    for raw, step in _steps(reader.feeds):
+        found = [one for one in _values(step) if isinstance(one, str)]
+        if found:
+            words.setdefault(raw, []).extend(found)
+    # Fields of texts are taken as they are, empty ones too.
+    words |= {raw: [""] for raw in plan.text_raws}
+    by_name = spec.by_name and spec.feature_names is not None
+    of = tuple(plan.raws) if by_name else tuple(range(spec.n_features))
+    categories: dict[int, tuple[Any, ...]] = {}
+    for at, raw in enumerate(of):
+        if raw in words:
+            categories[at] = tuple(dict.fromkeys(words[raw]))
+        elif raw not in plan.nulls:
+            categories[at] = ()
+    names = None if spec.feature_names is None else tuple(spec.feature_names[raw] for raw in of)
+    known = replace(
+        spec, n_features=len(of), feature_names=names, categories=categories, numbers_are_categories=True
+    )
+    empty = {at: plan.nulls[raw] for at, raw in enumerate(of) if raw in plan.nulls}
+    empty |= {at: "" for at, raw in enumerate(of) if raw in plan.text_raws}
+    return Columns(known, of, spec.n_features, empty)
+
+
+def _steps(feeds: Sequence[Feed]) -> Iterator[tuple[int, Step]]:
+    """The steps that values of the input's columns meet, each with its column."""
+    for feed in feeds:
+        yield from _steps_on(feed.source, feed.steps)
+
+
+def _steps_on(source: Raw | Made, steps: Sequence[Step]) -> Iterator[tuple[int, Step]]:
+    if isinstance(source, Raw):
+        for step in steps:
+            yield source.index, step
+    else:
+        for column in source.operation.inputs.columns:
+            yield from _steps_on(column.source, column.steps)
+
+
+def _values(step: Step) -> tuple[Any, ...]:
+    if isinstance(step, Encode):
+        return step.categories
+    if isinstance(step, Fill):
+        return step.value, step.missing
+    return (step.missing,) if isinstance(step, IsMissing) else ()

@@ -1,0 +1,88 @@
+"""What each feed of a pipeline needs: which of the input's columns, and what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.steps import Encode, Fill, IsMissing, Step
+from hbtvm.graph.columns.table import Made, Raw, raws_of
+from hbtvm.runtime.codes.coder import Coder, folds
+from hbtvm.runtime.feeds.text import vectorizer
+
+
+class FeedPlan:
+    """Feeds by kind.
+
+    Parameters
+    ----------
+    feeds
+        The columns of a pipeline's matrix.
+
+    Attributes
+    ----------
+    numbers
+        The feeds that are numbers as they come.
+    coders
+        By feed, what finds codes.
+    hosts
+        The feeds that numpy computes.
+    texts
+        The feeds that are made of texts.
+    guarded
+        The numbers and host feeds that refuse some values.
+    raw_of
+        The input's column of each feed that is a number or a code, in the order of the feeds.
+    host_raws, text_raws, raws
+        The columns of the input that host feeds, feeds of texts, and any feeds are made of.
+    nulls
+        For each of the input's columns what a container's missing value means: None where the steps know it,
+        else NaN. (Arrow, polars and dicts don't tell these apart, the frame of the training may have.)
+    """
+
+    def __init__(self, feeds: Sequence[Feed]) -> None:
+        kinds = [_kind(feed) for feed in feeds]
+        self.numbers = [j for j, kind in enumerate(kinds) if kind == "number"]
+        self.hosts = [j for j, kind in enumerate(kinds) if kind == "host"]
+        self.texts = [j for j, kind in enumerate(kinds) if kind == "text"]
+        self.coders = {j: Coder(feeds[j].steps) for j, kind in enumerate(kinds) if kind == "codes"}
+        self.guarded = [
+            j for j in (*self.numbers, *self.hosts) if not (feeds[j].allow_nan and feeds[j].allow_inf)
+        ]
+        self.raw_of = {
+            j: feed.source.index
+            for j, feed in enumerate(feeds)
+            if kinds[j] in ("number", "codes") and isinstance(feed.source, Raw)
+        }
+        self.host_raws = sorted({raw for j in self.hosts for raw in raws_of(feeds[j].source)})
+        self.text_raws = sorted({raw for j in self.texts for raw in raws_of(feeds[j].source)})
+        self.raws = sorted({*self.raw_of.values(), *self.host_raws, *self.text_raws})
+        # Texts have no missing values: what was given is what an error shows.
+        knows = {*self.text_raws} | {raw for feed in feeds for raw in _know_none(feed.source, feed.steps)}
+        self.nulls: dict[int, Any] = {raw: None if raw in knows else np.nan for raw in self.raws}
+
+
+def _kind(feed: Feed) -> str:
+    if isinstance(feed.source, Raw):
+        if not feed.steps:
+            return "number"
+        if folds(feed.steps):
+            return "codes"
+    return "host" if vectorizer(feed.source) is None else "text"
+
+
+def _know_none(source: Raw | Made, steps: Sequence[Step]) -> set[int]:
+    """The input's columns of which steps know None."""
+    if isinstance(source, Made):
+        columns = source.operation.inputs.columns
+        return {raw for column in columns for raw in _know_none(column.source, column.steps)}
+    return {source.index} if any(map(_knows_none, steps)) else set()
+
+
+def _knows_none(step: Step) -> bool:
+    if isinstance(step, Encode):
+        return step.none_code >= 0
+    return isinstance(step, Fill | IsMissing) and step.missing is None

@@ -1,0 +1,399 @@
+"""Convert users' rows into the matrix of a pipeline's feeds, which its kernels read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.graph.columns.evaluate import Evaluator
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.graph import InputSpec
+from hbtvm.runtime.codes.dense import DenseCodes
+from hbtvm.runtime.feeds.host import HostFeeds, refuse
+from hbtvm.runtime.feeds.plan import FeedPlan
+from hbtvm.runtime.feeds.text import TextFeeds
+from hbtvm.runtime.rows.containers import ArrayRows, Container, container_of, values_of
+from hbtvm.runtime.rows.inputs import Inputs, all_finite
+from hbtvm.runtime.rows.layouts import Layouts
+from hbtvm.runtime.rows.matrix import Interleave, matrix_of
+from hbtvm.runtime.rows.pandas_frame import PandasFrame
+from hbtvm.runtime.rows.raw import Numbers, RawColumn, number
+from hbtvm.runtime.rows.sparse import SparseRows, check_sparse, is_sparse
+from hbtvm.runtime.text.library import TextLibrary
+
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+_MOST_CODES = 1 << 24
+"""float32 holds every integer up to this."""
+
+
+class FeedReader:
+    """Reads rows into a matrix; what a pipeline needs in place of `hbtvm.runtime.rows.inputs.Inputs`.
+
+    Parameters
+    ----------
+    spec
+        What the pipeline accepts.
+    feeds
+        The matrix's columns; at least one.
+    compare_dtype
+        The type that the anchor compares in. With ``"float32"`` the matrix is cast to it.
+    dtypes
+        The types for which there are kernels.
+    float32_apart
+        Whether the kernels for float32 come from another anchor, so that only float32 numbers may use them.
+    library
+        The code that cuts texts into terms, where some feeds are made of texts.
+
+    Attributes
+    ----------
+    checks
+        Whether some feed refuses missing or infinite values.
+    plan
+        The feeds by kind.
+    plain
+        What checks rows apart from the feeds.
+    refuses
+        For each feed, what it refuses: 1 NaN, 2 infinities, 3 both; uint8, shape (feeds,).
+    ready
+        Types of arrays that are the matrix as they are.
+    interleave
+        What the executor copies columns with, once it is loaded.
+    """
+
+    def __init__(
+        self,
+        spec: InputSpec,
+        feeds: Sequence[Feed],
+        compare_dtype: str,
+        dtypes: Collection[str],
+        float32_apart: bool = False,
+        library: TextLibrary | None = None,
+    ) -> None:
+        self.spec, self.feeds = spec, tuple(feeds)
+        self._width = len(self.feeds)
+        self._dtypes = frozenset(np.dtype(dtype) for dtype in dtypes)
+        self._single = compare_dtype == "float32"
+        self._apart = float32_apart
+        self.interleave: Interleave | None = None
+        self.plain = Inputs(spec, "float64", ("float32", "float64"), float32_apart)
+        plan = self.plan = FeedPlan(self.feeds)
+        self._hosts, self._numbers, self._coders = plan.hosts, plan.numbers, plan.coders
+        self._host = HostFeeds(self.feeds, plan, self.plain.columns)
+        places = {raw: place_of(spec, raw) for raw in plan.text_raws}
+        self._texts = TextFeeds(self.feeds, plan.texts, library or TextLibrary(b""), places)
+        self._raw_of, self._raws, self._nulls = plan.raw_of, plan.raws, plan.nulls
+        self.checks = bool(plan.guarded)
+        # None where no column takes none.
+        self._takes_no_nan = _mask([not feed.allow_nan for feed in self.feeds])
+        self._takes_no_inf = _mask([not feed.allow_inf and not feed.steps for feed in self.feeds])
+        kinds = [(not feed.allow_nan) + 2 * (not feed.allow_inf and not feed.steps) for feed in self.feeds]
+        guarded = np.isin(np.arange(self._width), plan.guarded)
+        self.refuses = np.where(guarded, kinds, 0).astype(np.uint8)
+        self._layouts = Layouts(spec, plan.raws, self.plain.columns)
+        at = {j: i for i, j in enumerate((*plan.raw_of, *plan.hosts, *plan.texts))}
+        order_of_row = [at[j] for j in range(self._width)]
+        # From one row's simple feeds and those of the hosts behind them to the matrix's order.
+        self._row_order = None if order_of_row == sorted(order_of_row) else itemgetter(*order_of_row)
+        # For one row: what reads the simple feeds' columns; those of the hosts come after them.
+        order = [*plan.raw_of.values(), *plan.host_raws, *self._texts.raws]
+        self._row_raws, self._row_nulls = order, [plan.nulls[raw] for raw in order]
+        coders = [plan.coders.get(j) for j in plan.raw_of]
+        nulls = self._row_nulls[: len(coders)]
+        # By whether the row is a dict, whose None is a missing value of any kind.
+        self._row_readers: dict[bool, list[Callable[[Any], Any]]] = {
+            False: [float if one is None else one.table.__getitem__ for one in coders],
+            True: [
+                float if one is None else one.table_of(null).__getitem__
+                for one, null in zip(coders, nulls, strict=True)
+            ],
+        }
+        names = spec.feature_names
+        self._row_of_dict = None
+        if names is not None and len(order) > 1 and not spec.types_refused:
+            self._row_of_dict = itemgetter(*(names[raw] for raw in order))
+        few_codes = all(coder.unknown < _MOST_CODES for coder in self._coders.values())
+        self._only_codes = not self._numbers and not self._hosts and not plan.texts and few_codes
+        # Where the row's type is known and needs no check.
+        # The type of an array's numbers then matters to nothing.
+        self._plain_codes = self._only_codes and not any(coder.fills for coder in self._coders.values())
+        self._dense = DenseCodes([self._coders[j] for j in range(self._width)]) if self._only_codes else None
+        # The kinds of arrays whose only row is read value by value, and what reads which of its values.
+        self._row_kinds = "" if not self._only_codes else "iufO" if self._plain_codes else "O"
+        self._row_shape = (1, spec.n_features)
+        self._row_values = list(zip(plan.raw_of.values(), self._row_readers[False], strict=True))
+        row = self._dtype_for([] if self._only_codes else [_F64])
+        self._row_dtype = row if row == _F64 or (self._only_codes and row in self._dtypes) else None
+        # (None, too, is equal to numpy's float64.)
+        self._wide = self._row_dtype is not None and self._row_dtype == _F64
+        # Types of arrays that are the matrix as they are.
+        in_order = [self._raw_of.get(j) for j in range(self._width)] == list(range(spec.n_features))
+        kernels = [one for one in self._dtypes if self._dtype_for([one]) == one]
+        plain = in_order and len(self._numbers) == self._width and not spec.rows_are_values
+        self.ready = frozenset(kernels if plain else ())
+        # Columns that only share their type: the library makes one array of all of them.
+        self._unread = [raw for raw in range(spec.n_features) if raw not in plan.raws]
+        if not float32_apart or spec.by_name or self._row_dtype != _F64:
+            self._unread = []
+
+    def prepare(self, X: Any) -> np.ndarray:
+        """Return the matrix of rows.
+
+        Raises `InputError` if the rows don't fit the pipeline.
+
+        Parameters
+        ----------
+        X
+            Rows: an array of shape (n, n_features), a pandas, polars or pyarrow table, a dict for one row or
+            a list of dicts, lists of lists, a sparse matrix of scipy.
+
+        Returns
+        -------
+        float32 or float64, shape (n, feeds), C-contiguous. It is `X` itself where nothing has to be done.
+        """
+        if self.spec.rows_are_values:
+            return self._of_values(X)
+        if (
+            type(X) is np.ndarray
+            and X.dtype in self.ready
+            and X.ndim == 2
+            and X.shape[1] == self._width
+            and X.flags.c_contiguous
+            and X.flags.aligned
+        ):
+            return X
+        if type(X) is np.ndarray and X.shape == self._row_shape and X.dtype.kind in self._row_kinds:
+            values = X[0].tolist()
+            try:
+                return np.array([[read(values[raw]) for raw, read in self._row_values]], self._row_dtype)
+            except (KeyError, TypeError):  # a value is unknown or of no known kind, or refused
+                return self._one([values[raw] for raw in self._row_raws], False)
+        if type(X) is list and len(X) == 1 and type(X[0]) is dict:
+            X = X[0]
+        if type(X) is dict and self._row_of_dict is not None:
+            try:
+                row = self._row_of_dict(X)
+            except KeyError:
+                pass  # a container names the column
+            else:
+                return self._one(row, True)
+        if is_sparse(X):
+            tiles = [np.array(self.prepare(tile)) for _, tile in self.tiles(X)]
+            if not tiles:
+                raise InputError("expected at least one row, got none.")
+            return np.concatenate(tiles)
+        rows = self._container(X)
+        at = self._layouts.positions(rows)
+        if len(self._numbers) == self._width:
+            array = rows.numbers()
+            if array is not None:
+                order = [at[self._raw_of[j]] for j in self._numbers]
+                taken = array if order == list(range(rows.width)) else array[:, order]
+                return self._finished(taken, array.dtype)
+        if rows.rows == 1 and not (self._unread and isinstance(rows, PandasFrame) and rows.has_small()):
+            values = rows.row([at[raw] for raw in self._row_raws], self._row_nulls)
+            if values is not None:
+                return self._one(values, False)
+        if self._dense is not None and isinstance(rows, ArrayRows):
+            order = [at[self._raw_of[j]] for j in range(self._width)]
+            codes = self._dense.matrix(rows.array, order, self._dtype_for([]))
+            if codes is not None:
+                return codes
+        columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
+        beside = [rows.column(raw, None) for raw in self._unread]
+        dtypes = [column.dtype for column in beside if isinstance(column, Numbers)]
+        return self._matrix(columns, rows.rows, dtypes)
+
+    def _of_values(self, X: Any) -> np.ndarray:
+        """The matrix of rows that are one value each."""
+        if type(X) is np.ndarray and X.size == 1 and 1 <= X.ndim <= 2 and self._plain_codes:
+            kind = X.dtype.kind
+            if kind in "iuOU" or (kind == "f" and X.dtype.itemsize in (4, 8)):
+                return self._one([X.item()], False)
+        if type(X) is list and len(X) == 1:
+            matrix = self._texts.whole(X[0])
+            if matrix is not None:
+                return matrix if self._wide else self._finished(matrix, _F64)
+        rows = self._container(X)
+        columns = {0: rows.column(0, None)}
+        matrix = self._texts.matrix(columns)
+        return self._matrix(columns, rows.rows) if matrix is None else self._finished(matrix, _F64)
+
+    def tiles(self, X: Any) -> Iterator[tuple[int, np.ndarray]]:
+        """Dense rows of a sparse matrix, some at a time: the first one's number, and the rows."""
+        sparse = SparseRows(self.plain, X, "")
+        yield from sparse.tiles()
+
+    def columns(self, X: Any) -> tuple[dict[int, RawColumn], int]:
+        """The input's columns that are read, and the number of rows."""
+        if is_sparse(X):
+            self.plain.check_sparse(X)
+            check_sparse(X)
+            X = X.toarray()
+        rows = self._container(X)
+        at = self._layouts.positions(rows)
+        return {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}, rows.rows
+
+    def evaluator(self, columns: Mapping[int, RawColumn]) -> Evaluator:
+        """What computes tables of `columns`, but for what is made of texts."""
+        read = {*self._raw_of.values(), *self.plan.host_raws}
+        return Evaluator({raw: self._host.raw_values(raw, columns[raw]) for raw in sorted(read)})
+
+    def look(self, matrix: np.ndarray) -> None:
+        """As `check`, which is slower, and asked only where a value is missing or infinite."""
+        if not all_finite(matrix):
+            self.check(matrix)
+
+    def check(self, matrix: np.ndarray) -> None:
+        """Raise an error if there are values that a feed refuses.
+
+        Parameters
+        ----------
+        matrix
+            What `prepare` returned.
+
+        Raises
+        ------
+        InputError
+            Names the first column and row.
+        """
+        # Most often a value is missing where that is allowed: one look at all of them tells.
+        if not _some(np.isnan, matrix, self._takes_no_nan) and not _some(
+            np.isinf, matrix, self._takes_no_inf
+        ):
+            return
+        for j in self.plan.guarded:
+            feed, x = self.feeds[j], matrix[:, j]
+            if not feed.allow_nan:
+                refuse(np.isnan(x), feed, "NaN, but the model takes no missing values here")
+            if not feed.allow_inf and not feed.steps:
+                refuse(np.isinf(x), feed, f"infinity or a value too large for {matrix.dtype}")
+
+    @property
+    def reads_arrays(self) -> bool:
+        """Whether arrays of some type are the matrix as they are."""
+        return bool(self.ready)
+
+    def array_dtype(self, dtype: np.dtype) -> np.dtype:
+        """Return the matrix's type for an array of numbers of a type, independent of their values.
+
+        Raises `InputError` if there is no kernel for them.
+        """
+        target = self._dtype_for([dtype])
+        if target == _F32 and not self._single and not np.can_cast(dtype, _F32):
+            raise InputError(
+                f"the model was compiled for float32 rows only, got {dtype}; cast them if that is right."
+            )
+        return target if target in self._dtypes else _F64
+
+    def _container(self, X: Any) -> Container | PandasFrame:
+        if self.spec.rows_are_values:
+            # Labels may be a column; with texts, its rows would be lists of features.
+            column = isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1 and not self.plan.texts
+            return values_of(X[:, 0] if column else X)
+        self.plain.check_types(X)
+        subclass = isinstance(X, np.ndarray) and type(X) is not np.ndarray  # masked, or a matrix
+        rows = None if subclass else container_of(X, self.spec.feature_names)
+        if rows is None:
+            # Tells what is wrong with the shape, or makes an array of what has a way to become one.
+            rows = ArrayRows(self.plain.array(X))
+        if not isinstance(rows, PandasFrame) and rows.names is None:
+            self.plain.check_shape((rows.rows, rows.width))
+        return rows
+
+    def _one(self, values: Sequence[Any], from_dict: bool) -> np.ndarray:
+        """The matrix of a row that is given as Python values, in the order of `_row_raws`."""
+        simple = len(self._raw_of)
+        try:
+            numbers = [read(value) for read, value in zip(self._row_readers[from_dict], values, strict=False)]
+        except (KeyError, TypeError, ValueError, OverflowError):
+            if from_dict:
+                pairs = zip(values, self._row_nulls, strict=True)
+                values = [null if value is None else value for value, null in pairs]
+            numbers = [self._value(j, values[i]) for i, j in enumerate(self._raw_of)]
+        last = simple + len(self.plan.host_raws)
+        if self._hosts:
+            numbers += self._host.row(values[simple:last], from_dict)
+        if self.plan.texts:
+            numbers += self._texts.row(values[last:])
+        if self._row_order is not None:
+            numbers = self._row_order(numbers)
+        if self._row_dtype is not None:
+            return np.array([numbers], self._row_dtype)
+        return self._finished(np.array([numbers], _F64), _F64)
+
+    def _value(self, j: int, value: Any) -> float:
+        coder = self._coders.get(j)
+        return number(value, self.feeds[j].where) if coder is None else coder.of_value(value)
+
+    def _matrix(self, columns: dict[int, RawColumn], n: int, beside: Sequence[np.dtype] = ()) -> np.ndarray:
+        """The matrix of columns by their index; `beside` are types of numbers in columns not read."""
+        feeds = self.feeds
+        numbers = {j: columns[self._raw_of[j]].numbers(feeds[j].where) for j in self._numbers}
+        quick = None if self._single else self._host.coded(columns)
+        if quick is not None:
+            # Values that are no numbers are read as float64.
+            dtype = self._dtype_for([_F64])
+            parts = {**numbers, **dict(zip(self._hosts, quick, strict=True))}
+        else:
+            raw = {i: self._host.raw_values(i, columns[i]) for i in self.plan.host_raws}
+            texts = [_F64] if self.plan.texts else []
+            read = (x.dtype for x in (*numbers.values(), *raw.values()))
+            dtype = self._dtype_for([*texts, *read, *beside])
+            # As of one row, and of texts' codes: float64, unless the library's numbers are float32.
+            values = dtype if self._single or _F64 in self._dtypes else _F64
+            parts = {**numbers, **self._host.compute(raw, values)}
+        wide = _F64 if self._single or dtype not in self._dtypes else dtype
+        parts |= {j: columns[self._raw_of[j]].codes(coder) for j, coder in self._coders.items()}
+        parts |= self._texts.compute(columns)
+        in_order = (parts[j] for j in range(self._width))
+        return self._finished(matrix_of(in_order, n, np.dtype(wide), self.interleave), dtype)
+
+    def _dtype_for(self, dtypes: Sequence[np.dtype]) -> np.dtype:
+        """The matrix's type for columns of numbers of these types."""
+        if self._single or _F64 not in self._dtypes:
+            return _F32
+        if _F32 not in self._dtypes:
+            return _F64
+        if not dtypes:
+            return _F32 if self._only_codes else _F64
+        if not all(np.can_cast(dtype, _F32) for dtype in dtypes):
+            return _F64
+        return _F64 if self._apart and np.result_type(*dtypes) != _F32 else _F32
+
+    def _finished(self, matrix: np.ndarray, given: np.dtype) -> np.ndarray:
+        """A matrix in a kernel's type, contiguous; `given` is the type of its numbers."""
+        target = self._dtype_for([given])
+        with np.errstate(over="ignore"):
+            out = matrix.astype(target, order="C", copy=False)
+        if not out.flags.aligned:
+            out = out.copy()
+        exact = self._single or target == _F64 or np.can_cast(matrix.dtype, _F32)
+        if not exact and not np.array_equal(matrix, out, equal_nan=True):
+            raise InputError(
+                "the model was compiled for float32 rows only; expected values that float32 holds exactly."
+            )
+        return out if target in self._dtypes else out.astype(_F64)
+
+
+def _mask(columns: list[bool]) -> np.ndarray | None:
+    return np.array(columns) if any(columns) else None
+
+
+def _some(test: Callable[[np.ndarray], np.ndarray], matrix: np.ndarray, columns: np.ndarray | None) -> bool:
+    """Whether a test is true of some value in some of the columns, given as a mask (see `_mask`)."""
+    if columns is None:
+        return False
+    found = test(matrix)
+    # All at once first: row by row, numpy takes many times as long.
+    return bool(np.count_nonzero(found)) and bool((found & columns).any())
+
+
+def place_of(spec: InputSpec, raw: int) -> str:
+    """A column of the input in the words of an error."""
+    if spec.rows_are_values:
+        return "the rows"
+    return f"column {raw}" if spec.feature_names is None else f"column {spec.feature_names[raw]!r}"

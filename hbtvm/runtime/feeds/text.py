@@ -1,0 +1,148 @@
+"""The columns of a pipeline's matrix that are made of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph.columns.evaluate import of_numbers
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.steps import Step
+from hbtvm.graph.columns.table import Made, Raw, RowOperation
+from hbtvm.graph.columns.text import Vectorize
+from hbtvm.runtime.rows.raw import RawColumn
+from hbtvm.runtime.text.kernel import TextKernel
+from hbtvm.runtime.text.library import TextLibrary
+from hbtvm.runtime.text.objects import ObjectRows
+from hbtvm.runtime.text.reader import TextReader
+from hbtvm.runtime.text.texts import Texts
+
+
+def vectorizer(source: Raw | Made) -> Vectorize | None:
+    """The operation that cuts texts into terms and makes a column, if there is one."""
+    operation = source.operation if isinstance(source, Made) else None
+    return operation if isinstance(operation, Vectorize) else None
+
+
+def text_column(operation: Vectorize) -> int:
+    """The input's column of an operation's texts."""
+    source = operation.inputs.columns[0].source
+    assert isinstance(source, Raw)
+    return source.index
+
+
+class TextOperation:
+    """One operation on texts: what reads them, and what computes it.
+
+    Parameters
+    ----------
+    operation
+        The operation.
+    library
+        Its code.
+    where
+        The column of texts, for errors.
+
+    Attributes
+    ----------
+    raw
+        The column of texts.
+    """
+
+    def __init__(self, operation: Vectorize, library: TextLibrary, where: str) -> None:
+        self.raw = text_column(operation)
+        self.kernel = TextKernel(library, operation)
+        self.reader = TextReader(operation.analyzer, where, library)
+        self._single = operation.analyzer.kind != "pairs"
+
+    def one(self, value: Any) -> np.ndarray:
+        """The operation's columns for one value, shape (1, width)."""
+        if type(value) is str and self._single:
+            return self.kernel.one(value)
+        if self._single:
+            return self.kernel.one(self.reader.decoded(value))
+        return self.kernel.sums(self.reader.of_values([value]))
+
+    def row(self, value: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """The columns and values of one row's entries; None where `texts` has to read it."""
+        if not self._single:
+            rows = self.reader.of_values([value])
+            return self.kernel.object_row(rows) if isinstance(rows, ObjectRows) else None
+        return self.kernel.row(value) if type(value) is str else None
+
+    def texts(self, column: RawColumn) -> Texts | ObjectRows:
+        """A column's texts, or its features."""
+        return column.texts(self.reader)
+
+    def sums(self, column: RawColumn) -> np.ndarray:
+        """The operation's columns, shape (n, width)."""
+        return self.kernel.sums(self.texts(column))
+
+
+class TextFeeds:
+    """Computes them.
+
+    Parameters
+    ----------
+    feeds
+        All columns of the matrix.
+    places
+        Which of them are made of texts.
+    library
+        The code.
+    names
+        Of each of the input's columns, for errors.
+
+    Attributes
+    ----------
+    raws
+        The input's columns of texts, one for each operation.
+    """
+
+    def __init__(
+        self, feeds: Sequence[Feed], places: Sequence[int], library: TextLibrary, names: Mapping[int, str]
+    ) -> None:
+        self._places = places
+        self._operations: list[TextOperation] = []
+        at: dict[RowOperation, int] = {}
+        # By place: its operation, the operation's column, and the steps on it.
+        self._made: list[tuple[int, int, tuple[Step, ...]]] = []
+        for j in places:
+            source = feeds[j].source
+            operation = vectorizer(source)
+            assert operation is not None and isinstance(source, Made)
+            if operation not in at:
+                at[operation] = len(at)
+                where = names.get(text_column(operation), "the rows")
+                self._operations.append(TextOperation(operation, library, where))
+            self._made.append((at[operation], source.index, feeds[j].steps))
+        self.raws = [one.raw for one in self._operations]
+        widths = [one.kernel.width for one in self._operations]
+        whole = len(widths) == 1 and [(i, steps) for _, i, steps in self._made] == [
+            (i, ()) for i in range(widths[0])
+        ]
+        # The only operation, where all of its columns are read as they come.
+        self._only = self._operations[0] if whole and len(places) == len(feeds) else None
+
+    def whole(self, value: Any) -> np.ndarray | None:
+        """The whole matrix of one row of one value; None where more is read than an operation's columns."""
+        return None if self._only is None else self._only.one(value)
+
+    def matrix(self, columns: Mapping[int, RawColumn]) -> np.ndarray | None:
+        """The whole matrix, shape (n, feeds); None as in `whole`."""
+        return None if self._only is None else self._only.sums(columns[self._only.raw])
+
+    def row(self, values: Sequence[Any]) -> list[float]:
+        """The feeds of one row, whose values are in the order of `raws`."""
+        made = [one.one(value)[0] for one, value in zip(self._operations, values, strict=True)]
+        return [float(of_numbers(steps, made[at][i : i + 1])[0]) for at, i, steps in self._made]
+
+    def compute(self, columns: Mapping[int, RawColumn]) -> dict[int, np.ndarray]:
+        """The feeds by their places in the matrix, shape (n,) each."""
+        made = [one.sums(columns[one.raw]) for one in self._operations]
+        return {
+            j: of_numbers(steps, made[at][:, i])
+            for j, (at, i, steps) in zip(self._places, self._made, strict=True)
+        }

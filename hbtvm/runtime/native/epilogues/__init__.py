@@ -1,0 +1,1 @@
+"""Outputs as epilogues of the native executor (`hbtvm/native/epilogue`)."""

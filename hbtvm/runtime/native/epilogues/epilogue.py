@@ -1,0 +1,210 @@
+"""`Epilogue`: `struct epilogue` of `hbtvm/native/epilogue/epilogue.h`, and its result arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+MOST_COUPLED = 512
+"""Maximal number of classes whose probabilities follow from those of pairs."""
+
+
+class Type(IntEnum):
+    """Types of results."""
+
+    F32 = 0
+    F64 = 1
+    I64 = 2
+    BYTES = 3
+    I32 = 4
+
+
+class Transform(IntEnum):
+    """The first function applied to values."""
+
+    IDENTITY = 0
+    SCALED = 1
+    SIGMOID = 2
+    SOFTMAX = 3
+    EXP = 4
+    SOFTPLUS = 5
+    SIGNED_SQUARE = 6
+    HINGE = 7
+    ISOLATION = 8
+    ONE_VS_REST = 9
+    MODIFIED_HUBER = 10
+
+
+class Rule(IntEnum):
+    """The reduction of a row's values."""
+
+    VALUES = 0
+    WITH_COMPLEMENT = 1
+    LARGEST = 2
+    ABOVE = 3
+    NOT_BELOW = 4
+    LIKELIER = 5
+    SIDE = 6
+    POSITION = 7
+    COUPLED = 8
+
+
+ARITHMETIC = ("add", "subtract", "multiply", "divide")
+"""Steps with constants, in the order of their numbers."""
+
+FUNCTIONS = {
+    **{
+        name: 4 + i
+        for i, name in enumerate(("exp", "negative", "sign", "square", "reciprocal", "radians", "degrees"))
+    },
+    **{
+        name: 11 + i
+        for i, name in enumerate(
+            (
+                *("log", "log1p", "log2", "log10", "exp2", "expm1", "sqrt", "cbrt", "arcsinh", "arctan"),
+                *("tanh", "sinh", "cosh", "sin", "cos", "tan", "floor", "ceil", "rint", "trunc", "absolute"),
+            )
+        )
+    },
+    "fabs": 31,
+    "deg2rad": 9,
+    "rad2deg": 10,
+}
+"""Numbers of function steps, by numpy's names."""
+
+TYPES = {"float32": Type.F32, "float64": Type.F64, "int64": Type.I64, "int32": Type.I32}
+"""Numeric result types, by numpy's names."""
+
+
+def _none(dtype: type) -> np.ndarray:
+    return np.empty(0, dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Epilogue:
+    """The computation of results from a row's raw scores.
+
+    Attributes
+    ----------
+    dtype
+        Type of the results; for labels in a table, the labels' type.
+    columns
+        Results per row.
+    flat
+        Whether the results of n rows have shape (n,), rather than (n, columns).
+    cuts
+        For probabilities of several targets: the column range of each. Else empty.
+    lookups
+        For labels that are Python objects: each target's labels, which results index. Else empty.
+    type, row_bytes, plain, first, last, transform, single, factor, rule, bound, targets, item
+        The fields of these names of `struct epilogue`.
+    step
+        Numbers of steps, int64, shape (S,).
+    constants
+        float64, shape (S, last - first); zeros for steps without constants.
+    ends
+        int64, shape (targets,), or empty.
+    labels
+        int64, shape (targets + 1,); empty if results are arbitrary numbers (null in C).
+    table
+        The labels' bytes, uint8; empty if results are numbers (null in C).
+    """
+
+    dtype: np.dtype[Any]
+    columns: int
+    flat: bool
+    type: Type
+    first: int
+    last: int
+    cuts: tuple[tuple[int, int], ...] = ()
+    lookups: tuple[np.ndarray, ...] = ()
+    plain: bool = False
+    transform: Transform = Transform.IDENTITY
+    single: bool = False
+    factor: float = 0.0
+    step: np.ndarray = field(default_factory=lambda: _none(np.int64))
+    constants: np.ndarray = field(default_factory=lambda: _none(np.float64))
+    rule: Rule = Rule.VALUES
+    bound: float = 0.0
+    targets: int = 1
+    ends: np.ndarray = field(default_factory=lambda: _none(np.int64))
+    labels: np.ndarray = field(default_factory=lambda: _none(np.int64))
+    table: np.ndarray = field(default_factory=lambda: _none(np.uint8))
+
+    @property
+    def item(self) -> int:
+        """Bytes of a result."""
+        return self.dtype.itemsize
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row's results."""
+        return self.columns * self.item
+
+    def results(self, n: int) -> np.ndarray:
+        """Return an array for the results of n rows."""
+        return np.empty(n if self.flat else (n, self.columns), self.dtype)
+
+    def output(self, results: np.ndarray) -> Any:
+        """Return the output of the library's method; mostly the results themselves.
+
+        Returns
+        -------
+        An array, or a list of arrays, one for each target.
+        """
+        if self.cuts:
+            return [results[:, first:last] for first, last in self.cuts]
+        if not self.lookups:
+            return results
+        if self.flat:
+            return self.lookups[0].take(results)
+        labels = np.empty(results.shape, self.lookups[0].dtype)
+        for i, table in enumerate(self.lookups):
+            labels[:, i] = table.take(results[:, i])
+        return labels
+
+
+class EpilogueFields(ctypes.Structure):
+    """`struct epilogue`, which keeps alive the arrays that it points to."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("type", "row_bytes", "plain", "first", "last", "columns")),
+        ("transform", ctypes.c_int64),
+        ("single", ctypes.c_int64),
+        ("factor", ctypes.c_double),
+        ("steps", ctypes.c_int64),
+        ("step", ctypes.c_void_p),
+        ("constants", ctypes.c_void_p),
+        ("rule", ctypes.c_int64),
+        ("bound", ctypes.c_double),
+        ("targets", ctypes.c_int64),
+        ("ends", ctypes.c_void_p),
+        ("labels", ctypes.c_void_p),
+        ("item", ctypes.c_int64),
+        ("table", ctypes.c_void_p),
+    ]
+
+
+_ARRAYS = {"step": np.int64, "constants": np.float64, "ends": np.int64, "labels": np.int64, "table": np.uint8}
+_NUMBERS = (
+    *("type", "row_bytes", "plain", "first", "last", "columns", "transform", "single", "factor", "rule"),
+    *("bound", "targets", "item"),
+)
+
+
+def fields_of(epilogue: Epilogue) -> EpilogueFields:
+    """Return an epilogue's C structure, which keeps alive the arrays that it points to."""
+    fields = EpilogueFields()
+    for name in _NUMBERS:
+        setattr(fields, name, getattr(epilogue, name))
+    kept = {name: np.ascontiguousarray(getattr(epilogue, name), dtype) for name, dtype in _ARRAYS.items()}
+    for name, array in kept.items():
+        setattr(fields, name, array.ctypes.data if array.size else None)
+    fields.steps = len(epilogue.step)
+    # A table without labels is still a table: `labels` decides.
+    fields.kept = kept
+    return fields

@@ -1,0 +1,1 @@
+"""The front of exported pipelines, laid out as constants for `hbtvm/native/arrow`."""

@@ -1,0 +1,1 @@
+"""Shared objects: compiled, cached, checked and loaded."""

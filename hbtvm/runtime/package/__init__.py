@@ -1,0 +1,1 @@
+"""The package file: its archive, manifest, tables and checks."""

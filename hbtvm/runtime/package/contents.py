@@ -1,0 +1,244 @@
+"""What tables may hold: the numbers by which kernels find their way through other tables.
+
+Kernels check types and shapes of tables, but not what is in them. A table that was mixed up with another, or
+damaged before its hash was taken, would send them beyond the end of some array. So what they rely on is
+checked when a package is loaded: every index, the ways through walked trees, the masks and paths that leave
+one leaf. Values that only make other predictions (thresholds, leaf values) are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from hbtvm.runtime.package.signature import Argument, Signature
+
+Tables = Mapping[str, np.ndarray]
+Check = Callable[[Argument, Tables, Mapping[str, int], str], bool]
+
+
+def check_contents(signature: Signature, tables: Sequence[np.ndarray]) -> None:
+    """Check what is in a kernel's tables, whose types and shapes have been checked.
+
+    Raises `ValueError` if a kernel could not work with it.
+    """
+    by_name = {one.name: table for one, table in zip(signature.tables, tables, strict=True)}
+    for argument in signature.tables:
+        contents = argument.contents
+        if contents is None:
+            continue
+        if contents.kind not in CHECKS:
+            raise ValueError(f"table {argument.name!r} should hold {contents.kind!r}, which is not known")
+        try:
+            good = CHECKS[contents.kind](argument, by_name, contents.bounds, signature.dtype)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise ValueError(f"table {argument.name!r} can't be checked: {error!r}") from None
+        if not good:
+            raise ValueError(f"table {argument.name!r} holds what its kernel has no use for")
+
+
+def _index(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Numbers from 0 to below ``below``."""
+    return _within(tables[argument.name], bounds["below"])
+
+
+def _sorted(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Rows that rise."""
+    rows = tables[argument.name]
+    return bool(np.all(rows[:, 1:] >= rows[:, :-1]))
+
+
+def _ranked_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Numbers not below 0 whose lower ``bits`` are a column below ``below``."""
+    words = tables[argument.name]
+    return bool(words.min(initial=0) >= 0) and _within(words & ((1 << bounds["bits"]) - 1), bounds["below"])
+
+
+def _unsigned(words: np.ndarray) -> np.ndarray:
+    """Numbers of words of 32 bits, of which none is a sign."""
+    if words.dtype != np.int32:
+        raise TypeError(f"words of {words.dtype}")
+    return words.astype(np.int64) & 0xFFFFFFFF
+
+
+def _placed_rank(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Words as `hbtvm.strategies.cuda.ranked` makes them, whose lower ``bits`` are below ``below``."""
+    return _within(_unsigned(tables[argument.name]) & ((1 << bounds["bits"]) - 1), bounds["below"])
+
+
+def _placed_link(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Such words, whose bits from ``top`` on are the distance to a node's left child.
+
+    A node's children are behind it, and within its tree's table; so every way ends, at a leaf.
+    """
+    words = _unsigned(tables[argument.name])
+    entries = words.shape[-2] if bounds["trees_inner"] else words.shape[-1]
+    place = np.arange(entries)[:, None] if bounds["trees_inner"] else np.arange(entries)
+    distance = words >> bounds["top"]
+    inside = (distance == 0) | ((distance > 1) & (place + distance < entries))
+    # At distance 0 no rank is above the node's own, so that a walk stays.
+    most = (1 << (bounds["top"] - bounds["bits"])) - 1
+    stays = (distance != 0) | (words >> bounds["bits"] & most == most)
+    return _placed_rank(argument, tables, bounds, dtype) and bool(np.all(inside & stays))
+
+
+def _node_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Words as `hbtvm.strategies.cuda.words` packs them, whose column is below ``below``."""
+    words = tables[argument.name]
+    axis = -2 if bounds["trees_inner"] else -1
+    column = np.take(words, 1, axis) if dtype == "float64" else words >> 32
+    return _within(column, bounds["below"])
+
+
+def _mask(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Masks that leave one of ``leaves`` leaves: the last one's bit, unless no bit is an answer, too."""
+    masks, leaves = tables[argument.name], bounds["leaves"]
+    bits = 8 * masks.itemsize
+    if leaves < 1:
+        return False
+    return leaves > bits or bool(np.all(masks >> (leaves - 1) & 1))
+
+
+def _code_run(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Where tables of codes begin, whose last codes (``code_last``) are within ``entries`` entries."""
+    first, last = tables[argument.name].astype(np.float64), tables["code_last"].astype(np.float64)
+    whole = np.isfinite(last) & (last >= 0) & (np.floor(last) == last)
+    return bool(np.all(whole & (first >= 0) & (first + last < bounds["entries"])))
+
+
+def _walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Slots (see `hbtvm.strategies.trees.packed`) in which every way from a root ends at a leaf, in time."""
+    column, ahead, threshold, index = _slots(tables[argument.name], bounds, dtype)
+    last, columns = len(column) - 1, bounds["columns"]
+    leaf = (ahead == 0) & (column == columns)
+    here = np.unique(tables["root"]).astype(np.int64)
+    if not _within(here, last + 1):
+        return False
+    ends, seen = [], 0
+    for level in range(bounds["levels"] + 1):
+        arrived = leaf[here]
+        ends.append(here[arrived])
+        here = here[~arrived]
+        seen += len(here)
+        if not len(here):
+            break
+        inner = (
+            (ahead[here] > 0) & (here + ahead[here] < last) & (column[here] >= 0) & (column[here] < columns)
+        )
+        # No slot is reached twice, so that there are never more than there are slots.
+        if level == bounds["levels"] or seen > last or not inner.all():
+            return False
+        here = np.repeat(here + ahead[here], 2)
+        here[1::2] += 1
+    reached = np.concatenate(ends)
+    if "value" in tables:
+        return _within(index[reached], len(tables["value"]))
+    # The column that is always -inf is at most any number, but for NaN.
+    return not bool(np.isnan(threshold[reached]).any())
+
+
+def _flagged_walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Slots (see `hbtvm.strategies.cuda.slots`) in which every way from a root ends at a leaf."""
+    node, bits = tables[argument.name], bounds["bits"]
+    here, seen, last = np.unique(tables["root"]).astype(np.int64), 0, len(node) - 1
+    if node.dtype != np.int64 or not _within(here, last + 1):
+        return False
+    ends = []
+    while len(here):
+        seen += len(here)
+        link = node[here, 1] if dtype == "float64" else node[here, 0] >> 32
+        offset = link >> bits + 2 if bounds["linked"] else node[here, -1]
+        # Children are behind a node, so that a way ends; and no slot is reached twice.
+        inside = (offset > 0) & (offset < last - here)
+        if seen > last or not (_within(link & ((1 << bits) - 1), bounds["columns"]) and inside.all()):
+            return False
+        child = np.repeat(here + offset, 2)
+        child[1::2] += 1
+        leaf = np.stack([link >> bits & 1, link >> bits + 1 & 1], 1).reshape(-1) == 1
+        ends.append(child[leaf])
+        here = child[~leaf]
+    # Values in their slots are numbers like any other.
+    return "value" not in tables or _within(
+        node[np.concatenate(ends), 0].astype(np.int32), len(tables["value"])
+    )
+
+
+def _slots(
+    node: np.ndarray, bounds: Mapping[str, int], dtype: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Column, way ahead, threshold, and what stands in the threshold's place as an integer, of all slots."""
+    linked, bits = bounds["linked"], bounds["bits"]
+    if node.dtype.kind == "f":
+        words = node.view(f"int{8 * node.itemsize}")
+        threshold, index, link, more = node[:, 0], words[:, 0], words[:, 1], words[:, -1]
+    elif dtype == "float64":
+        threshold, index, link, more = node[:, 0].view(np.float64), node[:, 0], node[:, 1], node[:, -1]
+    else:
+        halves = np.ascontiguousarray(node[:, 0]).view(np.int32).reshape(-1, 2)
+        threshold, index = np.ascontiguousarray(halves[:, 0]).view(np.float32), halves[:, 0]
+        link, more = halves[:, 1], node[:, -1]
+    link = link.astype(np.int64)
+    if linked:
+        return link & ((1 << bits) - 1), link >> bits, threshold, index
+    return link, more.astype(np.int64), threshold, index
+
+
+def _path(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Paths and left_counts (see `hbtvm.strategies.trees.gemm`) by which any tests lead to one leaf at most.
+
+    A node's row is 1 where leaves lie left of it and -1 where they lie right: a range, cut in two. That all
+    leaves have a node between them is so if the ranges are those of a binary tree: one holds all leaves, and
+    each half of a range is a range again, or a single leaf.
+    """
+    path, left_counts = tables[argument.name], tables["left_counts"]
+    if bounds["leaf_axis"] == 0:
+        path = np.swapaxes(path, -1, -2)
+    nodes, leaves = path.shape[-2:]
+    path, left_counts = path.reshape(-1, nodes, leaves), left_counts.reshape(-1, leaves)
+    left, right = path == 1, path == -1
+    if not np.all(left | right | (path == 0)):
+        return False
+    count_left, count_right = left.sum(2), right.sum(2)
+    used = (count_left > 0) | (count_right > 0)
+    tree = np.nonzero(used)[0]
+    left, right = left[used], right[used]
+    start, cut = left.argmax(1), right.argmax(1)
+    end = cut + count_right[used]
+    ranges = (count_left[used] > 0) & (count_right[used] > 0) & (start + count_left[used] == cut)
+    ranges &= (leaves - left[:, ::-1].argmax(1) == cut) & (leaves - right[:, ::-1].argmax(1) == end)
+    if not ranges.all():
+        return False
+    needed = (path == 1).sum(1)
+    if np.any(left_counts < needed):
+        return False
+    reached = left_counts == needed
+    count = np.where(reached.any(1), leaves - reached[:, ::-1].argmax(1), 0)
+    step = leaves + 1
+    key = (tree * step + start) * step + end
+    wanted = [(tree * step + start) * step + cut, (tree * step + cut) * step + end]
+    wide = [cut - start > 1, end - cut > 1]
+    all_leaves = np.flatnonzero(count > 1)
+    whole = all_leaves * step * step + count[all_leaves]
+    asked = np.concatenate([whole, *(one[which] for one, which in zip(wanted, wide, strict=True))])
+    return bool(np.isin(asked, key).all())
+
+
+def _within(values: np.ndarray, below: int) -> bool:
+    return not values.size or bool(values.min() >= 0 and values.max() < below)
+
+
+CHECKS: Mapping[str, Check] = {
+    "index": _index,
+    "sorted": _sorted,
+    "ranked_word": _ranked_word,
+    "placed_rank": _placed_rank,
+    "placed_link": _placed_link,
+    "node_word": _node_word,
+    "mask": _mask,
+    "code_run": _code_run,
+    "walk": _walk,
+    "flagged_walk": _flagged_walk,
+    "path": _path,
+}
+"""How contents are checked, by what they are called in a signature."""

@@ -1,0 +1,226 @@
+"""Describe a package in words, for users."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.runtime.package.file import KernelEntry, Package
+from hbtvm.runtime.recursive.words import recursion_rows, recursion_words
+from hbtvm.words.printable import shown
+from hbtvm.words.quantities import count, duration
+
+HEADS = ("rows", "input", "strategy", "threads", "per call", "per row", "schedule")
+"""Headings of kernels over rows."""
+
+RECURSIVE_HEADS = ("structures", "strategy", "threads", "per call", "per structure", "schedule")
+"""Headings of a recursive model's kernels."""
+
+_SHOWN = 10
+_LONGEST = 120
+"""Characters of one fact about the search that are shown at most."""
+
+_MOST = 20_000
+
+
+def summarize(package: Package, threads: int | None = None) -> str:
+    """Return a description of a package in several lines: model, machine, kernels, tuning.
+
+    Parameters
+    ----------
+    threads
+        Most threads of a call, where the package is loaded.
+
+    Returns
+    -------
+    Text without control characters, whatever the package holds.
+    """
+    told = facts(package, threads)
+    lines = [told.pop("model"), *(f"  {name:<9}{text}" for name, text in told.items())]
+    for title, heads, rows in kernel_tables(package):
+        lines += [title, *_table([heads, *rows])]
+    if package.tuning:
+        lines += [
+            "tuning",
+            *(f"  {name}: {shown(text, _LONGEST)}" for name, text in tuning_facts(package).items()),
+        ]
+    return "\n".join(shown(line.rstrip(), _MOST) for line in lines)
+
+
+def facts(package: Package, threads: int | None = None) -> dict[str, str]:
+    """Return the model and the machine in words, by name; `threads` as for `summarize`."""
+    target = package.target
+    told = {
+        "model": f"{package.library if package.recursion is None else 'recursive'} {package.model}",
+        **_pipeline(package),
+        **_stages(package),
+        **_computed(package),
+        "output": _output(package),
+        "compiled": _machine(target),
+        "by": f"hbtvm {package.hbtvm_version or '?'}, tvm {package.tvm_version or '?'}"
+        + (f", CUDA {package.cuda_version}" if package.cuda_version else ""),
+    }
+    if threads is not None and target.get("kind") != "cuda":
+        told["threads"] = f"up to {threads} for a call"
+    return told
+
+
+def _computed(package: Package) -> dict[str, str]:
+    """What is computed, and of what."""
+    anchor = anchor_words(package.forest)
+    if package.recursion is None:
+        return {**anchor, "input": _input(package)}
+    layers = {"layers": "; ".join(anchor.values())} if package.kernels else {}
+    return {**recursion_words(package.recursion), **layers}
+
+
+def _pipeline(package: Package) -> dict[str, str]:
+    """A pipeline's steps, and what was done to them."""
+    told = {}
+    if package.steps:
+        told["steps"] = ", ".join(f"{name} ({kind})" for name, kind in package.steps)
+    if package.told:
+        told["folded"] = "; ".join(package.told)
+    return told
+
+
+def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the kernels compute in words, by name, from `Package.forest`."""
+    if facts["operator"] == "linear":
+        text = f"{count(facts['numbers'], 'weighted number')}"
+        if facts["categories"]:
+            text += f", {count(facts['categories'], 'table')} of {facts['entries']:,} categories in all"
+        return {"linear": text}
+    if facts["operator"] == "network":
+        return {"network": _operators(facts["operators"])}
+    if facts["operator"] == "columns":
+        return {"columns": f"{count(facts['n_outputs'], 'column')}, computed by numpy"}
+    return {"forest": f"{facts['trees']:,} trees, {facts['leaves']:,} leaves, depth {facts['depth']}"}
+
+
+def _operators(kinds: Sequence[str]) -> str:
+    """How many operators of each kind there are, those that do most first."""
+    found = Counter(kind for kind in kinds if kind != "constant")
+    named = sorted(found.items(), key=lambda one: (-one[1], one[0]))
+    listed = ", ".join(f"{number:,} {kind}" for kind, number in named[:_SHOWN])
+    return f"{count(found.total(), 'operator')}: {listed}{', ...' if len(named) > _SHOWN else ''}"
+
+
+def _stages(package: Package) -> dict[str, str]:
+    """What runs before the last kernels, in words."""
+    if not package.stages:
+        return {}
+    texts = (
+        f"{name}: {text}" for stage in package.stages for name, text in anchor_words(stage.facts).items()
+    )
+    return {"first": "; ".join(texts)}
+
+
+def size_in_words(package: Package) -> str:
+    """Return a few words on how large a model is, e.g. ``100 trees``."""
+    facts, columns = package.forest, count(package.input.n_features, "column")
+    if package.recursion is not None:
+        return f"cell {package.recursion.cell} of {count(package.recursion.width, 'number')} a node"
+    if facts["operator"] == "linear":
+        return f"linear model, {columns}"
+    if facts["operator"] == "network":
+        kernels = f" in {len(package.stages) + 1} kernels" if package.stages else ""
+        return f"{count(len(facts['operators']), 'operator')}{kernels}, {columns}"
+    return f"{facts['trees']} trees" if facts["operator"] == "trees" else f"{columns}, transformed"
+
+
+KernelTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+"""A title, headings, and rows of cells."""
+
+
+def kernel_tables(package: Package) -> list[KernelTable]:
+    """Return tables with a row for each kernel, those of stages first.
+
+    Those of a recursive model are a table of their own, before that of the layers behind.
+    """
+    tables: list[KernelTable] = []
+    if package.recursion is not None:
+        tables.append(("kernels", RECURSIVE_HEADS, recursion_rows(package.recursion)))
+    rows = [_kernel(kernel) for kernel in package.all_kernels]
+    if rows:
+        tables.append(("kernels of the layers behind" if tables else "kernels", HEADS, rows))
+    return tables
+
+
+def tuning_facts(package: Package) -> dict[str, str]:
+    """Return the origins of the kernels, by name."""
+    return {str(name): words(value) for name, value in sorted(package.tuning.items())}
+
+
+def words(value: Any) -> str:
+    """Return a value of JSON in words, without brackets and quotes."""
+    if value is None or value in ([], {}):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {words(one)}" for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(words, value))
+    return str(value)
+
+
+def _machine(target: Mapping[str, Any]) -> str:
+    if target.get("kind") == "cuda":
+        return f"for NVIDIA GPUs: {target['arch']}, and as portable code others from sm_75 on"
+    found = ", ".join([*([target["arch"]] if "arch" in target else []), *target["features"]])
+    return f"for {target.get('mcpu', 'this CPU')} ({found or 'no extensions'})"
+
+
+def _kernel(kernel: KernelEntry) -> tuple[str, ...]:
+    threads = str(kernel.threads)
+    if kernel.threads > 1 and kernel.parallel != "none":
+        threads += f" over {kernel.parallel}"
+    call, row = "-", "-"
+    if kernel.seconds is not None:
+        call, row = duration(kernel.seconds), duration(kernel.seconds / kernel.rows)
+    takes = kernel.dtype if kernel.missing else f"{kernel.dtype}, no NaN"
+    return f"{kernel.rows:,}", takes, kernel.strategy, threads, call, row, _config(kernel.config)
+
+
+def _config(config: Mapping[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in sorted(config.items()))
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
+
+
+def _input(package: Package) -> str:
+    spec = package.input
+    if spec.rows_are_values:
+        return "rows of one value each: texts, labels or features"
+    parts = [f"{spec.n_features} columns"]
+    if spec.feature_names:
+        names = ", ".join(spec.feature_names[:_SHOWN])
+        parts[0] += f" ({names}{', ...' if spec.n_features > _SHOWN else ''})"
+    categories = len(spec.category_order) or sum(map(bool, spec.categories.values()))
+    if categories:
+        parts.append(f"{categories} of them categories")
+    # In front of a pipeline, it is what is done to a column that tells.
+    numbers = [feed for feed in package.parts.feeds if feed.encoder is None]
+    allowed = any(feed.allow_nan for feed in numbers) if package.parts.feeds else spec.allow_nan
+    parts.append("missing values allowed" if allowed else "no missing values")
+    return ", ".join(parts)
+
+
+def _output(package: Package) -> str:
+    output = package.output
+    text: str = output.kind
+    for labels in output.classes:
+        some = ", ".join(map(str, np.asarray(labels).tolist()[:_SHOWN]))
+        text += f"; {len(labels)} classes: {some}{', ...' if len(labels) > _SHOWN else ''}"
+    gives = [*output.available(), *(["transform"] if package.transform is not None else [])]
+    gives += ["score"] if package.scores is not None else []
+    return text + (f"; gives {', '.join(gives)}" if gives else "")

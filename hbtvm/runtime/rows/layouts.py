@@ -1,0 +1,82 @@
+"""Where a frame has the columns that a pipeline reads; found once for frames of the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hbtvm.errors import InputError
+from hbtvm.graph.graph import InputSpec
+from hbtvm.runtime.rows.columns import ColumnReader
+from hbtvm.runtime.rows.containers import Container, DictRows
+from hbtvm.runtime.rows.pandas_frame import PandasFrame
+
+_KEPT = 4
+"""Layouts that are remembered; a service has one or two."""
+
+Positions = Mapping[int, int] | Sequence[int]
+"""By a column of the input, its position."""
+
+
+class Layouts:
+    """Finds columns.
+
+    Parameters
+    ----------
+    spec
+        What the pipeline accepts.
+    needed
+        The columns that it reads, by their index.
+    columns
+        What checks names where these have to be the pipeline's.
+    """
+
+    def __init__(self, spec: InputSpec, needed: Sequence[int], columns: ColumnReader) -> None:
+        self._spec, self._needed, self._columns = spec, tuple(needed), columns
+        self._in_order: Positions = range(spec.n_features)
+        # Replaced as a whole, never changed: other threads may be reading them.
+        self._known: tuple[tuple[Any, Positions], ...] = ()
+
+    def positions(self, rows: Container | PandasFrame) -> Positions:
+        """Where the needed columns are.
+
+        Raises `InputError` if one is missing or there twice, or the columns have to be the pipeline's and are
+        not.
+        """
+        if isinstance(rows, PandasFrame):
+            index = rows.index
+            for key, found in self._known:
+                # Views of an index are told by pandas; names need not be compared.
+                if key is index or (not isinstance(key, tuple) and index.is_(key)):
+                    return found
+            return self._remember(index, self._find(rows.names, rows.width))
+        if rows.names is None or isinstance(rows, DictRows):
+            return self._in_order
+        for key, found in self._known:
+            if isinstance(key, tuple) and key == rows.names:
+                return found
+        return self._remember(rows.names, self._find(rows.names, rows.width))
+
+    def _remember(self, key: Any, found: Positions) -> Positions:
+        self._known = ((key, found), *self._known[: _KEPT - 1])
+        return found
+
+    def _find(self, names: tuple[str, ...] | None, width: int) -> Positions:
+        expected = self._spec.feature_names
+        if not self._spec.by_name or expected is None:
+            self._columns.check_header(names, width)
+            return self._in_order
+        found: dict[str, int] = {}
+        twice: set[str] = set()
+        for at, name in enumerate(names or ()):
+            if found.setdefault(name, at) != at:
+                twice.add(name)
+        needed = {raw: expected[raw] for raw in self._needed}
+        lacking = [name for name in needed.values() if name not in found]
+        if lacking:
+            more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+            raise InputError(f"column {lacking[0]!r}, which the pipeline reads, is missing{more}.")
+        for name in needed.values():
+            if name in twice:
+                raise InputError(f"column {name!r} is there twice.")
+        return {raw: found[name] for raw, name in needed.items()}

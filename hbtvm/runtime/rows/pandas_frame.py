@@ -1,0 +1,155 @@
+"""A pandas data frame, read from its blocks: asking pandas for a column takes as long as predicting a row.
+
+Where pandas keeps its blocks is not part of its interface. Without them, in another release, the same is
+read in the ways that are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hbtvm.runtime.rows.arrow_column import arrow_column
+from hbtvm.runtime.rows.frames import NUMBERS
+from hbtvm.runtime.rows.raw import Levels, Numbers, Objects, RawColumn, Unreadable, Values
+
+_EXACT = 1 << 53
+_NARROW = ("halffloat[pyarrow]", "float[pyarrow]")
+
+
+class PandasFrame:
+    """A pandas.DataFrame; see `hbtvm.runtime.rows.containers.Container`.
+
+    Attributes
+    ----------
+    rows, width
+        How many rows and columns there are.
+    index
+        The index of the columns.
+    """
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+        self.rows, self.width = frame.shape
+        self.index = frame.columns
+        self._blocks = _blocks(frame)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The columns' names; None where these are no strings: such count as positions."""
+        try:
+            names = self.index.array.__arrow_array__().to_pylist()
+        except (AttributeError, TypeError, ValueError, ImportError):
+            names = self.index.tolist()
+        return tuple(map(str, names)) if all(isinstance(one, str) for one in names) else None
+
+    def column(self, at: int, null: Any) -> RawColumn:
+        """A column. pandas has its own missing value for each type; `null` is not used."""
+        if self._blocks is None:
+            return column_of(self._frame.iloc[:, at].array)
+        arrays, number, place = self._blocks
+        values = arrays[number[at]]
+        if type(values) is np.ndarray:
+            return _of_numpy(values[place[at]])
+        return column_of(values)
+
+    def numbers(self) -> np.ndarray | None:
+        """See `hbtvm.runtime.rows.containers.Container.numbers`."""
+        if self._blocks is None or len(self._blocks[0]) != 1:
+            return None
+        values = self._blocks[0][0]
+        if type(values) is not np.ndarray or values.dtype.kind not in NUMBERS:
+            return None
+        # The columns of a block may lie in any order.
+        place = self._blocks[2]
+        found: np.ndarray = values.T if place == sorted(place) else values.T[:, place]
+        return found
+
+    def has_small(self) -> bool:
+        """Whether there are columns of bool or int8, whose common type depends on the others."""
+        return self._blocks is None or any(
+            type(values) is np.ndarray and values.dtype.char in "b?" for values in self._blocks[0]
+        )
+
+    def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
+        """Python values of the only row's columns; None where `column` has to tell more than values do."""
+        if self._blocks is None:
+            return None
+        arrays, number, place = self._blocks
+        categorical = sys.modules["pandas"].Categorical
+        found: list[Any] = []
+        for i in at:
+            values = arrays[number[i]]
+            if type(values) is np.ndarray:
+                if values.dtype.char not in "dlOqib?":
+                    return None
+                value = values[place[i], 0]
+                found.append(value if values.dtype.char == "O" else value.item())
+                continue
+            if type(values) is categorical:
+                found.append(values[0])
+                continue
+            try:
+                value = values._pa_array[0].as_py()
+            except AttributeError:
+                return None
+            if value is not None and type(value) is not str:
+                return None
+            found.append(np.nan if value is None else value)
+        return found
+
+
+def _blocks(frame: Any) -> tuple[list[Any], list[int], list[int]] | None:
+    """The arrays of a frame's blocks, and for each column its block and its place there."""
+    try:
+        manager = frame._mgr
+        arrays = [block.values for block in manager.blocks]
+        number, place = manager.blknos.tolist(), manager.blklocs.tolist()
+    except AttributeError:
+        return None
+    return (arrays, number, place) if len(number) == frame.shape[1] else None
+
+
+def column_of(values: Any) -> RawColumn:
+    """A column of pandas' array of any type."""
+    pandas = sys.modules["pandas"]
+    dtype = values.dtype
+    if isinstance(dtype, np.dtype):
+        return _of_numpy(values.to_numpy())
+    if isinstance(dtype, pandas.CategoricalDtype):
+        categories = values.categories
+        return Levels(values.codes, categories, categories.tolist, np.nan)
+    if hasattr(values, "_pa_array") or isinstance(dtype, pandas.ArrowDtype):
+        # Whatever holds Arrow's arrays has loaded pyarrow.
+        column = arrow_column(values.__arrow_array__(), np.nan)
+        # scikit-learn converts pandas' own types of floats to float64.
+        return Numbers(column.raw().astype(np.float64)) if str(dtype) in _NARROW else column
+    if isinstance(dtype, pandas.StringDtype):
+        return Values(values.to_numpy(dtype=object, na_value=np.nan).tolist())
+    types = pandas.api.types
+    if types.is_bool_dtype(dtype) or (types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)):
+        return _of_nullable(values)
+    return Unreadable(str(dtype))
+
+
+def _of_numpy(values: np.ndarray) -> RawColumn:
+    values = values.reshape(-1)
+    if values.dtype.kind in NUMBERS:
+        return Numbers(values)
+    return Objects(values) if values.dtype.kind == "O" else Unreadable(str(values.dtype))
+
+
+def _of_nullable(values: Any) -> RawColumn:
+    """Numbers with pandas' own missing value, which becomes NaN."""
+    own = getattr(values.dtype, "numpy_dtype", np.dtype(np.float64))
+    if own.kind != "f" and not values.isna().any():
+        return Numbers(values.to_numpy(dtype=own))
+    if own.kind in "iu":
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        if np.nanmax(np.abs(numbers), initial=0) < _EXACT:
+            return Numbers(numbers)
+        return Values([np.nan if one is sys.modules["pandas"].NA else one for one in values.tolist()])
+    return Numbers(values.to_numpy(dtype=np.float64, na_value=np.nan))

@@ -1,0 +1,264 @@
+"""One column of the caller's rows, as its container holds it: numbers, Python values, Arrow's texts, levels.
+
+Each form gives the column's numbers, its codes, or what `hbtvm.graph.columns.evaluate` takes, with as little
+work as its form allows. ``null`` is what the container's own missing value means where it is no number: NaN
+or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.runtime.codes.coder import Coder, is_nan
+from hbtvm.runtime.codes.objects import object_codes
+from hbtvm.runtime.unreadable import described
+
+if TYPE_CHECKING:
+    from hbtvm.runtime.text.objects import ObjectRows
+    from hbtvm.runtime.text.reader import TextReader
+    from hbtvm.runtime.text.texts import Texts
+
+_EXACT = 1 << 53
+_PLAIN = frozenset((float, int, bool))
+
+
+class Numbers:
+    """Numbers in an array.
+
+    Parameters
+    ----------
+    array
+        Of a type of real numbers or bool, shape (n,), any stride; NaN where one is missing.
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of its numbers."""
+        return self._array.dtype
+
+    def numbers(self, where: str) -> np.ndarray:
+        """The column as numbers of any type, shape (n,).
+
+        Raises `InputError` if it has others; `where` names the column.
+        """
+        return self._array
+
+    def codes(self, coder: Coder) -> np.ndarray:
+        """The codes of its values, shape (n,)."""
+        return coder.of_numbers(self._array)
+
+    def raw(self) -> np.ndarray:
+        """float32 or float64; integers that float64 does not hold, and other values, as they are."""
+        x = self._array
+        if x.dtype.kind == "f":
+            return x if x.dtype != np.float16 else x.astype(np.float32)
+        if x.dtype.kind in "iu" and x.size and not -_EXACT <= int(x.min()) <= int(x.max()) <= _EXACT:
+            return x
+        return x.astype(np.float64)
+
+    def texts(self, reader: TextReader) -> Texts | ObjectRows:
+        """The texts of its values, or features.
+
+        Raises `InputError` if it has none.
+        """
+        raise reader.refuse_type(f"numbers ({self._array.dtype})")
+
+
+class Values:
+    """Python values of any kind."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+
+    def numbers(self, where: str) -> np.ndarray:
+        """See `Numbers.numbers`."""
+        try:
+            x = np.array(self._values, np.float64)
+        except Exception:
+            x = None
+        if x is None or x.ndim != 1:  # texts, or lists
+            x = np.array([number(one, where, row) for row, one in enumerate(self._values)], np.float64)
+        return x
+
+    def codes(self, coder: Coder) -> np.ndarray:
+        """See `Numbers.codes`."""
+        return coder.of_values(self._values)
+
+    def raw(self) -> np.ndarray:
+        """See `Numbers.raw`."""
+        if are_numbers(self._values):
+            return np.array(self._values, np.float64)
+        out = np.empty(len(self._values), object)
+        out[:] = [np.nan if one is not None and is_nan(one) else one for one in self._values]
+        return out
+
+    def texts(self, reader: TextReader) -> Texts | ObjectRows:
+        """See `Numbers.texts`."""
+        return reader.of_values(self._values)
+
+
+class Objects:
+    """Python values of any kind, in an array.
+
+    Parameters
+    ----------
+    array
+        Of type ``object``, shape (n,), any stride; or (n, k), if rows are lists of texts.
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def _values(self) -> Values:
+        return Values(self._array.tolist())
+
+    def numbers(self, where: str) -> np.ndarray:
+        """See `Numbers.numbers`."""
+        return self._values().numbers(where)
+
+    def codes(self, coder: Coder) -> np.ndarray:
+        """See `Numbers.codes`."""
+        return object_codes(self._array, coder)
+
+    def raw(self) -> np.ndarray:
+        """See `Numbers.raw`."""
+        return self._values().raw()
+
+    def texts(self, reader: TextReader) -> Texts | ObjectRows:
+        """See `Numbers.texts`."""
+        return reader.of_values(self._array)
+
+
+class Text:
+    """Texts of Arrow.
+
+    Parameters
+    ----------
+    array
+        A pyarrow.Array of strings.
+    null
+        See above.
+    """
+
+    def __init__(self, array: Any, null: Any) -> None:
+        self._array, self._null = array, null
+
+    def _values(self) -> Values:
+        null = self._null
+        return Values([null if one is None else one for one in self._array.to_pylist()])
+
+    def numbers(self, where: str) -> np.ndarray:
+        """See `Numbers.numbers`."""
+        return self._values().numbers(where)
+
+    def codes(self, coder: Coder) -> np.ndarray:
+        """See `Numbers.codes`."""
+        return coder.of_text(self._array, self._null)
+
+    def raw(self) -> np.ndarray:
+        """See `Numbers.raw`."""
+        return self._values().raw()
+
+    def texts(self, reader: TextReader) -> Texts | ObjectRows:
+        """See `Numbers.texts`."""
+        return reader.of_arrow(self._array)
+
+
+class Levels:
+    """Positions in a list of values.
+
+    Parameters
+    ----------
+    at
+        Integers, shape (n,); -1 for no value.
+    levels
+        An object that stands for the list as long as it is the same.
+    values
+        Gives the list.
+    null
+        See above.
+    """
+
+    def __init__(self, at: np.ndarray, levels: Any, values: Callable[[], list[Any]], null: Any) -> None:
+        self._at, self._levels, self._values, self._null = at, levels, values, null
+
+    def numbers(self, where: str) -> np.ndarray:
+        """See `Numbers.numbers`."""
+        levels = self._values()
+        used = np.unique(self._at)
+        table = np.full(len(levels) + 1, np.nan)
+        for at in used[used >= 0].tolist():
+            table[at] = number(levels[at], where, int((self._at == at).argmax()))
+        result: np.ndarray = table[self._at]
+        return result
+
+    def codes(self, coder: Coder) -> np.ndarray:
+        """See `Numbers.codes`."""
+        return coder.of_levels(self._at, self._levels, self._values, self._null)
+
+    def raw(self) -> np.ndarray:
+        """See `Numbers.raw`."""
+        table = [*self._values(), self._null]
+        return Values([table[at] for at in self._at.tolist()]).raw()
+
+    def texts(self, reader: TextReader) -> Texts | ObjectRows:
+        """See `Numbers.texts`."""
+        table = [*self._values(), self._null]
+        return reader.of_values([table[at] for at in self._at.tolist()])
+
+
+class Unreadable:
+    """A column of a type that no model reads."""
+
+    def __init__(self, type_name: str) -> None:
+        self._name = type_name
+
+    def numbers(self, where: str) -> np.ndarray:
+        """Refused."""
+        raise InputError(f"{where}: expected numbers or categories, got {self._name}.")
+
+    def codes(self, coder: Coder) -> np.ndarray:
+        """Refused."""
+        raise InputError(f"{coder.where}: expected numbers or categories, got {self._name}.")
+
+    def raw(self) -> np.ndarray:
+        """Refused."""
+        raise InputError(f"expected numbers or categories, got {self._name}.")
+
+    def texts(self, reader: TextReader) -> Texts | ObjectRows:
+        """Refused."""
+        raise reader.refuse_type(self._name)
+
+
+def are_numbers(values: Sequence[Any]) -> bool:
+    """Whether Python values are numbers, all of which float64 holds exactly."""
+    types = {*map(type, values)}
+    if not types <= _PLAIN:
+        return False
+    return int not in types or all(type(one) is not int or -_EXACT <= one <= _EXACT for one in values)
+
+
+RawColumn = Numbers | Values | Objects | Text | Levels | Unreadable
+
+
+def number(value: Any, where: str, row: int | None = None) -> float:
+    """A Python value as a number; None and all kinds of NaN are NaN.
+
+    Raises `InputError` if it is none; `where` names the column.
+    """
+    if value is None:
+        return np.nan
+    try:
+        return float(value)
+    except Exception:  # of the value's class, whatever that is
+        if is_nan(value):
+            return np.nan
+    place = where if row is None else f"{where}, row {row}"
+    raise InputError(f"{place}: expected a number, got {described(value, 100)}.") from None

@@ -1,0 +1,157 @@
+"""Convert scipy's sparse rows to dense tiles for kernels, one tile at a time.
+
+Absent entries follow the training library's convention: to XGBoost they are missing values
+(and explicit zeros are zeros), to LightGBM and scikit-learn they are zeros. scipy is never imported: a
+matrix of it shows that it is loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.runtime.memory import empty
+from hbtvm.runtime.rows.frames import NUMBERS
+from hbtvm.runtime.rows.inputs import Inputs
+
+_TILE_BYTES = 1 << 22
+"""Dense rows that are there at a time, unless a single one takes more."""
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether rows are a sparse matrix or array of scipy."""
+    # Not by its attributes: a pandas frame takes microseconds to find that it has none of a name.
+    scipy = sys.modules.get("scipy.sparse")
+    return scipy is not None and bool(scipy.issparse(X))
+
+
+def refuse_sparse(library: str, model: str) -> str | None:
+    """Return why a model takes no sparse rows; None if it does."""
+    if library == "scikit-learn" and model.startswith("HistGradientBoosting"):
+        return f"sparse rows are no input of {model}, in which no value is absent; expected dense rows."
+    return None
+
+
+class SparseRows:
+    """Sparse rows, checked and in a kernel's type.
+
+    Duplicate entries are added up, as in scipy. Beside the dense tile, memory is needed for the
+    entries in a kernel's type, and for a copy by rows of what is not in rows (CSR) without duplicates.
+
+    Raises `InputError` if the rows don't fit the model.
+
+    Parameters
+    ----------
+    inputs
+        What the model accepts.
+    X
+        A sparse matrix or array of any format, real numbers, shape (n, n_features).
+    library
+        The training library, whose convention holds.
+    wide
+        Whether integers become float64, also those that float32 holds.
+    """
+
+    def __init__(self, inputs: Inputs, X: Any, library: str, wide: bool = False) -> None:
+        inputs.check_sparse(X)
+        inputs.check_shape(X.shape)
+        if X.dtype.kind not in NUMBERS:
+            raise InputError(f"expected numbers, got a sparse matrix of {X.dtype}.")
+        check_sparse(X)
+        rows = X.tocsr()
+        if rows is not X:
+            check_sparse(rows)
+        if not rows.has_canonical_format:
+            # A copy: what belongs to the caller stays as it is.
+            rows = rows.copy() if rows is X else rows
+            rows.sum_duplicates()
+        self.shape: tuple[int, int] = X.shape
+        self._indptr, self._indices = rows.indptr, rows.indices
+        whole = wide and rows.dtype.kind in "iub"
+        self._values = inputs.cast(rows.data.astype(np.float64) if whole else rows.data)
+        self._absent = np.nan if library == "xgboost" else 0.0
+        spec = inputs.spec
+        # scikit-learn lets missing values pass in dense rows only.
+        self._refuse(
+            inputs,
+            np.isnan(self._values) if library == "scikit-learn" or not spec.allow_nan else None,
+            "NaN, which the model does not take in sparse rows",
+        )
+        self._refuse(
+            inputs,
+            None if spec.allow_inf else np.isinf(self._values),
+            f"infinity or a value too large for {self._values.dtype}",
+        )
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the tiles."""
+        return self._values.dtype
+
+    def tiles(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Dense rows, one tile after the other, in the same memory.
+
+        Yields
+        ------
+        The first row's number, and the rows: of the kernel's type, C-contiguous, shape (up to as many
+        as fit a tile, n_features). They hold until the next tile is asked for.
+        """
+        n, width = self.shape
+        count = max(1, min(n, _TILE_BYTES // (width * self.dtype.itemsize)))
+        tile = empty((count, width), self.dtype)
+        tile.fill(self._absent)
+        flat = tile.reshape(-1)
+        for start in range(0, n, count):
+            stop = min(start + count, n)
+            first, last = int(self._indptr[start]), int(self._indptr[stop])
+            entries = np.diff(self._indptr[start : stop + 1])
+            at = np.repeat(np.arange(stop - start, dtype=np.int64) * width, entries)
+            at += self._indices[first:last]
+            flat[at] = self._values[first:last]
+            yield start, tile[: stop - start]
+            # Only what was written is to be cleared: a tile costs its entries, not its size.
+            flat[at] = self._absent
+
+    def _refuse(self, inputs: Inputs, bad: np.ndarray | None, what: str) -> None:
+        if bad is not None and bad[: self._indptr[-1]].any():
+            entry = int(np.flatnonzero(bad)[0])
+            row = int(np.searchsorted(self._indptr, entry, "right")) - 1
+            column = inputs.columns.name(int(self._indices[entry]))
+            raise InputError(f"{column}, row {row}: got {what}; expected finite numbers.")
+
+
+def check_sparse(X: Any) -> None:
+    """Refuse a sparse matrix with an entry outside of it, which scipy's conversions would follow.
+
+    Raises `InputError` if places are no whole numbers, or are outside of its rows and columns.
+    """
+    if X.format == "coo":
+        for places, size in zip((X.row, X.col), X.shape, strict=True):
+            if len(places) and not 0 <= places.min() <= places.max() < size:
+                raise InputError("the sparse matrix is damaged: an entry is outside of it.")
+    if X.format not in ("csr", "csc", "bsr"):  # scipy checks others, as far as it needs
+        return
+    rows, columns = X.shape
+    what = "columns"
+    if X.format == "csc":
+        rows, columns, what = columns, rows, "rows"
+    if X.format == "bsr":
+        high, wide = X.blocksize
+        rows, columns = rows // high, columns // wide
+    starts, places, count = X.indptr, X.indices, len(X.data)
+    if any(np.ndim(one) != 1 or np.asarray(one).dtype.kind not in "iu" for one in (starts, places)):
+        raise InputError("the sparse matrix is damaged: its places are no whole numbers.")
+    if np.ndim(X.data) != (3 if X.format == "bsr" else 1):
+        raise InputError("the sparse matrix is damaged: its values are in no row.")
+    if len(starts) != rows + 1 or starts[0] != 0 or (starts[1:] < starts[:-1]).any() or starts[-1] > count:
+        raise InputError("the sparse matrix is damaged: its rows overlap.")
+    places = places[: starts[-1]]
+    if len(places) != starts[-1] or (len(places) and not 0 <= places.min() <= places.max() < columns):
+        raise InputError(f"the sparse matrix is damaged: an entry is in none of its {columns} {what}.")

@@ -1,0 +1,292 @@
+"""Calls the compiled code that cuts texts into terms; what is passed there is as `text.c` declares it."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hbtvm.graph.columns.text import Vectorize
+from hbtvm.runtime.text.layout import laid_out
+from hbtvm.runtime.text.library import InputFields, TextFields, TextLibrary
+from hbtvm.runtime.text.objects import ObjectRows
+from hbtvm.runtime.text.texts import Texts, address_of, of_strings
+
+_CHUNK = 1 << 16
+"""Bytes of texts that are worth a thread of their own."""
+
+_BRIEF = 1 << 12
+"""Up to so many bytes, the interpreter stays locked: to give it back and get it again may take longer."""
+
+_TYPES = {"float64": 0, "float32": 1, "int64": 2}
+"""Of values, in which rows are written; the others' come from float64."""
+
+_I64 = ctypes.c_int64
+
+_LOCKED = 1 << 13
+"""Rows of Python's objects that are read before other threads of Python may run."""
+
+_FAILED = -1
+"""Of a function that found no memory."""
+
+_ENTRIES = 512
+"""Of one row, at first."""
+
+
+class TextKernel:
+    """A vectorizer's tables with the code that reads them; safe to call from several threads at once.
+
+    Parameters
+    ----------
+    library
+        The code.
+    operation
+        What is computed.
+    """
+
+    def __init__(self, library: TextLibrary, operation: Vectorize) -> None:
+        self._library, self.operation = library, operation
+        self.width = operation.width
+        self._text: TextFields | None = None
+        self._address = 0
+        self._keep: list[Any] = []
+        self._lock = threading.Lock()
+        self._row = ctypes.c_double * self.width
+        # In which type entries are written, and how many there may be for each byte of a text.
+        self._as_written = operation.dtype in _TYPES
+        self._written = np.dtype(operation.dtype if self._as_written else "float64")
+        self._kind = _TYPES[self._written.name]
+        analyzer = operation.analyzer
+        lengths = min(analyzer.longest - analyzer.shortest + 1, 8)
+        self._per_byte = lengths / 4 if analyzer.kind == "word" else float(lengths)
+        self._spaces: list[_Space] = []
+
+    def one(self, text: str) -> np.ndarray:
+        """The columns, or weighted sums, of one text: float64, shape (1, width)."""
+        if self._text is None:
+            self._load_once()
+        data = text.encode("utf-8", "surrogatepass")
+        if len(data) > _BRIEF:
+            return self.sums(of_strings([text]))
+        out = self._row()
+        waiting = self._library.functions().one_sums(self._address, data, len(data), out)
+        if waiting:
+            if waiting < 0:
+                raise MemoryError
+            return self.sums(of_strings([text]))
+        row: np.ndarray = np.frombuffer(out, np.float64).reshape(1, self.width)  # type: ignore[call-overload]
+        return row
+
+    def sums(self, texts: Texts | ObjectRows) -> np.ndarray:
+        """The columns, or weighted sums, of texts: float64, shape (rows, width)."""
+        if isinstance(texts, ObjectRows):
+            found = self._object_sums(texts)
+            if found is not None:
+                return found
+            texts = texts.plain()
+        text, call = self._loaded(), self._library.functions().sums
+        out = np.empty((texts.rows, self.width))
+        context = np.zeros(texts.rows, np.uint8)
+        given, waiting = _input(texts), [0]
+        address, marks, row = address_of(out), address_of(context), 8 * self.width
+
+        def work(first: int, last: int) -> None:
+            done = call(text, ctypes.byref(given), first, last, address + first * row, marks + first)
+            if done < 0:
+                raise MemoryError
+            if done:
+                waiting[0] = 1
+
+        self._shared(texts, lambda _, first, last: work(first, last))
+        if waiting[0]:
+            rows = np.flatnonzero(context)
+            out[rows] = self.sums(texts.lowered(rows.tolist()))
+        return out
+
+    def row(self, text: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """The columns (int32) and values of one short text's entries, as of `rows`; None for a longer one."""
+        data = text.encode("utf-8", "surrogatepass")
+        if len(data) > _BRIEF:
+            return None
+        address, call = self._loaded(), self._library.functions().one_row
+        space = self._space()
+        used = call(address, data, len(data), self._kind, space.entries, *space.addresses)
+        if used < 0:
+            if used == _FAILED:
+                raise MemoryError
+            return self.row(text.lower())
+        if used > space.entries:
+            self._spaces.append(_Space(int(used), self._written))
+            return self.row(text)
+        return self._taken(space, used)
+
+    def object_row(self, row: ObjectRows) -> tuple[np.ndarray, np.ndarray] | None:
+        """As `row`, of the only row of Python's objects; None where `rows` has to compute it."""
+        if row.arguments is None:
+            return None
+        address, call = self._loaded(), self._library.functions().object_rows
+        space = self._space()
+        used, needed = _I64(), _I64()
+        done = call(
+            address, *row.arguments, 0, 1, self._kind, space.entries, *space.addresses, ctypes.byref(used),
+            ctypes.byref(needed),
+        )  # fmt: skip
+        return self._taken(space, used.value) if done == 1 else None
+
+    def _space(self) -> _Space:
+        """Room for a row that nobody uses."""
+        # A list's pop and append are atomic: no two threads get the same.
+        try:
+            return self._spaces.pop()
+        except IndexError:
+            return _Space(_ENTRIES, self._written)
+
+    def _taken(self, space: _Space, entries: int) -> tuple[np.ndarray, np.ndarray]:
+        columns, values = space.columns[:entries].copy(), space.values[:entries].copy()
+        self._spaces.append(space)
+        return columns, values if self._as_written else values.astype(self.operation.dtype)
+
+    def _object_sums(self, rows: ObjectRows) -> np.ndarray | None:
+        if rows.arguments is None:
+            return None
+        out = np.empty((rows.rows, self.width))
+        address, call, start = self._loaded(), self._library.functions().object_sums, address_of(out)
+        for first in range(0, rows.rows, _LOCKED):
+            last = min(first + _LOCKED, rows.rows)
+            done = call(address, *rows.arguments, first, last, start + 8 * self.width * first)
+            if done == _FAILED:
+                raise MemoryError
+            if done:
+                return None
+        return out
+
+    def _object_rows(self, rows: ObjectRows) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """As `rows`; None where Python has to read the objects."""
+        if rows.arguments is None:
+            return None
+        address, call = self._loaded(), self._library.functions().object_rows
+        ends, needed, first, used = np.zeros(rows.rows + 1, np.int64), _I64(), 0, 0
+        parts, space = [], 0
+        while first < rows.rows:
+            last = min(first + _LOCKED, rows.rows)
+            # As many for each row as there were so far, and somewhat more.
+            expected = 9 * used // (8 * first) + 1 if first else 16
+            space = max(needed.value, expected * (last - first))
+            columns, values = np.empty(space, np.int32), np.empty(space, self._written)
+            done = call(
+                address, *rows.arguments, first, last, self._kind, space, address_of(columns),
+                address_of(values), address_of(ends) + 8 * (first + 1), ctypes.byref(needed),
+            )  # fmt: skip
+            if done == _FAILED:
+                raise MemoryError
+            if done < 0:
+                return None
+            ends[first + 1 : first + 1 + done] += used
+            first += done
+            count, used = int(ends[first]) - used, int(ends[first])
+            columns.resize(count, refcheck=False)
+            values.resize(count, refcheck=False)
+            parts.append((columns, values))
+        columns, values = _joined(parts)
+        return columns, values.astype(self.operation.dtype, copy=False), ends
+
+    def rows(self, texts: Texts | ObjectRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sparse rows: columns (int32) and values of all entries, and where rows start (int64)."""
+        if isinstance(texts, ObjectRows):
+            found = self._object_rows(texts)
+            if found is not None:
+                return found
+            texts = texts.plain()
+        text, call, given = self._loaded(), self._library.functions().rows, _input(texts)
+        context = np.zeros(texts.rows, np.uint8)
+        parts: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+        ends = np.zeros(texts.rows + 1, np.int64)
+        expected = texts.texts if self.operation.analyzer.kind == "pairs" else texts.size * self._per_byte
+
+        def work(at: int, first: int, last: int) -> None:
+            found = parts[at] = []
+            needed, base, space = _I64(), 0, max(256, int(expected * (last - first) / texts.rows))
+            while first < last:
+                columns, values = np.empty(space, np.int32), np.empty(space, self._written)
+                done = call(
+                    text, ctypes.byref(given), first, last, self._kind, space, address_of(columns),
+                    address_of(values), address_of(ends) + 8 * (first + 1), address_of(context) + first,
+                    ctypes.byref(needed),
+                )  # fmt: skip
+                if done == _FAILED:
+                    raise MemoryError
+                used = int(ends[first + done]) if done else 0
+                ends[first + 1 : first + 1 + done] += base
+                base += used
+                columns.resize(used, refcheck=False)
+                values.resize(used, refcheck=False)
+                found.append((columns, values))
+                first += done
+                space = max(space, needed.value)
+
+        bounds = self._shared(texts, work)
+        if context.any():
+            return self.rows(texts.with_lowered(np.flatnonzero(context).tolist()))
+        total = 0
+        for first, last in bounds if len(bounds) > 1 else ():
+            ends[first + 1 : last + 1] += total
+            total = int(ends[last])
+        every = [part for at in range(len(bounds)) for part in parts[at]]
+        columns, values = _joined(every)
+        return columns, values.astype(self.operation.dtype, copy=False), ends
+
+    def _shared(self, texts: Texts, work: Callable[[int, int, int], None]) -> list[tuple[int, int]]:
+        """Do work on ranges of rows, on several threads where there is enough; the ranges."""
+        pool = self._library.pool
+        count = 1 if pool is None else max(1, min(4 * pool.threads, texts.size // _CHUNK, texts.rows))
+        edges = [texts.rows * i // count for i in range(count + 1)]
+        bounds = list(itertools.pairwise(edges))
+        if pool is None or count == 1:
+            work(0, 0, texts.rows)
+        else:
+            pool.run(lambda i: work(i, *bounds[i]), count)
+        return bounds
+
+    def _loaded(self) -> int:
+        """Where the operation is laid out."""
+        if self._text is None:
+            self._load_once()
+        return self._address
+
+    def _load_once(self) -> None:
+        # Another thread may be in a call with what it loaded, which must not be replaced.
+        with self._lock:
+            if self._text is None:
+                text, self._keep = laid_out(self.operation, self._library)
+                # The last of all, as other threads ask for it first.
+                self._address = ctypes.addressof(text)
+                self._text = text
+
+
+def _joined(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([one for one, _ in parts]), np.concatenate([one for _, one in parts])
+
+
+class _Space:
+    """Room for the entries of one row."""
+
+    def __init__(self, entries: int, dtype: np.dtype) -> None:
+        self.entries = entries
+        self.columns, self.values = np.empty(entries, np.int32), np.empty(entries, dtype)
+        self.addresses = address_of(self.columns), address_of(self.values)
+
+
+def _input(texts: Texts) -> InputFields:
+    return InputFields(
+        texts.address,
+        texts.offsets,
+        texts.wide,
+        texts.row_starts,
+        texts.values,
+    )

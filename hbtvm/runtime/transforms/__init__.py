@@ -1,0 +1,1 @@
+"""Results of pipelines that end in a transformer: columns, dense or sparse."""

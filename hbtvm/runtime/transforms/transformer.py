@@ -1,0 +1,245 @@
+"""Pipelines whose last step transforms: a table's columns by numpy, terms of texts by their own code."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import InputError, MissingPackageError
+from hbtvm.graph.columns.evaluate import Evaluator
+from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.table import Column, Made, Raw, Table
+from hbtvm.graph.columns.text import Vectorize
+from hbtvm.graph.networks.fold_text import blocks_of, narrowed
+from hbtvm.runtime.feeds.reader import FeedReader, place_of
+from hbtvm.runtime.feeds.text import TextOperation, text_column, vectorizer
+from hbtvm.runtime.package.entry import Package
+from hbtvm.runtime.rows.raw import Numbers, RawColumn
+from hbtvm.runtime.text.library import TextLibrary
+from hbtvm.runtime.transforms.csr_rows import MOST_INT32, CsrRows, side_by_side, sparse_library
+from hbtvm.runtime.transforms.marks import Marks, are_marks
+from hbtvm.runtime.transforms.sparse_entries import is_known
+from hbtvm.runtime.transforms.sparse_table import SparseTable
+
+
+class Transformer:
+    """Computes the table of a package.
+
+    Parameters
+    ----------
+    package
+        One that has a table.
+    library
+        The code that cuts texts into terms.
+
+    Attributes
+    ----------
+    reader
+        What reads rows' columns.
+    """
+
+    def __init__(self, package: Package, library: TextLibrary) -> None:
+        table = package.parts.table
+        assert table is not None
+        self._table, self._frame = table, package.frame
+        feeds, self._blocks = list[Feed](), list[Table | TextOperation]()
+        # Columns of terms with steps of their own, or between other columns.
+        self._terms: dict[Vectorize, TextOperation] = {}
+        for block in blocks_of(table):
+            if isinstance(block, Table):
+                columns = [Feed(one.source, one.steps, one.allow_nan, one.allow_inf) for one in block.columns]
+                own = narrowed(columns)
+                feeds += own
+                changed = [
+                    replace(one, source=feed.source) for one, feed in zip(block.columns, own, strict=True)
+                ]
+                self._blocks.append(replace(block, columns=tuple(changed)))
+                for feed in own:
+                    operation = vectorizer(feed.source)
+                    if operation is not None and operation not in self._terms:
+                        where = place_of(package.input, text_column(operation))
+                        self._terms[operation] = TextOperation(operation, library, where)
+            else:
+                where = place_of(package.input, text_column(block))
+                self._blocks.append(TextOperation(block, library, where))
+                feeds.append(Feed(Made(block, 0)))
+        dtypes = ("float32", "float64")
+        self.reader = FeedReader(package.input, feeds, "float64", dtypes, library=library)
+        self._input, self._library = package.input, library
+        self._marks = self._made_marks()
+        # Those of rows that are read twice may be gone at the second time.
+        several = len(self._blocks) > 1 and package.input.rows_are_values
+        self._plans = not several and self._frame is None
+        # Made with the first rows, as scipy is needed for it.
+        self._sparse_blocks: list[SparseTable | CsrRows | None] | None = None
+
+    def _made_marks(self) -> Marks | None:
+        """What computes the table, if it is nothing but marks of missing values."""
+        only = self._blocks[0]
+        if len(self._blocks) > 1 or not isinstance(only, Table) or self._table.sparse:
+            return None
+        if not are_marks(only.columns):
+            return None
+        feeds = []
+        for one in only.columns:
+            assert isinstance(one.source, Raw)
+            where = place_of(self._input, one.source.index)
+            feeds.append(Feed(one.source, one.steps, one.allow_nan, one.allow_inf, where))
+        return Marks(feeds, self._input.n_features)
+
+    def transform(self, X: Any) -> Any:
+        """Return the table's columns for rows; see `hbtvm.runtime.model.Model.transform`."""
+        if self._table.sparse and self._frame is None:
+            return self._sparse(X)
+        marks = self._marks
+        if marks is not None and self._frame is None and type(X) is np.ndarray and X.size:
+            found = marks.of_array(X)
+            if found is not None:
+                return found
+        columns, evaluator = self._read(X)
+        if self._frame is not None:
+            return self._data_frame(X, evaluator, columns)
+        if marks is not None:
+            return np.stack(marks.of_columns(evaluator), axis=1)
+        return _side_by_side([self._dense(block, evaluator, columns) for block in self._blocks])
+
+    def _read(self, X: Any) -> tuple[dict[int, RawColumn], Evaluator]:
+        """The input's columns, and what computes tables of them."""
+        columns, rows = self.reader.columns(X)
+        if not rows:
+            raise InputError("expected at least one row, got none.")
+        together = self._frame is not None and not self._input.by_name
+        evaluator = self.reader.evaluator(_of_one_type(columns) if together else columns)
+        for operation, terms in self._terms.items():
+            evaluator.give(operation, terms.sums(columns[terms.raw]))
+        return columns, evaluator
+
+    def _sparse(self, X: Any) -> Any:
+        """The table as a sparse matrix."""
+        if self._sparse_blocks is None:
+            self._sparse_blocks = [self._sparse_block(block) for block in self._blocks]
+        if len(self._blocks) == 1 and isinstance(self._sparse_blocks[0], SparseTable):
+            return self._sparse_blocks[0].rows(X)
+        one = type(X) is list or (type(X) is np.ndarray and X.dtype == object and X.ndim)
+        if one and len(X) == 1 and len(self._blocks) == 1:
+            row = self._row_of_terms(X[0].tolist() if type(X[0]) is np.ndarray else X[0])
+            if row is not None:
+                return row
+        evaluator = None
+        if None in self._sparse_blocks:
+            columns, evaluator = self._read(X)
+        else:
+            columns, rows = self.reader.columns(X)
+            if not rows:
+                raise InputError("expected at least one row, got none.")
+        parts = []
+        for block, maker in zip(self._blocks, self._sparse_blocks, strict=True):
+            if isinstance(maker, SparseTable):
+                parts.append(maker.rows(X))
+            elif isinstance(block, Table):
+                assert evaluator is not None
+                parts.append(sparse_library().csr_matrix(self._dense(block, evaluator, columns)))
+            else:
+                assert maker is not None
+                parts.append(_terms(block, maker, columns[block.raw]))
+        return parts[0] if len(parts) == 1 else side_by_side(parts)
+
+    def _row_of_terms(self, value: Any) -> Any:
+        """The only row of a table of one text's terms; None where that is not so."""
+        assert self._sparse_blocks is not None
+        block, maker = self._blocks[0], self._sparse_blocks[0]
+        if not isinstance(maker, CsrRows) or isinstance(block, Table):
+            return None
+        entries = block.row(value) if self._input.rows_are_values else None
+        if entries is None:
+            return None
+        columns, values = entries
+        return maker.make(values, columns, np.array((0, len(values)), np.int32))
+
+    def _sparse_block(self, block: Table | TextOperation) -> SparseTable | CsrRows | None:
+        """What makes sparse rows of a block; None where its columns are computed as those of other tables."""
+        if not isinstance(block, Table):
+            return CsrRows(block.kernel.width, np.dtype(block.kernel.operation.dtype))
+        known = self._plans and is_known(block)
+        return SparseTable(self._input, block, self._library) if known else None
+
+    def _dense(
+        self, block: Table | TextOperation, evaluator: Evaluator, columns: Mapping[int, RawColumn]
+    ) -> np.ndarray:
+        if isinstance(block, Table):
+            return _plain(evaluator.table(block))
+        return block.sums(columns[block.raw]).astype(block.kernel.operation.dtype, copy=False)
+
+    def _data_frame(self, X: Any, evaluator: Evaluator, given: Mapping[int, RawColumn]) -> Any:
+        """The table as a data frame of the library that the pipeline was told to give."""
+        try:
+            library = importlib.import_module(str(self._frame))
+        except ImportError:
+            raise MissingPackageError(
+                f"the pipeline gives data frames of {self._frame} (set_output), which is not installed: "
+                f"pip install {self._frame}",
+                name=self._frame,
+            ) from None
+        if not isinstance(X, library.DataFrame):
+            given = _of_one_type(given)
+        names = self._table.names or ()
+        columns: list[np.ndarray] = []
+        for block in self._blocks:
+            if self._marks is not None:
+                columns += self._marks.of_columns(evaluator)
+            elif isinstance(block, Table):
+                columns += [_typed(column, evaluator, given) for column in block.columns]
+            else:
+                columns += list(self._dense(block, evaluator, given).T)
+        if self._frame == "pandas":
+            # By place, as two columns may have one name.
+            frame = library.DataFrame(dict(enumerate(columns)), copy=False)
+            frame.columns = list(names)
+            if isinstance(X, library.DataFrame):
+                frame.index = X.index
+            return frame
+        series = [
+            library.Series(name, [None if one != one else one for one in x.tolist()])
+            if x.dtype == object
+            else library.Series(name, x)
+            for name, x in zip(names, columns, strict=True)
+        ]
+        return library.DataFrame(series)
+
+
+def _terms(block: TextOperation, rows: CsrRows, column: RawColumn) -> Any:
+    """The terms of texts as sparse rows."""
+    at, values, starts = block.kernel.rows(block.texts(column))
+    values = values.astype(block.kernel.operation.dtype, copy=False)
+    narrow = np.int32 if len(values) <= MOST_INT32 else np.int64
+    return rows.make(values, at.astype(narrow, copy=False), starts.astype(narrow, copy=False))
+
+
+def _of_one_type(columns: Mapping[int, RawColumn]) -> Mapping[int, RawColumn]:
+    """Return numbers in their common type, as an array of all columns has them."""
+    arrays = {i: column.numbers("") for i, column in columns.items() if isinstance(column, Numbers)}
+    if len({array.dtype for array in arrays.values()}) < 2:
+        return columns
+    common = np.result_type(*arrays.values())
+    return {**columns, **{i: Numbers(array.astype(common, copy=False)) for i, array in arrays.items()}}
+
+
+def _typed(column: Column, evaluator: Evaluator, given: Mapping[int, RawColumn]) -> np.ndarray:
+    """A data frame's column; one that no step changes keeps its type of numbers."""
+    values = _plain(evaluator.checked(column))
+    raw = given[column.source.index] if isinstance(column.source, Raw) and not column.steps else None
+    return raw.numbers("") if isinstance(raw, Numbers) and values.dtype.kind == "f" else values
+
+
+def _side_by_side(blocks: list[np.ndarray]) -> np.ndarray:
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+
+
+def _plain(values: np.ndarray) -> np.ndarray:
+    """Python values as numbers, where none of them is a text."""
+    texts = values.dtype == object and any(isinstance(value, str) for value in values.flat)
+    return values if values.dtype.kind == "f" or texts else values.astype(np.float64)

@@ -1,0 +1,1 @@
+"""Pure intrinsics of this project, and how to register them."""

@@ -1,0 +1,1 @@
+"""Kernels of recursive models on GPUs."""

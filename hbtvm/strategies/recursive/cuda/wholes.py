@@ -1,0 +1,225 @@
+"""Steps on GPUs of values that are whole: products with states, softmax.
+
+A block computes a panel of one value of one node:
+
+- of a product of two matrices, a tile (`hbtvm.strategies.recursive.cuda.tiles`);
+- of a product of a matrix and a vector, some rows, each summed by a warp's threads together;
+- of a softmax, all of it: each warp finds the largest number and the sum of powers by itself, which needs no
+  barriers, and threads share the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import tirx
+
+from hbtvm.schedules.statements import Scratch, scratch, sequence
+from hbtvm.strategies.recursive.cuda.step import DeviceStep, const, where, zero
+from hbtvm.strategies.recursive.cuda.tiles import Tile, TiledProduct
+from hbtvm.strategies.recursive.cuda.values import DeviceVectors
+from hbtvm.strategies.recursive.nests import Nest, operands, padded
+from hbtvm.strategies.recursive.products import serial_loop
+from hbtvm.strategies.recursive.vectors import Place
+
+WARP = 32  # threads of a warp
+_ROWS = 4  # rows of a matrix that a warp multiplies by a vector at a time
+_LOW = -3.0e38  # below all numbers that a softmax is taken of
+
+Body = Callable[[Any, Any, DeviceVectors], list[Any]]
+"""From a place, the number there, and expressions at it, to what is done with it."""
+
+
+class WholesStep(DeviceStep):
+    """Whole values of one depth: a unit is a panel of one of them, of one node."""
+
+    @property
+    def tile(self) -> int:
+        """A node by itself."""
+        return 1
+
+    @property
+    def panels(self) -> int:
+        """Panels of all values, one value's behind the other's."""
+        return sum(self._panels(nest) for nest in self.nests)
+
+    def is_before(self, which: int) -> bool:
+        """See `DeviceStep`; values here read none of each other's."""
+        return which not in self.which
+
+    def shared_numbers(self) -> int:
+        products = any(self._kind(nest) == "matrices" for nest in self.nests)
+        return Tile(self.blocking.threads).shared_numbers if products else 0
+
+    def statements(self, level: Any, unit: Any) -> list[Any]:
+        first, here, panel = (tirx.Var(name, "int64") for name in ("first", "here", "panel"))
+        panels = const(self.panels)
+        made: list[Any] = [
+            tirx.Bind(first, self.parameters.first_row(level)),
+            tirx.Bind(here, first + tirx.truncdiv(unit, panels)),
+            tirx.Bind(panel, tirx.truncmod(unit, panels)),
+        ]
+        bodies, stops, at = [], list[Any](), 0
+        for nest in self.nests:
+            bodies.append(self._of_nest(nest, first, here, panel - const(at)))
+            at += self._panels(nest)
+            stops.append(panel < const(at))
+        *others, body = bodies
+        for stop, other in zip(reversed(stops[:-1]), reversed(others), strict=True):
+            body = [tirx.IfThenElse(stop, sequence(other), sequence(body))]
+        return [*made, *body]
+
+    def _kind(self, nest: Nest) -> str:
+        """What a nest's value is."""
+        assert nest.whole is not None
+        value = self.facts.values[nest.whole]
+        if value.op != "matmul":
+            return value.op
+        return "vector" if len(value.shape) == 1 else "matrices"
+
+    def _panels(self, nest: Nest) -> int:
+        """Panels of a nest."""
+        assert nest.whole is not None
+        shape, kind = self.facts.values[nest.whole].shape, self._kind(nest)
+        if kind == "vector":
+            return -(-padded(shape[0]) // (self.blocking.threads // WARP * _ROWS))
+        if kind == "matrices":
+            return Tile(self.blocking.threads).panels(shape)
+        return 1
+
+    def _of_nest(self, nest: Nest, first: Any, here: Any, panel: Any) -> list[Any]:
+        assert nest.whole is not None
+        vectors = self.vectors(Place(here, const(0), const(0)), first)
+        for one in operands(self.facts.values, nest.whole):
+            vectors.find(one)
+        result, kind = _Result(self, nest, first, here), self._kind(nest)
+        if kind == "matrices":
+            tile = Tile(self.blocking.threads)
+            product = TiledProduct(nest.whole, tile, vectors, self.shared, self.thread, result.store)
+            return [*vectors.statements, *product.statements(panel)]
+        makers = {"vector": self._of_vector, "softmax": self._softmax}
+        return [*vectors.statements, *makers[kind](result, vectors, panel)]
+
+    def _of_vector(self, result: _Result, vectors: DeviceVectors, panel: Any) -> list[Any]:
+        """A product of a matrix and a vector."""
+        matrix, vector = self.facts.values[result.number].of
+        rows, terms = self.facts.values[matrix].shape
+        n, lane, start = (tirx.Var(name, "int64") for name in ("n", "lane", "start"))
+        warp = panel * const(self.blocking.threads // WARP) + tirx.truncdiv(self.thread, const(WARP))
+        sums = scratch("sums", _ROWS, "float32")
+        k, bounded = tirx.Var("k", "int64"), tirx.Var("bounded", "int64")
+        moved = vectors.moved(bounded)
+        x = where(k < const(terms), moved.of(vector))
+        made = [*moved.statements]
+        for i in range(_ROWS):
+            row = tirx.min(start + const(i), const(rows - 1))
+            own = vectors.moved(row * const(padded(terms)) + bounded)
+            found = own.of(matrix)
+            made += [*own.statements, sums.store(sums.load(i) + found * x, i)]
+        body = [
+            tirx.Bind(k, n * const(WARP) + lane),
+            tirx.Bind(bounded, tirx.min(k, const(terms - 1))),
+            *made,
+        ]
+        ends = [one for i in range(_ROWS) for one in self._over_warp(sums, i, lambda a, b: a + b)]
+        stores = []
+        for i in range(_ROWS):
+            row = start + const(i)
+            found = where(row < const(rows), sums.load(i))
+            inside = sequence(result.store(row, found))
+            stores.append(tirx.IfThenElse(row < const(padded(rows)), inside, None))
+        return [
+            tirx.Bind(lane, tirx.truncmod(self.thread, const(WARP))),
+            tirx.Bind(start, warp * const(_ROWS)),
+            *sums.made(),
+            *(sums.store(zero(), i) for i in range(_ROWS)),
+            serial_loop(n, const(-(-terms // WARP)), body),
+            *ends,
+            tirx.IfThenElse(tirx.EQ(lane, const(0)), sequence(stores), None),
+        ]
+
+    def _softmax(self, result: _Result, vectors: DeviceVectors, panel: Any) -> list[Any]:
+        """Powers of what the numbers are below the largest, each in its share of all powers."""
+        (source,) = self.facts.values[result.number].of
+        count, threads = self.facts.values[result.number].shape[0], self.blocking.threads
+        lane = tirx.Var("lane", "int64")
+        most, total = scratch("most", 1, "float32"), scratch("total", 1, "float32")
+
+        def each(step: int, start: Any, stop: int, body: Body) -> Any:
+            n, k, bounded = (tirx.Var(name, "int64") for name in ("n", "k", "bounded"))
+            moved = vectors.moved(bounded)
+            found = moved.of(source)
+            inner = body(k, found, moved)
+            own = [tirx.Bind(k, n * const(step) + start), tirx.Bind(bounded, tirx.min(k, const(count - 1)))]
+            return serial_loop(n, const(-(-stop // step)), [*own, *moved.statements, *inner])
+
+        def largest(k: Any, found: Any, moved: DeviceVectors) -> list[Any]:
+            return [most.store(tirx.max(most.load(0), found), 0)]
+
+        def power(found: Any, moved: DeviceVectors) -> Any:
+            return moved.functions.shared(moved.functions.exp(found - most.load(0)))
+
+        def added(k: Any, found: Any, moved: DeviceVectors) -> list[Any]:
+            return [total.store(total.load(0) + where(k < const(count), power(found, moved)), 0)]
+
+        def share(k: Any, found: Any, moved: DeviceVectors) -> list[Any]:
+            made = where(k < const(count), power(found, moved) / total.load(0))
+            inside = k < const(padded(count))
+            return [tirx.IfThenElse(inside, sequence(result.store(k, made)), None)]
+
+        return [
+            tirx.Bind(lane, tirx.truncmod(self.thread, const(WARP))),
+            *most.made(),
+            *total.made(),
+            most.store(tirx.const(_LOW, "float32"), 0),
+            total.store(zero(), 0),
+            each(WARP, lane, count, largest),
+            *self._over_warp(most, 0, tirx.max),
+            *_from_first(most),
+            each(WARP, lane, count, added),
+            *self._over_warp(total, 0, lambda a, b: a + b),
+            *_from_first(total),
+            each(threads, self.thread, padded(count), share),
+        ]
+
+    def _over_warp(self, memory: Scratch, at: int, combine: Callable[[Any, Any], Any]) -> list[Any]:
+        """Make a warp's numbers one, which its first thread then has."""
+        made, by = [], WARP // 2
+        while by:
+            other = _shuffled("tvm_warp_shuffle_down", memory.load(at), by)
+            made.append(memory.store(combine(memory.load(at), other), at))
+            by //= 2
+        return made
+
+
+class _Result:
+    """Where a nest's value goes.
+
+    `number`: the value's.
+    """
+
+    def __init__(self, step: DeviceStep, nest: Nest, first: Any, here: Any) -> None:
+        assert nest.whole is not None
+        self._step, self._nest, self._first, self._here = step, nest, first, here
+        self.number: int = nest.whole
+
+    def store(self, at: Any, value: Any) -> list[Any]:
+        """Put a number at a place."""
+        step, here = self._step, self._here
+        made = [step.store_state(start, here, at, value) for start in self._nest.states]
+        if self.number in self._nest.stored:
+            made += step.store(self.number, here - self._first, at, value)
+        return made
+
+
+def _from_first(memory: Scratch) -> list[Any]:
+    """Give all threads of a warp the number of its first one."""
+    return [memory.store(_shuffled("tvm_warp_shuffle", memory.load(0), 0), 0)]
+
+
+def _shuffled(how: str, value: Any, which: int) -> Any:
+    """The number of another thread of the warp, all of which take part."""
+    every = tirx.const(0xFFFFFFFF, "uint32")
+    own, width = (tirx.const(n, "int32") for n in (which, WARP))
+    return tirx.call_intrin("float32", f"tirx.{how}", every, value, own, width, width)

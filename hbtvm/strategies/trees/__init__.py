@@ -1,0 +1,1 @@
+"""Strategies for tree ensembles, and ensembles prepared for kernels."""

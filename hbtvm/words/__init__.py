@@ -1,0 +1,1 @@
+"""Words of messages: text made safe to print, and quantities."""

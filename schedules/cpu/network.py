@@ -1,0 +1,330 @@
+"""CPU schedules of networks, by the roles of axes: rows, outputs, terms of sums, lanes.
+
+Vectors of rows (knob ``axis`` = ``"rows"``)::
+
+    for row tile:
+        (columns = the tile transposed)
+        for each stage in order:
+            sums:    for `output_tile` outputs, `vectors` * `lanes` rows: for terms (by `unroll`): sums += ...
+                     where one stage reads them: that stage of these outputs and rows, from registers
+            others:  for column: for `lanes` rows: ...
+        scores = the last stage, by rows
+
+Where a product reads something wide that is computed for it alone (support vectors' kernels), `block`
+columns of that are computed at a time, and stay in the first-level cache; few of them (hidden values of a
+network with few outputs), in registers. Vectors of columns (``axis`` =
+``"outputs"``) are for single rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+from hbtvm.schedules.cpu.sharing import threads_are_valid
+from hbtvm.schedules.cpu.steps import (
+    STORED_BY_ROW,
+    decompose,
+    is_arm,
+    mark,
+    row_tiles,
+    state_tile,
+    transpose_stage,
+    vector_lanes,
+)
+from hbtvm.schedules.network import loops as network_loops
+from hbtvm.schedules.network import nearest as network_nearest
+from hbtvm.schedules.network.nodes import (
+    REGISTER_BLOCKS,
+    fusible,
+    in_register_blocks,
+    may_expand,
+    nearest,
+)
+from hbtvm.schedules.network.plan import (
+    LONG,
+    MAX_SUMS,
+    Plan,
+    plan,
+    read_in_registers,
+    stage_of,
+    stores_by_row,
+)
+from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
+
+_SUMS = ("contract", "distance", "linear_sum")
+
+
+def space(workload: Workload, target: Target) -> Space:
+    """Knobs for a network's workload (`NetworkWorkload`) on a CPU target."""
+    own = cast(NetworkWorkload, workload)
+    lanes, rows = vector_lanes(target, "float64"), own["rows"]
+
+    def valid(config: Config) -> bool:
+        if not threads_are_valid(config):
+            return False
+        width, vectors, tile, outputs = (
+            int(config[name]) for name in ("lanes", "vectors", "row_tile", "output_tile")
+        )
+        if config["axis"] == "outputs":
+            return tile == 1 and outputs == 1 and config["block"] not in REGISTER_BLOCKS
+        return tile % (width * vectors) == 0 and vectors * outputs <= MAX_SUMS
+
+    blocks: tuple[int, ...] = (0, 16, 32, 64, 128) if fusible(own["nodes"]) else (0,)
+    if in_register_blocks(own["nodes"]):
+        blocks += REGISTER_BLOCKS
+    return Space(
+        (
+            Knob("axis", ("rows", "outputs") if 2 * rows > lanes[0] else ("outputs",)),
+            Knob("row_tile", row_tiles(rows, lanes)),
+            Knob("lanes", lanes),
+            Knob("vectors", (1, 2, 4, 8)),
+            Knob("output_tile", (1, 2, 4, 8)),
+            Knob("block", blocks),
+            Knob("unroll", (1, 2, 4, 8)),
+            Knob("distances", ("direct", "expanded") if may_expand(own["nodes"]) else ("direct",)),
+            *_point_knobs(own),
+            *_thread_knobs(own),
+        ),
+        valid,
+    )
+
+
+def _point_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
+    """Points of the blocks in which the nearest are searched for, where a network does that."""
+    choices = network_nearest.sizes(own["nodes"], nearest(own["nodes"]))
+    return (Knob("points", choices),) if choices else ()
+
+
+def _thread_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
+    """As `hbtvm.schedules.cpu.sharing.thread_knobs`; there is nothing but rows to share."""
+    if own["threads"] == 1 or own["rows"] == 1:
+        return ()
+    return Knob("parallel", ("none", "rows")), Knob("grain", (1, 4, 16))
+
+
+def default(workload: Workload, target: Target) -> Config:
+    """A good configuration of one thread where nothing was measured."""
+    own = cast(NetworkWorkload, workload)
+    config = _default(own, target)
+    found = nearest(own["nodes"])
+    if not found:
+        return config
+    config["points"] = network_nearest.default_size(own["nodes"], found)
+    if config["points"] and config["axis"] == "rows":
+        config["output_tile"] = max(n for n in (1, 2, 4, 8) if n * int(config["vectors"]) <= MAX_SUMS)
+    return config
+
+
+def _default(own: NetworkWorkload, target: Target) -> Config:
+    lanes, rows = vector_lanes(target, "float64"), own["rows"]
+    fused = bool(fusible(own["nodes"]))
+    # What cancels between points close together is far below what an exponential of them tells.
+    distances = "expanded" if fused and may_expand(own["nodes"]) else "direct"
+    tile = max(row_tiles(rows, lanes[-1:]))
+    if tile < lanes[-1]:
+        return {
+            "axis": "outputs", "row_tile": 1, "lanes": lanes[-1], "vectors": 4, "output_tile": 1, "block": 0,
+            "unroll": 1, "distances": distances,
+        }  # fmt: skip
+    tile = min(tile, 32)
+    # Of AVX2's registers there are half as many as of AVX-512's and of Arm's.
+    many = lanes[-1] > 4 or is_arm(target)
+    vectors = max(n for n in ((1, 2, 4) if many else (1, 2)) if n * lanes[-1] <= tile)
+    outputs = [int(own["nodes"][at]["width"]) for at in in_register_blocks(own["nodes"])]
+    block = 16 if fused else REGISTER_BLOCKS[0] if outputs and max(outputs) <= 2 else 0
+    return {
+        "axis": "rows",
+        "row_tile": tile,
+        "lanes": lanes[-1],
+        "vectors": vectors,
+        "output_tile": min(4, _even(own)),
+        "block": block,
+        "unroll": 2,
+        "distances": distances,
+    }
+
+
+def _even(own: NetworkWorkload) -> int:
+    """Outputs of which a tile pads little: the largest power of two up to the widest sum."""
+    widest = max([1, *(int(node["width"]) for node in own["nodes"] if node["kind"] in _SUMS)])
+    return 1 << (widest.bit_length() - 1)
+
+
+def apply(sch: Any, workload: Workload, config: Config) -> None:
+    """Schedule the expressions in place."""
+    own = cast(NetworkWorkload, workload)
+    _Scheduler(sch, plan(own, config), int(config["unroll"])).run()
+
+
+class _Scheduler:
+    def __init__(self, sch: Any, made: Plan, unroll: int) -> None:
+        self.sch, self.plan, self.unroll = sch, made, unroll
+        self.blocks_of_terms: dict[int, Any] = {}
+        self.readers = read_in_registers(made)
+        self.in_registers: dict[int, Any] = {}
+        self.late: list[tuple[Any, Any]] = []
+
+    def run(self) -> None:
+        sch = self.sch
+        scores = sch.get_sblock("scores")
+        tile, row, output = sch.get_loops(scores)
+        stored = stores_by_row(self.plan, int(sch.get(output).extent))
+        if not stored:
+            self._state(scores, 1)
+        names = [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
+        if stored:
+            sch.annotate(row, STORED_BY_ROW, self.plan.lanes)
+        elif self.plan.by_rows:
+            sch.reorder(output, row)
+            _, lane = sch.split(row, [None, self.plan.lanes])
+            sch.vectorize(lane)
+        rows = self.plan.lanes if self.plan.by_rows else 1
+        for name in reversed(names):
+            if name == "scores":
+                continue
+            block = sch.get_sblock(name)
+            at = stage_of(name)
+            # Squares of a row's own columns are the same for all blocks of terms.
+            inside = self.plan.stages[at].inside if at >= 0 and not name.endswith("_square") else -1
+            if name.endswith("_dots"):
+                continue
+            self._state(block)
+            around = self.in_registers.get(at) if name in (f"s{at}", f"s{at}_numbers") else None
+            sch.compute_at(block, around or self.blocks_of_terms.get(inside, tile), True)
+            if name == "columns":
+                transpose_stage(sch, block, self.plan.lanes)
+            elif not network_nearest.schedule(
+                sch, self.plan, name, block, self.unroll, self.late
+            ) and not network_loops.schedule(sch, self.plan, name, block, rows):
+                self._stage(block, name, at)
+        for block, loop in self.late:
+            decompose(sch, block, loop, self.plan.lanes if self.plan.by_rows else 1)
+
+    def _state(self, block: Any, row_axis: int = 2) -> None:
+        """State that a block reads any column of the stages before it: places in data have no bounds.
+
+        Not so of what is computed a block at a time, of which the product reads just that.
+        """
+        for region in self.sch.get(block).reads:
+            name = region.source.name
+            at = stage_of(name)
+            if (
+                len(region.source.shape) == 3
+                and name != "rows"
+                and (at < 0 or self.plan.stages[at].inside < 0)
+                and at not in self.readers
+            ):
+                state_tile(self.sch, block, name, row_axis)
+
+    def _stage(self, block: Any, name: str, at: int) -> None:
+        sch = self.sch
+        reduces = any(axis.iter_type == 2 for axis in sch.get(block).iter_vars)
+        parts = name.endswith("_parts")
+        if parts:
+            n, k = sch.get_loops(block)[-2:]
+            sch.reorder(k, n)
+            sch.vectorize(n)
+            self.late.append((block, k))
+        elif not reduces:
+            self._pointwise(block, at)
+        elif self.plan.by_rows:
+            self._sum_by_rows(block, at)
+        else:
+            self._sum_by_outputs(block, at)
+
+    def _pointwise(self, block: Any, at: int) -> None:
+        sch, plan = self.sch, self.plan
+        w, r = sch.get_loops(block)[-2:]
+        # Functions of many steps, each of which waits for the one before, are computed for several vectors.
+        long = at >= 0 and plan.stages[at].form.get("function") in LONG
+        together = plan.vectors if long else 1
+        sums = [one for one, reader in self.readers.items() if reader == at]
+        if sums:
+            around, output = sch.split(w, [None, self._outputs(w, sums[0])])
+            rows, register, lane = sch.split(r, [None, plan.vectors // together, plan.lanes * together])
+            sch.reorder(around, rows, output, register, lane)
+            sch.unroll(output)
+            mark(sch, register, lane)
+            self.in_registers[sums[0]] = rows
+        elif plan.by_rows:
+            _, lane = sch.split(r, [None, plan.lanes * together])
+            sch.vectorize(lane)
+        elif int(sch.get(w).extent) % plan.lanes == 0:
+            _, lane = sch.split(w, [None, plan.lanes])
+            sch.reorder(r, lane)
+            sch.vectorize(lane)
+
+    def _vectors(self, at: int) -> tuple[int, int]:
+        """Vectors and lanes of sums; of float32 there are twice as many in a register."""
+        plan = self.plan
+        if plan.stages[at].form.get("single") and plan.vectors % 2 == 0:
+            return plan.vectors // 2, 2 * plan.lanes
+        return plan.vectors, plan.lanes
+
+    def _outputs(self, loop: Any, at: int) -> int:
+        """Outputs of a register tile, of those that a loop is over."""
+        extent = int(self.sch.get(loop).extent)
+        tile = self.plan.stages[at].tile if self._kind(at) in _SUMS else 1
+        return math.gcd(tile, extent)
+
+    def _kind(self, at: int) -> str:
+        return str(self.plan.stages[at].form["kind"])
+
+    def _sum_by_rows(self, block: Any, at: int) -> None:
+        sch, plan = self.sch, self.plan
+        w, r, k = sch.get_loops(block)[-3:]
+        outputs = self._outputs(w, at)
+        product = any(stage.inside == at for stage in plan.stages)
+        around, output = sch.split(w, [None, outputs])
+        vectors, lanes = self._vectors(at)
+        rows, register, lane = sch.split(r, [None, vectors, lanes])
+        if product:
+            # Sums are loaded and stored once for all terms that are unrolled.
+            blocks, k, inner = sch.split(k, [None, plan.block // min(8, plan.block), min(8, plan.block)])
+            sch.reorder(blocks, around, rows, k, inner, output, register, lane)
+            sch.unroll(inner)
+            self.blocks_of_terms[at] = blocks
+            first = blocks
+        else:
+            step, inner = sch.split(k, [None, math.gcd(self.unroll, int(sch.get(k).extent))])
+            sch.reorder(around, rows, step, inner, output, register, lane)
+            sch.unroll(inner)
+            first = step
+        sch.unroll(output)
+        mark(sch, register, lane)
+        if at in self.in_registers:
+            sch.set_scope(block, 0, "local")
+        elif not product:
+            # Sums in an array of their own stay in registers.
+            copy = sch.cache_write(block, 0, "local")
+            sch.reverse_compute_at(copy, rows, True)
+            # (Unrolled as the sums are, or these would be of memory.)
+            output, row = sch.get_loops(copy)[-2:]
+            sch.unroll(output)
+            _, register, lane = sch.split(row, [None, vectors, lanes])
+            mark(sch, register, lane)
+        self.late.append((block, first))
+
+    def _sum_by_outputs(self, block: Any, at: int) -> None:
+        sch, lanes = self.sch, self.plan.lanes
+        loops = sch.get_loops(block)
+        w, r, k = loops[-3:]
+        extent = int(sch.get(w).extent)
+        if self._kind(at) not in _SUMS or extent % lanes:
+            self.late.append((block, k))
+            return
+        vectors = math.gcd(self.plan.vectors, extent // lanes)
+        around, register, lane = sch.split(w, [None, vectors, lanes])
+        step, inner = sch.split(k, [None, math.gcd(self.unroll, int(sch.get(k).extent))])
+        sch.reorder(r, around, step, inner, register, lane)
+        sch.unroll(inner)
+        mark(sch, register, lane)
+        copy = sch.cache_write(block, 0, "local")
+        sch.reverse_compute_at(copy, around, True)
+        w = sch.get_loops(copy)[-2]
+        _, lane = sch.split(w, [None, lanes])
+        sch.reorder(sch.get_loops(copy)[-1], lane)
+        sch.vectorize(lane)
+        self.late.append((block, step))

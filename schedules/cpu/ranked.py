@@ -1,0 +1,138 @@
+"""CPU schedules of ranked traversal: vectors of trees, several rows at a time.
+
+::
+
+    for tile of row_tile rows:
+        columns, found, ranks = ...                           # transposed and back, in L1
+        for tree tile, for rows (by `together`)   (or the other way round: ``order``)
+            for each level, unrolled:
+                for row in together: node[row, trees] = next(node[row, trees])
+            sums[row, trees] += value[node]
+        score[row] = sum over trees of sums[row, trees]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hbtvm.schedules.cpu.sharing import thread_knobs, threads_are_valid
+from hbtvm.schedules.cpu.steps import (
+    decompose,
+    lookup_default,
+    lookup_knob,
+    mark,
+    orders,
+    state_tile,
+    vector_lanes,
+    vectorize,
+)
+from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target, Workload
+
+
+def space(workload: Workload, target: Target) -> Space:
+    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
+
+    def valid(config: Config) -> bool:
+        together, row_tile = int(config["together"]), int(config["row_tile"])
+        if not threads_are_valid(config):
+            return False
+        if config["tree_tile"] != int(config["lanes"]) * int(config["vectors"]) or row_tile % together:
+            return False
+        if row_tile == together and config["order"] != "trees":
+            return False  # with one block of rows there is no order
+        return together * int(config["vectors"]) <= 16
+
+    rows, lanes = int(workload["rows"]), vector_lanes(target, "int32")
+    lanes = lanes[-2:]
+    count = workload["numeric"] + workload["categorical"]
+    node = lookup_knob("node_lookup", target, 10**6)
+    leaf = lookup_knob("leaf_lookup", target, 10**6)
+    return Space(
+        (
+            Knob("axis", ("trees",)),
+            Knob("row_tile", tuple(n for n in (1, 4, 8, 16, 32, 64, 128) if n < 2 * rows)),
+            Knob("together", tuple(n for n in (1, 2, 4, 8) if n < 2 * rows)),
+            Knob("lanes", lanes),
+            Knob("vectors", (1, 2, 4)),
+            Knob("tree_tile", tuple(sorted({n * v for n in lanes for v in (1, 2, 4)}))),
+            Knob("order", orders(rows)),
+            node,
+            lookup_knob("row_lookup", target, count),
+            leaf,
+            Knob("search_lookup", node.choices),
+            *thread_knobs(workload),
+        ),
+        valid,
+    )
+
+
+def default(workload: Workload, target: Target) -> Config:
+    """A good configuration of one thread where nothing was measured."""
+    lanes, rows = vector_lanes(target, "int32")[-1], int(workload["rows"])
+    count = workload["numeric"] + workload["categorical"]
+    row_tile = max(n for n in (1, 4, 8, 16, 32, 64) if n < 2 * rows)
+    together = min(row_tile, 4)
+    vectors = 1 if row_tile > 1 else 4
+    return {
+        "axis": "trees",
+        "row_tile": row_tile,
+        "together": together,
+        "lanes": lanes,
+        "vectors": vectors,
+        "tree_tile": lanes * vectors,
+        "order": "trees",
+        "node_lookup": lookup_default(target, 10**6, False),
+        "row_lookup": lookup_default(target, count, True),
+        "leaf_lookup": lookup_default(target, 10**6, False),
+        "search_lookup": lookup_default(target, 10**6, False),
+    }
+
+
+def apply(sch: Any, workload: Workload, config: Config) -> None:
+    """Schedule the expressions in place (blocks ``found``, ``ranks``, ``walk_<level>``)."""
+    lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
+    depth, row_tile = workload["depth"], int(config["row_tile"])
+    scores, sums = sch.get_sblock("scores"), sch.get_sblock("lane_sums")
+    tile = sch.get_loops(scores)[0]
+    sch.compute_at(sums, tile, True)
+    g, v, r, t, o = sch.get_loops(sums)[-5:]
+    _, register, lane = sch.split(t, [None, vectors, lanes])
+    block, row = sch.split(r, [None, together])
+    outer = (o, block) if config["order"] == "trees" else (block, o)
+    sch.reorder(g, *outer, row, v, register, lane)
+    sch.unroll(row)
+    mark(sch, register, lane)
+    for level in reversed(range(depth)):
+        walk = sch.get_sblock(f"walk_{level}")
+        sch.compute_at(walk, outer[1], True)
+        trees = sch.get_loops(walk)[-1]
+        _, _, own_lane = sch.split(trees, [None, vectors, lanes])
+        # Neither rows nor registers are unrolled: it would take long to compile, and gain nothing.
+        vectorize(sch, own_lane, lanes)
+        state_tile(sch, walk, "ranks", 3, by_row=True)
+
+    ranks, found, columns = (sch.get_sblock(name) for name in ("ranks", "found", "columns"))
+    sch.compute_at(ranks, tile, True)
+    sch.compute_at(found, tile, True)
+    by_row = row_tile >= lanes
+    for stage in (found, columns):
+        if stage is columns:
+            sch.compute_at(columns, tile, True)
+        loops = sch.get_loops(stage)
+        c, rows = loops[2:4] if stage is found else loops[-2:]
+        inner = rows if by_row else c
+        count = min(lanes, row_tile) if by_row else lanes
+        _, lane = sch.split(inner, [None, count])
+        if stage is found:
+            step = sch.get_loops(stage)[-1]
+            if by_row:
+                sch.reorder(step, lane)
+            else:
+                sch.reorder(rows, step, lane)
+        elif not by_row:
+            sch.reorder(rows, lane)
+        vectorize(sch, lane, count)
+        if stage is found:
+            decompose(sch, found, step, count)
+    decompose(sch, sums, g, lanes)

@@ -1,0 +1,360 @@
+"""Schedule steps that every CPU schedule shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tvm.s_tir.schedule import _ffi_api
+from tvm.tirx import IndexMap
+
+from hbtvm.schedules.cpu.sharing import thread_knobs, threads_are_valid
+from hbtvm.schedules.space import Config, Knob
+from hbtvm.schedules.workload import Target, Workload
+
+SMALL_BATCH = 64  # up to this many rows, vectors of trees (and single rows) are in the search space
+
+
+def vector_lanes(target: Target, dtype: str) -> tuple[int, ...]:
+    """Candidate lane counts for a dtype, ascending; the last fills a register.
+
+    A target description names its widest vector in ``vector_bits``.
+    """
+    widest = int(target["vector_bits"]) // (64 if dtype == "float64" else 32)
+    return tuple(n for n in (4, 8, 16) if n <= widest) or (widest,)
+
+
+def row_tiles(rows: int, lanes: Sequence[int]) -> tuple[int, ...]:
+    """Candidate row tiles for a batch: 1, and powers of two of which padding is less than half."""
+    wide = [n for n in (4, 8, 16, 32, 64, 128, 256) if n >= lanes[0] and n < 2 * rows]
+    return (1, *wide)
+
+
+def orders(rows: int) -> tuple[str, ...]:
+    """What may be the outer loop, tree tiles or row blocks; one row leaves no choice."""
+    return ("trees", "rows") if rows > 1 else ("trees",)
+
+
+WIDE = 128  # from this number of columns on, computing them takes a large part of a call
+
+MAX_SUMMED = 32
+"""Most leaf values that are summed in float32 before they are added to a float64 sum: the rounding
+error of a score stays below 32 half-units in the last place, far below the tolerance of 1e-5."""
+
+
+MAX_PERMUTED = 128  # most entries for which lookup by permutes is in the search space: eight registers of 16
+
+
+MAX_BY_BYTES = 64  # the same of 64-bit Arm CPUs, whose instructions for tables number bytes: 256 of them
+
+_FEW_BY_BYTES = 32
+"""Most entries for which those are the default: two instructions, where lane by lane it takes over ten."""
+
+_FEWER_BY_BYTES = 16
+"""The same of smaller cores, where one instruction for four registers takes as long as many loads."""
+
+
+def is_arm(target: Target) -> bool:
+    """Whether a target is a 64-bit Arm CPU: vectors of 128 bits, of which there are 32; no gathers."""
+    return target.get("arch") == "aarch64"
+
+
+def lookup_knob(name: str, target: Target, entries: int, shared: bool = True) -> Knob:
+    """How a lookup among `entries` fetches a vector (`hbtvm.strategies.intrinsics.lookup`).
+
+    `shared`: whether, in any configuration, all lanes look into the same run.
+    """
+    if is_arm(target):
+        return Knob(name, ("scalar", "permute") if shared and entries <= MAX_BY_BYTES else ("scalar",))
+    if int(target["vector_bits"]) < 256:
+        return Knob(name, ("scalar",))
+    permutes = shared and entries <= MAX_PERMUTED
+    return Knob(name, ("scalar", "gather", "permute") if permutes else ("scalar", "gather"))
+
+
+def lookup_default(target: Target, entries: int, shared: bool) -> str:
+    """A good choice of `lookup_knob` where nothing was measured; `shared` as there.
+
+    Lane by lane is no slower than a gather instruction on most CPUs, and faster on many.
+    """
+    if is_arm(target):
+        small = str(target["mcpu"]).startswith(("cortex-a", "generic"))
+        most = _FEWER_BY_BYTES if small else _FEW_BY_BYTES
+        return "permute" if shared and entries <= most else "scalar"
+    bits = int(target["vector_bits"])
+    permutes = shared and bits >= 256 and entries <= MAX_PERMUTED * bits // 512
+    return "permute" if permutes else "scalar"
+
+
+def lookup_is_valid(config: Config, name: str, shared: bool) -> bool:
+    """Whether a choice of `lookup_knob` makes another program than the choice before it."""
+    if config["lanes"] == 1:
+        return config[name] == "scalar"
+    return shared or config[name] != "permute"
+
+
+def shape_is_valid(config: Config) -> bool:
+    """Whether the knobs of `common_knobs` fit together."""
+    if not threads_are_valid(config):
+        return False
+    block = int(config["lanes"]) * int(config["vectors"])
+    if config["axis"] == "trees":
+        if config["lanes"] == 1:
+            return False  # one tree at a time: the other axis says that too
+        return config["row_tile"] == 1 and config["tree_tile"] == block and config["order"] == "trees"
+    if config["row_tile"] == block and config["order"] != "trees":
+        return False  # with one block of rows there is no order
+    return int(config["row_tile"]) % block == 0 and int(config["tree_tile"]) <= MAX_SUMMED
+
+
+def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
+    """The knobs that every strategy's schedule has."""
+    rows, lanes = int(workload["rows"]), vector_lanes(target, workload["dtype"])
+    small = rows <= SMALL_BATCH
+    return (
+        Knob("axis", ("rows", "trees") if small else ("rows",)),
+        Knob("row_tile", row_tiles(rows, lanes)),
+        Knob("lanes", (1, *lanes) if small else lanes),
+        Knob("vectors", (1, 2, 4, 8)),
+        Knob("tree_tile", (1, 2, 4, 8, 16, 32, 64, 128)),
+        Knob("order", orders(rows)),
+        *thread_knobs(workload),
+    )
+
+
+def few_or_many(workload: Workload, lanes: int) -> int:
+    """A good number of vectors of rows: many, unless threads would then share too few row tiles."""
+    rows, threads = int(workload["rows"]), int(workload["threads"])
+    if rows < 4 * lanes:
+        return 1
+    if threads > 1 and workload["numeric"] >= WIDE and rows < 8 * threads * lanes:
+        return 2
+    return 4
+
+
+TRANSPOSED = "hbtvm.transposed"  # annotation of the outer of two loops over a square block that is transposed
+
+STORED_BY_ROW = "hbtvm.stored_by_row"
+"""Annotation of the loop over a tile's rows around one over their outputs: in how many lanes the tile's
+values, which lie by outputs, are stored by rows (`hbtvm.compiler.lowering.block_stores`)."""
+
+
+def is_wide(workload: Workload) -> bool:
+    """Whether there are many columns, of which the first are the features in their order."""
+    return bool(workload["numeric"] >= max(WIDE, workload["features"]))
+
+
+def columns_are_features(workload: Workload) -> bool:
+    """Whether, of a wide model, each feature is one column, and no table of column numbers is needed."""
+    return is_wide(workload) and bool(workload["numeric"] == workload["features"])
+
+
+def transposes_blocks(workload: Workload, config: Config) -> bool:
+    """Whether the columns are made by transposing square blocks of rows.
+
+    It is faster where there are many columns next to each other: all features of a block are transposed,
+    used or not.
+    """
+    return config["axis"] == "rows" and int(config["lanes"]) > 1 and is_wide(workload)
+
+
+def transposed_lanes(lanes: int, dtype: str) -> int:
+    """Rows, and features, of the square blocks in which a tile with vectors of `lanes` rows is transposed.
+
+    A block takes n log2 n shuffles of n lanes in straight-line code, and n vectors at once. With more lanes
+    than the largest register has (GEMM's products of bytes have four times as many), LLVM takes seconds
+    for one kernel, and spills most of the vectors.
+    """
+    return min(lanes, 8 if dtype == "float64" else 16)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A strategy's main stage, placed among the stages around it."""
+
+    tile: Any  # the loop over row tiles
+    tree: Any | None  # the stage's own loop over the trees it handles together (vectors of rows), else None
+    # `register`, `lane`: the stage's loops over vector registers and lanes
+    register: Any
+    lane: Any
+    reduction: Any | None  # the stage's reduction loop, if it has one
+    inside: Any  # the loop that the stage was placed in
+    # The block that sums leaf values, and the loop its initial value belongs in front of
+    sums: tuple[Any, Any]
+
+
+def place(sch: Any, config: Config, stage: str, together: int = 1, reduces: bool = True) -> Placed:
+    """Arrange the sums of a strategy's kernel, and place its main stage inside them.
+
+    Vectors of rows (knob ``axis`` = ``"rows"``)::
+
+        for tile: for group: for tree tile, row block   (``order`` says which is outside)
+            for tree (by `together`): <stage>; sums += values
+            scores += sums
+
+    Vectors of trees::
+
+        for tile: for group: for row: for tree tile: <stage>; sums += values
+            scores = total of sums
+
+    `stage`: name of the block of the strategy's main stage.
+    `together`: trees that the stage handles at once (vectors of rows only).
+    `reduces`: whether the stage is a reduction.
+    """
+    lanes, vectors = int(config["lanes"]), int(config["vectors"])
+    scores = sch.get_sblock("scores")
+    if config["axis"] == "trees":
+        i = sch.get_loops(scores)[0]
+        sums = sch.get_sblock("lane_sums")
+        sch.compute_at(sums, i, True)
+        g, v, r, t, o = sch.get_loops(sums)[-5:]
+        _, register, lane = sch.split(t, [None, vectors, lanes])
+        sch.reorder(g, r, o, v, register, lane)
+        mark(sch, register, lane)
+        return _place_stage(sch, config, stage, Placed(i, None, None, None, None, o, (sums, g)), reduces)
+
+    sums = sch.get_sblock("tile_sums")
+    i, g, v, r, o = sch.get_loops(scores)
+    block, register, lane = sch.split(r, [None, vectors, lanes])
+    outer = (o, block) if config["order"] == "trees" else (block, o)
+    sch.reorder(i, g, *outer, v, register, lane)
+    mark(sch, register, lane)
+    sch.compute_at(sums, outer[1], True)
+    sv, sr, tree = sch.get_loops(sums)[-3:]
+    _, register, lane = sch.split(sr, [None, vectors, lanes])
+    tree, member = sch.split(tree, [None, together])
+    sch.reorder(tree, member, sv, register, lane)
+    sch.unroll(member)
+    mark(sch, register, lane)
+    return _place_stage(sch, config, stage, Placed(i, tree, None, None, None, tree, (sums, tree)), reduces)
+
+
+def place_before(sch: Any, config: Config, placed: Placed, stage: str) -> Placed:
+    """Place a stage that a placed one reads, and that is no reduction, in front of it."""
+    return _place_stage(sch, config, stage, placed, False)
+
+
+def _place_stage(sch: Any, config: Config, stage: str, around: Placed, reduces: bool) -> Placed:
+    """Compute a stage in the loops of `around`, in registers of lanes."""
+    block = sch.get_sblock(stage)
+    sch.compute_at(block, around.inside, True)
+    own = sch.get_loops(block)
+    reduction = own.pop() if reduces else None
+    _, register, lane = sch.split(own[-1], [None, int(config["vectors"]), int(config["lanes"])])
+    tree = own[-2] if config["axis"] == "rows" else None
+    return replace(around, tree=tree, register=register, lane=lane, reduction=reduction)
+
+
+def finish(
+    sch: Any,
+    config: Config,
+    placed: Placed,
+    reductions: Sequence[tuple[Any, Any]],
+    readers: Sequence[tuple[str, int]],
+    column_lanes: int | None = None,
+) -> None:
+    """Place the columns and split off every reduction's initial value; the last step.
+
+    `reductions`: the strategy's own reduction blocks, each with the outermost loop of its reduction.
+    `readers`: names of the blocks that read the columns, and which of their iterators is the row.
+    `column_lanes`: lanes of the loop that makes the columns; by default, as many as the rows' vectors have.
+    """
+    lanes = int(config["lanes"])
+    by_tree = config["axis"] == "trees"
+    for name, row in readers:
+        state_tile(sch, sch.get_sblock(name), "columns", row)
+    if column_lanes is None:
+        column_lanes = 1 if by_tree else lanes
+    place_columns(sch, placed.tile, column_lanes)
+    for block, loop in (*reductions, placed.sums):
+        decompose(sch, block, loop, lanes)
+    if not by_tree:
+        scores = sch.get_sblock("scores")
+        decompose(sch, scores, sch.get_loops(scores)[1], lanes)
+
+
+def state_read(sch: Any, block: Any, buffer: str, ranges: Callable[..., Sequence[tuple[Any, Any]]]) -> None:
+    """State which part of a buffer a block reads where its indices come from data.
+
+    Without it `compute_at` has no bound for the region. (`Schedule.annotate_buffer_access`
+    demands one range for each block iterator; the function behind it does not.)
+
+    `buffer`: the buffer's name.
+    `ranges`: from the block's iterators to (begin, end) for each dimension of the buffer.
+    """
+    here = sch.get(block)
+    names = [region.source.name for region in here.reads]
+    iterators = [axis.var for axis in here.iter_vars]
+    flat = [bound for pair in ranges(*iterators) for bound in pair]
+    _ffi_api.ScheduleAnnotateBufferAccess(sch, block, names.index(buffer), 0, IndexMap(iterators, flat, None))
+
+
+def state_tile(sch: Any, block: Any, buffer: str, row_axis: int, by_row: bool = False) -> None:
+    """State that a block reads anything that a buffer holds of its own tile (iterator 0) and row.
+
+    `buffer`: its shape: (tiles, entries, rows), or (tiles, rows, entries) with `by_row`.
+    `row_axis`: which of the block's iterators is the row.
+    """
+    shape = next(region.source for region in sch.get(block).reads if region.source.name == buffer).shape
+
+    def ranges(*iterators: Any) -> list[tuple[Any, Any]]:
+        tile, row = iterators[0], iterators[row_axis]
+        own, every = (row, row + 1), (0, shape[2 if by_row else 1])
+        return [(tile, tile + 1), *((own, every) if by_row else (every, own))]
+
+    state_read(sch, block, buffer, ranges)
+
+
+def place_columns(sch: Any, tile: Any, lanes: int) -> None:
+    """Compute a row tile's columns at the head of the loop over tiles, `lanes` rows at a time."""
+    columns = sch.get_sblock("columns")
+    if TRANSPOSED in sch.get(columns).annotations:
+        sch.compute_at(columns, tile, True)
+        transpose_stage(sch, columns, lanes)
+        return
+    transposed = any(region.source.name == "transposed" for region in sch.get(columns).reads)
+    if transposed:
+        state_tile(sch, columns, "transposed", 2)
+    sch.compute_at(columns, tile, True)
+    column, row = sch.get_loops(columns)[-2:]
+    row, lane = sch.split(row, [None, lanes])
+    vectorize(sch, lane, lanes)
+    if transposed:
+        # Few rows at a time, so that a transposed block is still in the cache when its columns are copied.
+        sch.reorder(row, column, lane)
+        block = sch.get_sblock("transposed")
+        sch.compute_at(block, row, True)
+        transpose_stage(sch, block, lanes)
+
+
+def transpose_stage(sch: Any, block: Any, lanes: int) -> None:
+    """Annotate the square blocks of a stage whose last two loops are over features and rows."""
+    feature, row = sch.get_loops(block)[-2:]
+    lanes = transposed_lanes(lanes, str(sch.get(block).writes[0].source.dtype))
+    row, lane = sch.split(row, [None, lanes])
+    feature, inner = sch.split(feature, [None, lanes])
+    sch.reorder(row, feature, inner, lane)
+    sch.annotate(inner, TRANSPOSED, 1)
+
+
+def vectorize(sch: Any, lane: Any, lanes: int) -> None:
+    """Vectorise a loop of `lanes` iterations (one iteration needs nothing)."""
+    if lanes > 1:
+        sch.vectorize(lane)
+
+
+def mark(sch: Any, register: Any, lane: Any) -> None:
+    """Vectorise the lanes and unroll the registers (either may be a loop of one)."""
+    sch.unroll(register)
+    sch.vectorize(lane)
+
+
+def decompose(sch: Any, block: Any, loop: Any, lanes: int) -> None:
+    """Move a reduction's initial value out in front of `loop`, in vectors of `lanes`.
+
+    The reduction's own loops must be annotated before (TVM 0.27 loses the annotation
+    otherwise), so this comes last.
+    """
+    init = sch.decompose_reduction(block, loop)
+    vectorize(sch, sch.get_loops(init)[-1], lanes)

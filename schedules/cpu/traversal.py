@@ -1,0 +1,133 @@
+"""CPU schedules of tree traversal.
+
+The loops are those of `steps.place`, with this main stage inside::
+
+    until all walks have arrived:
+        for level:                      # `level_unroll` of them, unrolled
+            for tree in together, for register:   # independent walks that hide each other's latency
+                slot[tree, register] = next(slot[tree, register])
+
+A register is a vector of rows or trees, or a single one: where a CPU gathers no faster than it
+loads, walks by scalar instructions need none to take vectors apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hbtvm.schedules.cpu.sharing import thread_knobs, threads_are_valid
+from hbtvm.schedules.cpu.steps import (
+    SMALL_BATCH,
+    finish,
+    mark,
+    orders,
+    place,
+    row_tiles,
+    state_tile,
+    vector_lanes,
+)
+from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target, Workload
+
+EARLY_EXIT = "hbtvm.ends"
+"""Annotation of the loop over levels, which ends when all walks have arrived; its value: the lanes."""
+
+_TILE_BYTES = 1 << 20
+"""Largest row tile in bytes; a larger one leaves no room for trees in the second-level cache."""
+
+_ALONE = 8  # trees that walk side by side where a row tile is a single row
+_DEEP = 12  # from this depth on a tree is too large to be read anew for every few rows
+
+
+def space(workload: Workload, target: Target) -> Space:
+    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
+
+    def valid(config: Config) -> bool:
+        lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
+        row_tile, tree_tile = int(config["row_tile"]), int(config["tree_tile"])
+        block = lanes * vectors
+        # Beyond this many walks at once their state no longer fits the registers.
+        if vectors * together > 16 or not threads_are_valid(config):
+            return False
+        if lanes == 1 and config["lookup"] != "scalar":
+            return False
+        if config["axis"] == "trees":
+            if block == 1:
+                return False  # one tree at a time: the other axis says that too
+            return row_tile == 1 and tree_tile == block and together == 1 and config["order"] == "trees"
+        if row_tile == block and config["order"] != "trees":
+            return False  # with one block of rows there is no order
+        return row_tile % block == 0 and tree_tile % together == 0 and tree_tile <= 32 and fits(config)
+
+    def fits(config: Config) -> bool:
+        return int(config["row_tile"]) == 1 or _tile_bytes(workload, int(config["row_tile"])) <= _TILE_BYTES
+
+    rows, lanes = int(workload["rows"]), vector_lanes(target, workload["dtype"])
+    wide = int(target["vector_bits"]) >= 256
+    large = tuple(n for n in (512, 1024, 2048) if n < 2 * rows)
+    return Space(
+        (
+            Knob("axis", ("rows", "trees") if rows <= SMALL_BATCH else ("rows",)),
+            Knob("row_tile", (*row_tiles(rows, lanes), *large)),
+            Knob("lanes", (1, *lanes)),
+            Knob("vectors", (1, 2, 4, 8, 16)),
+            Knob("tree_tile", (1, 2, 4, 8, 16, 32, 64, 128)),
+            Knob("order", orders(rows)),
+            Knob("together", (1, 2, 4, 8)),
+            Knob("level_unroll", (1, 2, 4)),
+            Knob("lookup", ("scalar", "gather") if wide else ("scalar",)),
+            *thread_knobs(workload),
+        ),
+        valid,
+    )
+
+
+def default(workload: Workload, target: Target) -> Config:
+    """A good configuration of one thread where nothing was measured."""
+    # Narrow vectors: what is looked up lane by lane is soon put together.
+    rows, lanes, vectors = int(workload["rows"]), min(4, vector_lanes(target, workload["dtype"])[-1]), 8
+    walks = lanes * vectors
+    common: Config = {
+        "lanes": lanes,
+        "vectors": vectors,
+        "order": "trees",
+        "together": 1,
+        "level_unroll": 1,
+        "lookup": "scalar",
+    }
+    if rows < walks:
+        return {**common, "axis": "trees", "row_tile": 1, "tree_tile": walks}
+    # A tree that is larger than the first-level cache is loaded anew for each tile, so tiles are large.
+    deep = workload["depth"] >= _DEEP
+    tiles = [
+        n
+        for n in (32, 64, 128, 256, 512, 1024, 2048)
+        if n <= (2048 if deep else 64) and n < 2 * rows and _tile_bytes(workload, n) <= _TILE_BYTES // 2
+    ]
+    if not tiles:
+        # So many columns that not even a few rows fit: row by row, by walks of scalar instructions.
+        alone: Config = {"axis": "rows", "row_tile": 1, "lanes": 1, "vectors": 1}
+        return {**common, **alone, "tree_tile": _ALONE, "together": _ALONE}
+    return {**common, "axis": "rows", "row_tile": max(tiles), "tree_tile": 1 if deep else 8}
+
+
+def apply(sch: Any, workload: Workload, config: Config) -> None:
+    """Schedule the walk's expressions in place (main stage: block ``walk``)."""
+    placed = place(sch, config, "walk", int(config["together"]))
+    level, inner = sch.split(placed.reduction, [None, int(config["level_unroll"])])
+    if placed.tree is None:
+        sch.reorder(level, inner, placed.register, placed.lane)
+    else:
+        sch.reorder(level, inner, placed.tree, placed.register, placed.lane)
+        sch.unroll(placed.tree)
+    sch.unroll(inner)
+    mark(sch, placed.register, placed.lane)
+    sch.annotate(level, EARLY_EXIT, int(config["lanes"]))
+    walk = sch.get_sblock("walk")
+    state_tile(sch, walk, "columns", 3 if config["axis"] == "trees" else 4, by_row=True)
+    finish(sch, config, placed, [(walk, level)], [], column_lanes=1)
+
+
+def _tile_bytes(workload: Workload, row_tile: int) -> int:
+    count = workload["numeric"] + workload["categorical"] + 1
+    return row_tile * int(count) * (8 if workload["dtype"] == "float64" else 4)

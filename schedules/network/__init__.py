@@ -1,0 +1,1 @@
+"""Plans of networks: stages of a kernel, shared by all targets."""
