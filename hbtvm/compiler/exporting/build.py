@@ -23,7 +23,7 @@ _ARROW = (
 )
 """What reads batches of Arrow."""
 
-_STRUCTURES = (*RECURSIVE, "exported_recursive.c")  # what computes recursive models
+_STRUCTURES = (*RECURSIVE, "exported/recursive.c")  # what computes recursive models
 
 _MAIN = "__tvm_ffi_main"
 _SCRATCH = ("__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace")
