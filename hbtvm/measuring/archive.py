@@ -94,7 +94,7 @@ class Candidate:
     """A kernel to measure."""
 
     task: Index  # the index of its task
-    kernel: Mapping[str, Any]  # the JSON of its `hbtvm.runtime.package.entry.KernelEntry`
+    kernel: Mapping[str, Any]  # the JSON of its `hbtvm.runtime.package.kernel.KernelEntry`
     build_seconds: float  # what building it took
     number: Annotated[int, codec.SKIP] = 0  # its place in the archive
 

@@ -18,7 +18,7 @@ from hbtvm.measuring.checked import CheckedKernel
 from hbtvm.measuring.device import DeviceCandidate
 from hbtvm.runtime.native.executor import OneKernel
 from hbtvm.runtime.native.library import load_kernels, load_library
-from hbtvm.runtime.package.entry import KernelEntry
+from hbtvm.runtime.package.kernel import KernelEntry
 from hbtvm.runtime.package.tables import table_from_bytes
 from hbtvm.tuning.measuring.program import InvalidConfigError
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from hbtvm.serving.bodies import Account
-
-if TYPE_CHECKING:
-    from hbtvm.serving.connection import Connection
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -37,6 +34,29 @@ class Timeouts:
     write: float = 30.0
 
 
+class Client(Protocol):
+    """A client's connection."""
+
+    deadline: float  # time on the event loop's clock at which the connection is late
+
+    @property
+    def idle(self) -> bool:
+        """Whether the connection waits for a request."""
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Order in which idle connections are closed, lowest first."""
+
+    def expire(self) -> None:
+        """Close the connection, which is late."""
+
+    def stop(self) -> None:
+        """Close the connection after the current request."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+
 class Connections:
     """All connections of a service.
 
@@ -56,11 +76,11 @@ class Connections:
         self, app: App, account: Account, timeouts: Timeouts, most: int, access_log: bool = False
     ) -> None:
         self.app, self.account, self.timeouts, self.access_log = app, account, timeouts, access_log
-        self.open: set[Connection] = set()
+        self.open: set[Client] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self._most = most
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: Client) -> bool:
         """Add a connection; if there are too many, close an idle connection for it.
 
         Returns

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 import httptools
 
 from hbtvm.serving.bodies import Message
-
-if TYPE_CHECKING:
-    from hbtvm.serving.connection import Connection
 
 STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %s\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
@@ -41,6 +38,28 @@ def path_of(target: bytes) -> str:
     return unquote(text) if "%" in text else text
 
 
+class Channel(Protocol):
+    """The connection of an exchange."""
+
+    def read_on(self) -> bool:
+        """Parse kept data as far as there is room; return whether there was any."""
+
+    def hold(self) -> None:
+        """Account for read-ahead data."""
+
+    def write(self, data: bytes) -> None:
+        """Write bytes, unless the connection is closed."""
+
+    async def drained(self) -> None:
+        """Wait until the client has read enough for more."""
+
+    def answered(self, exchange: Exchange) -> None:
+        """Continue with the next request."""
+
+    def log(self, exchange: Exchange, status: int) -> None:
+        """Log a response."""
+
+
 class Exchange:
     """A request as it arrives, with the application's receive and send.
 
@@ -67,7 +86,7 @@ class Exchange:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Channel,
         method: str,
         target: bytes,
         path: str,

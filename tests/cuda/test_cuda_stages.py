@@ -42,7 +42,6 @@ from hbtvm.runtime.cuda.launch import GATHER
 from hbtvm.runtime.cuda.model import DeviceModel
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package.file import Package, from_bytes, to_bytes
-from hbtvm.runtime.package.validate import check_package
 from hbtvm.strategies import strategies_on, workload_of
 from tests import emulated
 from tests.cuda.test_cuda_pipelines import columns as encoded
@@ -321,9 +320,9 @@ def test_damaged_packages_are_refused(machine: Machine) -> None:
     made = package("projected")
     stage = made.stages[0]
     bare = replace(stage, kernels=tuple(replace(one, launch=None) for one in stage.kernels))
-    check_package(made)
+    made.validate()
     with pytest.raises(ValueError, match="a kernel is not for 'cuda'"):
-        check_package(replace(made, stages=(bare,)))
+        replace(made, stages=(bare,)).validate()
     # Kernels of other releases may lack what gathers columns.
     alone = hbtvm.compile(forest().fit(X, LABELS), target=SM90, batch_sizes=(40,)).package.kernels
     with pytest.raises((PackageError, DeviceError)):

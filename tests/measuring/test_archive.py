@@ -17,7 +17,7 @@ from hbtvm.errors import PackageError, PackageNotFoundError
 from hbtvm.measuring import archive
 from hbtvm.measuring.archive import Members
 from hbtvm.runtime.package.archive import read_archive, write_archive
-from hbtvm.runtime.package.entry import KernelEntry
+from hbtvm.runtime.package.kernel import KernelEntry
 from hbtvm.runtime.package.tables import table_from_bytes
 from tests.measuring.exported import SIZES, archive_in, changed
 

@@ -1,104 +1,21 @@
-"""What a package holds, as values: the model's facts, and its kernels with their tables."""
+"""What a package holds, as values; and checks that its parts match each other."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-import numpy as np
-
 from hbtvm import codec
 from hbtvm.graph.columns_anchor import Frame
-from hbtvm.graph.graph import Anchor, Graph, InputSpec
+from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.parts import Parts
-from hbtvm.graph.trees.ensemble import TreeEnsemble
-from hbtvm.runtime.cuda.launch import Launch
-from hbtvm.runtime.package.signature import Dtype, Signature
-from hbtvm.runtime.package.validate import CudaVersion, Facts, Target, check_kernel, check_package
-from hbtvm.runtime.parallelism import Parallel
+from hbtvm.runtime.package.facts import CudaVersion, Facts, Target
+from hbtvm.runtime.package.kernel import KernelEntry, StageEntry
+from hbtvm.runtime.recursive.check import check_entry
 from hbtvm.runtime.recursive.entry import RecursionEntry
-
-
-@codec.bound
-@dataclass(frozen=True)
-class KernelEntry:
-    """One tuned kernel.
-
-    Attributes
-    ----------
-    strategy, config
-        What it was made from; told to the user, not needed to run it.
-    rows, threads
-        Rows of a call that it was tuned for, and threads that such a call might use.
-    seconds
-        Measured time of such a call; None if it was not measured.
-    value_dtype
-        Type of its leaf values.
-    library
-        The shared library, whose function ``main`` is the kernel; for a GPU, its machine code (a
-        fatbin or cubin).
-    signature
-        What the kernel takes.
-    tables
-        Its tables in argument order.
-    parallel, grain
-        What threads shared when it was timed, see `hbtvm.runtime.parallelism.Parallel`; fewest row tiles
-        that are worth a hand-off.
-    missing
-        Whether its rows may have missing values. Where some kernels take none, others of the same
-        type of rows do.
-    launch
-        How a GPU's kernel is started; None for a CPU's.
-    object
-        What `library` was linked from, a relocatable object, for libraries that hold the kernel; empty for a
-        GPU's.
-    """
-
-    strategy: str
-    config: Mapping[str, Any]
-    rows: codec.Count
-    threads: Annotated[int, codec.Within(1, 2**16)]
-    seconds: codec.Seconds | None
-    value_dtype: Dtype
-    library: Annotated[bytes, codec.Member("kernels")]
-    signature: Signature
-    tables: tuple[np.ndarray, ...]
-    parallel: Parallel = "none"
-    grain: codec.Count = 1
-    missing: bool = True
-    launch: Launch | None = None
-    object: Annotated[bytes, codec.Member("objects")] = b""
-
-    def validate(self) -> None:
-        """Check the tables by the signature, with a `ValueError` if they are others."""
-        check_kernel(self)
-
-    @property
-    def dtype(self) -> Dtype:
-        """Type of its rows."""
-        return self.signature.dtype
-
-
-@dataclass(frozen=True)
-class StageEntry:
-    """Kernels that run before the last ones; see `hbtvm.graph.stages.Stage`.
-
-    Attributes
-    ----------
-    facts
-        What `anchor_facts` tells of what they compute.
-    columns
-        Which columns of the matrix they read: its first ones are the feeds, or the caller's columns, those
-        behind are what each stage makes.
-    kernels
-        At least one.
-    """
-
-    facts: Facts
-    columns: tuple[codec.Index, ...]
-    kernels: tuple[KernelEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -175,8 +92,8 @@ class Package:
     recursion: RecursionEntry | None = None
 
     def validate(self) -> None:
-        """Check that all parts fit each other, with a `ValueError` if they do not."""
-        check_package(self)
+        """Raise `ValueError` if parts of the package do not match each other."""
+        _check(self)
 
     @property
     def n_read(self) -> int:
@@ -220,26 +137,97 @@ def pipeline_fields(graph: Graph) -> dict[str, Any]:
     }
 
 
-def anchor_facts(anchor: Anchor) -> dict[str, Any]:
-    """What the runtime and its user need to know of what kernels compute.
+def _check(package: Package) -> None:
+    """Raise `ValueError` if parts of a package do not match each other."""
+    forest, inputs, output = package.forest, package.input, package.output
+    table, feeds = package.parts.table, package.parts.feeds
+    on_gpu = package.target.get("kind") == "cuda"
+    package.parts.check(inputs.n_features)
+    if package.parts.reads_texts and not package.text_library:
+        raise ValueError("it reads texts, but has no library for them")
+    if package.frame is not None and (table is None or table.names is None):
+        raise ValueError(f"it gives data frames of {package.frame} without names")
+    if package.recursion is not None:
+        check_entry(package.recursion, on_gpu)
+    hosted = table is not None
+    bare = package.recursion is not None and _check_recursion(package)
+    if (forest["operator"] == "columns") != hosted or bool(package.kernels) == (hosted or bare):
+        raise ValueError(f"there are {len(package.kernels)} kernels of {forest['operator']}")
+    if table is not None and len(table) != forest["n_outputs"]:
+        raise ValueError(f"n_outputs is {forest['n_outputs']} and {len(table)}")
+    read = len(feeds) or inputs.n_features
+    if package.stages:
+        read = _check_stages(package)
+    elif package.columns:
+        raise ValueError(f"columns are {package.columns!r:.100} of no matrix")
+    if read != forest["n_features"]:
+        raise ValueError(f"n_features is {forest['n_features']} and {read}")
+    if output.n_outputs != forest["n_outputs"]:
+        raise ValueError(f"n_outputs is {forest['n_outputs']} and {output.n_outputs}")
+    if not on_gpu and package.kernels and not package.executor:
+        raise ValueError("it has no executor for a CPU")
+    if any((kernel.launch is not None) != on_gpu for kernel in package.all_kernels):
+        raise ValueError(f"a kernel is not for {package.target.get('kind', 'a CPU')!r:.100}")
+    dtypes = {kernel.dtype for kernel in package.kernels}
+    if dtypes != {kernel.dtype for kernel in package.kernels if kernel.missing}:
+        raise ValueError("no kernel takes missing values")
+    for kernel in package.kernels:
+        signature = kernel.signature
+        if signature.outputs != output.n_outputs:
+            raise ValueError(f"a kernel has {signature.groups} groups of {signature.width} outputs")
+        if signature.n_features != read:
+            raise ValueError(f"a kernel takes rows of {signature.n_features} columns")
 
-    Its ``operator`` is ``"trees"``, ``"linear"`` or ``"columns"``.
-    """
-    return forest_facts(anchor) if isinstance(anchor, TreeEnsemble) else anchor.facts()
+
+def _check_recursion(package: Package) -> bool:
+    """Check what reads the readout of a recursive model; whether nothing does, and that is the result."""
+    assert package.recursion is not None
+    forest, width = package.forest, math.prod(package.recursion.shape)
+    if package.input.n_features != width:
+        raise ValueError(f"n_features is {package.input.n_features}, and the readout has {width} numbers")
+    if package.parts.table is not None or package.parts.feeds or package.transforms:
+        raise ValueError("a recursive model is in front of a pipeline")
+    if not package.executor:
+        raise ValueError("a recursive model has no executor for a CPU")
+    if package.kernels:
+        return False
+    plain = forest["divisor"] == 1 and not any(forest["base_score"]) and not package.stages
+    if not plain or forest["operator"] != "network" or forest["n_outputs"] != width:
+        raise ValueError(f"no kernel makes {forest['n_outputs']} outputs of {width} columns")
+    return True
 
 
-def forest_facts(ensemble: TreeEnsemble) -> dict[str, Any]:
-    """What the runtime and its user need to know of a forest."""
-    leaves = int(ensemble.is_leaf().sum())
-    return {
-        "operator": "trees",
-        "n_features": ensemble.n_features,
-        "n_outputs": ensemble.n_outputs,
-        "compare_dtype": ensemble.compare_dtype,
-        "base_score": ensemble.base_score.tolist(),
-        "divisor": float(ensemble.divisor),
-        "trees": ensemble.n_trees,
-        "nodes": ensemble.n_nodes,
-        "leaves": leaves,
-        "depth": ensemble.max_depth(),
-    }
+def _check_stages(package: Package) -> int:
+    """Check that each stage reads columns that are there; the number of those that the last kernels read."""
+    there = package.n_read
+    if package.forest["operator"] not in ("trees", "network"):
+        raise ValueError(f"there are stages in front of {package.forest['operator']!r:.100}")
+    for stage in package.stages:
+        _check_columns(stage.columns, there)
+        facts = stage.facts
+        if facts["operator"] not in ("trees", "network") or facts["divisor"] != 1 or any(facts["base_score"]):
+            raise ValueError(
+                f"a stage computes {facts['operator']!r:.100}, divided by {facts['divisor']!r:.100}"
+            )
+        if facts["n_features"] != len(stage.columns):
+            raise ValueError(f"a stage reads {len(stage.columns)} columns, not {facts['n_features']}")
+        if not stage.kernels:
+            raise ValueError("a stage has no kernel")
+        for kernel in stage.kernels:
+            signature = kernel.signature
+            if (signature.n_features, signature.outputs) != (facts["n_features"], facts["n_outputs"]):
+                raise ValueError(
+                    f"a stage's kernel makes {signature.outputs} of {signature.n_features} columns"
+                )
+            if not kernel.missing:
+                raise ValueError("a stage's kernel takes no missing values")
+        there += facts["n_outputs"]
+    _check_columns(package.columns, there)
+    if not all(kernel.missing for kernel in package.kernels):
+        raise ValueError("a kernel behind stages takes no missing values")
+    return len(package.columns)
+
+
+def _check_columns(columns: Sequence[int], there: int) -> None:
+    if not columns or max(columns) >= there:
+        raise ValueError(f"columns are {columns!r:.100} of {there}")

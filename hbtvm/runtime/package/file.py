@@ -24,14 +24,9 @@ from hbtvm import checks
 from hbtvm.codec import text
 from hbtvm.errors import InputTypeError, PackageError, package_file_error
 from hbtvm.runtime.package.archive import read_archive, replace_file, write_archive
-from hbtvm.runtime.package.entry import (
-    KernelEntry,
-    Package,
-    StageEntry,
-    anchor_facts,
-    forest_facts,
-    pipeline_fields,
-)
+from hbtvm.runtime.package.entry import Package, pipeline_fields
+from hbtvm.runtime.package.facts import anchor_facts, forest_facts
+from hbtvm.runtime.package.kernel import KernelEntry, StageEntry
 from hbtvm.runtime.package.manifest import MANIFEST, from_manifest, read_manifest, to_manifest
 from hbtvm.runtime.package.tables import table_bytes, table_from_bytes
 from hbtvm.runtime.package.trust import Trust

@@ -1,0 +1,103 @@
+"""What packages say of their kernels' computation and of their machine: JSON objects, checked when read."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, get_args
+
+from hbtvm.codec import Via
+from hbtvm.graph.graph import Anchor
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.runtime.cpu import architecture
+from hbtvm.runtime.package.signature import Dtype
+
+_MOST = 2**40
+"""No count is as large as this."""
+
+_COUNTS = {
+    "trees": {"trees": 1, "nodes": 0, "leaves": 0, "depth": 0},
+    "linear": {"numbers": 0, "categories": 0, "entries": 0},
+    "columns": {},
+    "network": {},
+}
+"""By operator, counts and their least values."""
+
+
+def _check_facts(given: dict[str, Any]) -> dict[str, Any]:
+    """Check what `anchor_facts` returns."""
+    operator = given.get("operator")
+    if not isinstance(operator, str) or operator not in _COUNTS:
+        raise ValueError(f"operator is {operator!r:.100}")
+    for name, least in {"n_features": 1, "n_outputs": 1, **_COUNTS[operator]}.items():
+        value = given.get(name)
+        if type(value) is not int or not least <= value < _MOST:
+            raise ValueError(f"{name} is {value!r:.100}")
+    base: Any = given.get("base_score")
+    divisor: Any = given.get("divisor")
+    operators: Any = given.get("operators")
+    if not isinstance(base, list) or not all(map(_is_finite, [divisor, *base])) or divisor <= 0:
+        raise ValueError(f"base_score is {base!r:.100}, divisor {divisor!r:.100}")
+    if len(base) != given["n_outputs"] or given.get("compare_dtype") not in get_args(Dtype):
+        raise ValueError(f"{len(base)} base scores, compare_dtype {given.get('compare_dtype')!r:.100}")
+    if operator == "network" and not (
+        isinstance(operators, list) and all(isinstance(one, str) for one in operators)
+    ):
+        raise ValueError(f"operators are {operators!r:.100}")
+    return given
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _check_target(target: dict[str, Any]) -> dict[str, Any]:
+    """Check a machine, as `hbtvm.compiler.targets.target` describes it."""
+    if target.get("kind") == "cuda":
+        if not re.fullmatch(r"sm_\d{2,3}[af]?", str(target.get("arch"))):
+            raise ValueError(f"the target's arch is {target.get('arch')!r:.100}")
+        return target
+    if not re.fullmatch(r"[0-9a-z_]{1,20}", architecture(target)):
+        raise ValueError(f"the target's arch is {target.get('arch')!r:.100}")
+    features: Any = target.get("features")
+    plain = isinstance(features, list) and all(isinstance(one, str) for one in features)
+    if not plain or not all(re.fullmatch(r"[0-9a-z._-]{1,40}", one) for one in features):
+        raise ValueError(f"the target's features are {features!r:.100}")
+    return target
+
+
+def _check_cuda_version(version: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}", version):
+        raise ValueError(f"the version of a CUDA toolkit is {version!r:.100}")
+    return version
+
+
+Facts = Annotated[Mapping[str, Any], Via(Mapping[str, Any], None, _check_facts)]
+Target = Annotated[Mapping[str, Any], Via(Mapping[str, Any], None, _check_target)]
+CudaVersion = Annotated[str, Via(str, None, _check_cuda_version)]
+
+
+def anchor_facts(anchor: Anchor) -> dict[str, Any]:
+    """What the runtime and its user need to know of what kernels compute.
+
+    Its ``operator`` is ``"trees"``, ``"linear"`` or ``"columns"``.
+    """
+    return forest_facts(anchor) if isinstance(anchor, TreeEnsemble) else anchor.facts()
+
+
+def forest_facts(ensemble: TreeEnsemble) -> dict[str, Any]:
+    """What the runtime and its user need to know of a forest."""
+    leaves = int(ensemble.is_leaf().sum())
+    return {
+        "operator": "trees",
+        "n_features": ensemble.n_features,
+        "n_outputs": ensemble.n_outputs,
+        "compare_dtype": ensemble.compare_dtype,
+        "base_score": ensemble.base_score.tolist(),
+        "divisor": float(ensemble.divisor),
+        "trees": ensemble.n_trees,
+        "nodes": ensemble.n_nodes,
+        "leaves": leaves,
+        "depth": ensemble.max_depth(),
+    }
