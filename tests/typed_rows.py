@@ -9,7 +9,7 @@ import numpy as np
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.trees.reference import margins
-from hbtvm.runtime.model import reader_of
+from hbtvm.runtime.feeds.of_package import reader_of
 from hbtvm.runtime.package.file import Package, anchor_facts, pipeline_fields
 from hbtvm.runtime.rows.sparse import SparseRows, is_sparse
 from hbtvm.runtime.text.library import TextLibrary

@@ -90,13 +90,19 @@ class _Builder:
         last = None if how.last is None else how.last(model, table, where, True)
         if last is not None:
             graph = self.build(*last)
-            return graph if how.undoes is None else how.undoes(model, graph, where)
+            if how.undoes is None:
+                return graph
+            return replace(how.undoes(model, graph, where), transform_predicts=False)
         if how.predicts is not None:
-            return self._network(model, table, where)
+            return replace(self._network(model, table, where), transform_predicts=how.transform_predicts)
         if how.model is not None:
             return self._model(model, table, where)
         if how.transforms is not None:
-            return self._columns(model, apply(model, table, where), where)
+            plain = table is self._raw and not self._inputs.by_name
+            return replace(
+                self._columns(model, apply(model, table, where), where),
+                keeps_integers=plain and how.keeps_integers,
+            )
         raise unsupported(model, where, predicts)
 
     def transform(self, model: Record, table: Table, where: Where) -> Graph | None:

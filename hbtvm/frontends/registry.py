@@ -90,7 +90,7 @@ _SECTIONS: dict[tuple[str, str], _Section] = {
         "MaxAbsScaler": Estimator(transforms=scaling.max_abs),
         "RobustScaler": Estimator(transforms=scaling.robust),
         "Normalizer": Estimator(transforms=scaling.normalizer, fitted=False),
-        "Binarizer": Estimator(transforms=scaling.binarizer, fitted=False),
+        "Binarizer": Estimator(transforms=scaling.binarizer, fitted=False, keeps_integers=True),
         "SimpleImputer": Estimator(transforms=imputing.simple_imputer),
         "KNNImputer": Estimator(transforms=neighbor_imputing.knn_imputer),
         "IterativeImputer": Estimator(transforms=iterative_imputing.iterative_imputer),
@@ -194,7 +194,9 @@ _SECTIONS: dict[tuple[str, str], _Section] = {
         "GaussianMixture BayesianGaussianMixture": Estimator(predicts=mixtures.mixture),
         "MLPClassifier": Estimator(predicts=networks.classifier),
         "MLPRegressor": Estimator(predicts=networks.regressor),
-        "IsotonicRegression": Estimator(predicts=calibration.isotonic_regression, rows="vectors"),
+        "IsotonicRegression": Estimator(
+            predicts=calibration.isotonic_regression, rows="vectors", transform_predicts=True
+        ),
         "DummyClassifier": Estimator(predicts=dummies.classifier),
         "DummyRegressor": Estimator(predicts=dummies.regressor),
         "KMeans MiniBatchKMeans": Estimator(predicts=clusters.k_means, transforms=distances.distances),

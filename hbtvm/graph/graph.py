@@ -182,6 +182,10 @@ class Graph:
         Names of a pipeline's steps with their classes, in order; empty for a bare model.
     told
         What was done to the graph, in sentences for the user.
+    transform_predicts
+        Whether ``transform`` returns what ``predict`` does.
+    keeps_integers
+        Whether ``transform`` returns integers and bools in the type of the caller's rows.
     transform
         What the library's ``transform`` gives, where it has one beside ``predict``.
     scores
@@ -201,5 +205,7 @@ class Graph:
     columns: tuple[int, ...] = ()
     steps: tuple[tuple[str, str], ...] = ()
     told: tuple[str, ...] = ()
+    transform_predicts: bool = False
+    keeps_integers: bool = False
     transform: Graph | None = None
     scores: Graph | None = None

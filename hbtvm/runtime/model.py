@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from hbtvm import checks
-from hbtvm.errors import InputError, MissingPackageError
-from hbtvm.graph.outputs import output_columns
-from hbtvm.runtime.cuda.driver import device_index
+from hbtvm.errors import InputError
 from hbtvm.runtime.device import device_of
 from hbtvm.runtime.feeds.reader import FeedReader
-from hbtvm.runtime.host import OUTPUTS, HostModel, Output
+from hbtvm.runtime.host import OUTPUTS, Output
+from hbtvm.runtime.kernels import Kernels
 from hbtvm.runtime.package.file import Package, Source, Trust, from_bytes, read, to_bytes, write
 from hbtvm.runtime.package.summary import size_in_words, summarize
-from hbtvm.runtime.recursive.front import DeviceFront, RecursiveFront
-from hbtvm.runtime.rows.inputs import Inputs
-from hbtvm.runtime.rows.sparse import SparseRows, is_sparse, refuse_sparse
+from hbtvm.runtime.rows.sparse import is_sparse
 from hbtvm.runtime.text.library import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
-from hbtvm.runtime.transforms.selection import Selection, sparse_rows
-from hbtvm.runtime.transforms.transformer import Transformer
-from hbtvm.runtime.unreadable import reading
-
-if TYPE_CHECKING:
-    from hbtvm.runtime.cuda.model import DeviceModel
-    from hbtvm.runtime.cuda.rows.arrays import ArrayLibrary
-
-# What runs on GPUs is imported when a package for one is loaded: it brings `tvm_ffi`, which takes most of a
-# second, and more where torch is installed.
-
-_BLOCK = 1 << 19
-"""Dense values that are there at a time, where they become sparse rows."""
-
-_TRANSFORMS_AS_IT_PREDICTS = ("IsotonicRegression",)
-"""Classes whose two methods are the same."""
-
-_KEEPS_TYPE = ("Binarizer",)
-"""Classes that by themselves make integers of integers."""
+from hbtvm.runtime.transforms.columns import TransformedColumns
 
 
 class Model:
@@ -72,23 +50,13 @@ class Model:
         self._output = out = package.output
         self._convert: dict[Output | None, Callable[..., Any]] = {name: out.maker(name) for name in OUTPUTS}
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
-        self._texts = library = TextLibrary(package.text_library, self._pool, package.target)
-        self._inputs = reader_of(package, package.row_dtypes, library)
-        # Whether there are kernels that take no missing values.
-        self._transforms = package.transforms
-        self._columns = {
-            np.dtype(one): output_columns.columns(out.label_dtype, one, out.keeps_axis)
-            for one in ("float32", "float64")
-        }
-        self._transformer = Transformer(package, library) if package.parts.table is not None else None
-        self._selection = Selection(package.input, out.selects) if out.selects else None
+        texts = TextLibrary(package.text_library, self._pool, package.target)
+        self._kernels = Kernels(package, self.device, self._asked, texts, self._convert)
+        self._columns = TransformedColumns(package, self._kernels, texts) if package.transforms else None
         self._base = np.array(forest["base_score"], np.float64)
-        # From rows to outputs, without anything of Python between; filled in when the code is loaded.
-        self._calls: dict[Output | None, Callable[[Any], Any]] = {}
+        # Functions from rows to outputs that run no Python in between; empty until the code is loaded.
+        self._calls = self._kernels.calls
         self._transform_call: Callable[[Any], Any] | None = None
-        self._host: HostModel | None = None
-        self._front: RecursiveFront | DeviceFront | None = None
-        self._on_device: DeviceModel | None = None
         self.beside = None if package.transform is None else Model(package.transform, threads, device)
         self.scores = None if package.scores is None else Model(package.scores, threads, device)
 
@@ -148,7 +116,7 @@ class Model:
         """As `predict`, of anything."""
         if self.scores is not None and output == "score":
             return self.scores.predict(X, output)
-        if self._transforms:
+        if self._columns is not None:
             raise InputError(f"{self.package.model} does not predict; its output is that of transform.")
         if not (output is None or type(output) is str) or output not in self._convert:
             names = ", ".join(name for name in OUTPUTS if name)
@@ -160,80 +128,47 @@ class Model:
 
             library = library_of(X)
             if library is not None:
-                return self._predict_on_device(library, X, output)
-            if self._on_device is not None:
-                self._on_device.check_process()
+                self._require(output)
+                return self._kernels.predict_on_device(library, X, output)
+            if self._kernels.on_device is not None:
+                self._kernels.on_device.check_process()
         self._require(output)
+        kernels = self._kernels
         if type(X) is not np.ndarray and is_sparse(X):
-            return self._finished(np.concatenate([raw for _, raw in self._raw_of_sparse(X)]), output)
-        rows = self._prepared(X)
-        if self._host is None:
-            self.warm_up()
-        host = self._host
+            return self._finished(np.concatenate([raw for _, raw in kernels.raw_of_sparse(X)]), output)
+        rows = kernels.prepared(X)
+        if kernels.host is None:
+            kernels.warm_up()
+        host = kernels.host
         if host is not None and output in host.prepared:
             found = host.prepared[output](rows)
             if found is not None:
                 return found
-        return self._finished(self._raw(rows), output)
+        return self._finished(kernels.raw(rows), output)
 
     def _predict_structures(self, structures: Any, output: Output | None) -> Any:
-        """As `predict`, of a recursive model; its readout where there are no layers behind."""
+        """Predict for structures; without layers behind it, the readout is the result."""
         self._require(output)
-        self.warm_up()
-        assert self._front is not None
-        rows = self._front.rows(structures)
+        kernels = self._kernels
+        kernels.warm_up()
+        assert kernels.front is not None
+        rows = kernels.front.rows(structures)
         if not self.package.kernels:
             return rows if output is None else self._finished(rows.astype(np.float64), output)
-        call = None if self._host is None else self._host.direct.get(output)
+        call = None if kernels.host is None else kernels.host.direct.get(output)
         found = None if call is None else call(rows)
-        return self._finished(self._raw(self._inputs.prepare(rows)), output) if found is None else found
+        return self._finished(kernels.raw(kernels.inputs.prepare(rows)), output) if found is None else found
 
     def _finished(self, raw: np.ndarray, output: Output | None) -> Any:
-        """An output of raw scores."""
-        found = None if self._host is None else self._host.finish(output, raw)
+        """Return an output of raw scores."""
+        host = self._kernels.host
+        found = None if host is None else host.finish(output, raw)
         return self._convert[output](raw) if found is None else found
 
     def _require(self, output: Output | None) -> None:
         """Raise an error that names the outputs there are, if this is none, before any row is computed."""
         if output is not None and output not in self._output.outputs:
             self._convert[output](self._base[None])
-
-    def _raw_of_sparse(self, X: Any) -> Iterator[tuple[np.dtype, np.ndarray]]:
-        """Raw scores of sparse rows of scipy, a tile of dense rows at a time, and the type of the rows."""
-        package, inputs = self.package, self._inputs
-        refusal = None if package.steps else refuse_sparse(package.library, package.model)
-        if refusal is not None:
-            raise InputError(refusal)
-        with reading(X):
-            if isinstance(inputs, FeedReader):
-                # In front of a pipeline absent entries are zeros, whatever they are to its last step.
-                # The library makes float64 of integers, also of those that float32 holds.
-                sparse = SparseRows(inputs.plain, X, "", wide=True)
-            else:
-                sparse = SparseRows(inputs, X, package.library)
-        if not len(sparse):
-            raise InputError("expected at least one row, got none.")
-        for _, rows in sparse.tiles():
-            read = inputs.prepare(rows) if isinstance(inputs, FeedReader) else rows
-            yield read.dtype, self._raw(read)
-
-    def _prepared(self, X: Any) -> np.ndarray:
-        with reading(X):
-            rows = self._inputs.prepare(X)
-        if not len(rows):
-            raise InputError("expected at least one row, got none.")
-        return rows
-
-    def _predict_on_device(self, library: ArrayLibrary, X: Any, output: Output | None) -> Any:
-        """Predict for rows on a GPU."""
-        from hbtvm.runtime.cuda.rows.inputs import MatrixInputs
-
-        self.warm_up()
-        assert self._on_device is not None
-        self._on_device.check_process()
-        self._require(output)
-        inputs = MatrixInputs(self._inputs) if isinstance(self._inputs, FeedReader) else self._inputs
-        return self._on_device.predict(library, library.read(X), inputs, output)
 
     def transform(self, X: Any) -> Any:
         """Return the columns that a pipeline makes whose last step transforms.
@@ -264,54 +199,21 @@ class Model:
             found = self._transform_call(X)
             if found is not None:
                 return found
-        found = self._transform(X)
-        if self.package.model in _KEEPS_TYPE and not self.package.steps:
-            plain = self._inputs.plain if isinstance(self._inputs, FeedReader) else self._inputs
-            dtype = X.dtype if is_sparse(X) else plain.numbers(X).dtype
-            return found.astype(dtype) if dtype.kind in "iub" else found
-        return found
+        return self._transform(X)
 
     def _transform(self, X: Any) -> Any:
         """As `transform`, of anything."""
-        if not self._transforms:
-            out = self._output
-            alone = out.kind == "regressor" or (out.kind == "classifier" and out.outputs == ("label",))
-            if (alone and self.package.library == "onnx") or self.package.model in _TRANSFORMS_AS_IT_PREDICTS:
-                return self.predict(X)
-            if self.beside is not None:
-                return self.beside.transform(X)
-            raise InputError(
-                f"{self.package.model} predicts; expected a pipeline whose last step transforms."
-            )
-        if self._selection is not None:
-            with reading(X):
-                return self._selection.transform(X)
-        container, sparse = self._output.container, type(X) is not np.ndarray and is_sparse(X)
-        if self._transformer is not None:
-            with reading(X):
-                found = self._transformer.transform(X)
-            if self._output.label_dtype == "int64":
-                return (found if self._output.keeps_axis else found[:, 0]).astype(np.int64)
-            if sparse and container == "rows" and isinstance(found, np.ndarray):
-                return sparse_rows([found], X)
-            return found
-        if sparse:
-            tiles = (self._columns[dtype](raw) for dtype, raw in self._raw_of_sparse(X))
-            if container == "array":
-                return np.concatenate(list(tiles))
-            return sparse_rows(tiles, X if container == "rows" else None)
-        rows = self._prepared(X)
-        if container == "sparse":
-            count = max(1, _BLOCK // self._output.n_outputs)
-            blocks = (rows[start : start + count] for start in range(0, len(rows), count))
-            return sparse_rows((self._columns[one.dtype](self._raw(one)) for one in blocks), None)
-        if self._host is None:
-            self.warm_up()
-        if self._host is not None and self._host.transform_prepared is not None:
-            columns = self._host.transform_prepared(rows)
-            if columns is not None:
-                return columns
-        return self._columns[rows.dtype](self._raw(rows))
+        if self._columns is not None:
+            columns = self._columns.transform(X)
+            self._transform_call = self._kernels.transform_call
+            return columns
+        package, out = self.package, self._output
+        alone = out.kind == "regressor" or (out.kind == "classifier" and out.outputs == ("label",))
+        if (alone and package.library == "onnx") or package.transform_predicts:
+            return self.predict(X)
+        if self.beside is not None:
+            return self.beside.transform(X)
+        raise InputError(f"{package.model} predicts; expected a pipeline whose last step transforms.")
 
     def predict_proba(self, X: Any) -> Any:
         """Return class probabilities; as ``predict(X, "proba")``."""
@@ -333,39 +235,8 @@ class Model:
         PackageError
             If this machine can't run it.
         """
-        self._texts.check()
-        if self._front is None and self.package.recursion is not None:
-            self._front = (
-                RecursiveFront(self.package, self._asked)
-                if self.device == "cpu"
-                else DeviceFront(self.package, device_index(self.device))
-            )
-        if self._host is not None or self._on_device is not None or not self.package.kernels:
-            return
-        if self.device != "cpu":
-            try:
-                importlib.import_module("tvm_ffi")
-            except ImportError as error:
-                raise MissingPackageError(
-                    "predicting on a GPU needs tvm_ffi, which is not installed: pip install 'hbtvm[cuda]'",
-                    name="tvm_ffi",
-                ) from error
-            from hbtvm.runtime.cuda.model import DeviceModel
-
-            self._on_device = DeviceModel(self.package, device_index(self.device))
-            if self._front is None and not self._transforms:
-                # (Of the model itself, which they would keep until garbage is collected, they hold nothing.)
-                prepare, look = self._inputs.prepare, self._inputs.look if self._inputs.checks else None
-                self._calls = {
-                    output: self._on_device.plain_call(prepare, self._convert[output], look)
-                    for output in (None, *self._output.outputs)
-                }
-            return
-        host = HostModel(self.package, self._inputs, self._asked)
-        if self._front is None:
-            self._calls = host.direct
-            self._transform_call = None if self._output.container == "sparse" else host.transform
-        self._host = host
+        self._kernels.warm_up()
+        self._transform_call = self._kernels.transform_call
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model's package.
@@ -387,18 +258,13 @@ class Model:
         Its type and shape are those of all rows; no row is computed. Of a table that numpy makes, numbers
         stand for whatever is in its columns.
         """
-        spec, table = self._output, self.package.parts.table
-        if table is not None:
-            return np.zeros((1, len(table.columns)))
-        raw = np.zeros((1, spec.n_outputs))
-        return self._columns[np.dtype("float64")](raw) if self._transforms else self._convert[output](raw)
+        columns, n = self._columns, self._output.n_outputs
+        return self._convert[output](np.zeros((1, n))) if columns is None else columns.example(n)
 
     @property
     def pipeline(self) -> FeedReader | None:
         """What reads the rows of a pipeline; None for a bare model."""
-        if self._transformer is not None:
-            return self._transformer.reader
-        return self._inputs if isinstance(self._inputs, FeedReader) else None
+        return self._kernels.pipeline if self._columns is None else self._columns.pipeline
 
     @property
     def n_features_in_(self) -> int:
@@ -426,13 +292,6 @@ class Model:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_bytes, (to_bytes(self.package), self._asked, self.device)
-
-    def _raw(self, rows: np.ndarray) -> np.ndarray:
-        self.warm_up()
-        if self._host is not None:
-            return self._host.raw(rows)
-        assert self._on_device is not None
-        return self._on_device.scores(rows, self._inputs.look if self._inputs.checks else None)
 
 
 def load(
@@ -484,15 +343,6 @@ def load(
 
 def _from_bytes(data: bytes, threads: int | None, device: str | None = None) -> Model:
     return Model(from_bytes(data), threads, device)
-
-
-def reader_of(package: Package, dtypes: Collection[str], library: TextLibrary) -> Inputs | FeedReader:
-    """What reads the rows of a package, in types for which there are kernels."""
-    compare_dtype = "float64" if package.stages else package.forest["compare_dtype"]
-    feeds = package.parts.feeds
-    if feeds:
-        return FeedReader(package.input, feeds, compare_dtype, dtypes, package.rows_apart, library)
-    return Inputs(package.input, compare_dtype, dtypes or ("float64",), package.rows_apart)
 
 
 def _threads(package: Package, threads: int | None) -> int:

@@ -49,14 +49,14 @@ def test_the_tuners_call_is_the_runtimes(strategy: str, tmp_path: Path) -> None:
         timed = make_executor(load_kernel(str(path)), forest, how, workload, config, THREADS)
         model = Model.from_package(package, THREADS)
         model.warm_up()
-        assert model._host is not None
-        ((kernel, start, stop, threads),) = model._host.steps(rows)
+        assert model._kernels.host is not None
+        ((kernel, start, stop, threads),) = model._kernels.host.steps(rows)
         assert (kernel, start, stop) == (0, 0, rows)
         assert [threads] == [step[3] for step in timed.executor.steps(rows)]
         X = random_rows(rows)
         ensemble = graph.anchor
         raw = timed.run(X) / ensemble.divisor + ensemble.base_score
-        np.testing.assert_array_equal(model._raw(X), raw)
+        np.testing.assert_array_equal(model._kernels.raw(X), raw)
 
 
 def test_what_frames_of_a_pipeline_run_is_tuned():
@@ -66,4 +66,4 @@ def test_what_frames_of_a_pipeline_run_is_tuned():
     found = hbtvm.search(model, batch_sizes=10, trials=3, threads=1).model
     timed = [kernel.dtype for kernel in found.package.kernels if kernel.seconds is not None]
     assert timed == ["float64"]
-    assert found._prepared(X[:10]).dtype == np.float64
+    assert found._kernels.prepared(X[:10]).dtype == np.float64

@@ -73,7 +73,7 @@ def test_a_few_rows_are_computed_as_many_are(machine: Machine, name: str) -> Non
     few = MAPPED_BYTES // X[:1].nbytes
     model, whole = Model(package(name)), Model(package(name))
     whole.warm_up()
-    for one in whole._on_device.kernels.values():
+    for one in whole._kernels.on_device.kernels.values():
         for executor in one._executors:
             executor._few = 0  # through copies
     for n in (1, 2, 63, min(few, len(X)), min(few + 1, len(X))):
@@ -88,7 +88,7 @@ def test_a_fault_in_one_row_is_told_and_its_memory_not_used_again(machine: Machi
     with pytest.raises(driver.CudaError, match="illegal memory access"):
         model.predict(X)
     machine.set(FAILURE, 0)
-    executor = model._on_device.kernels[X.dtype].executor(1)
+    executor = model._kernels.on_device.kernels[X.dtype].executor(1)
     assert not executor._mapped
     np.testing.assert_array_equal(model.predict(X), want)
 
@@ -101,13 +101,13 @@ def test_rows_on_the_device_are_computed_by_one_kernel(
     model = Model(made)
     X = np.tile(data()[0].astype(np.float32), (8, 1))
     want = model.predict(X, "raw")
-    model._on_device = DeviceModel(made, 0, chunk_bytes=1)
-    tile = model._on_device.kernels[X.dtype].executor(len(X)).work.row_tile
+    model._kernels.on_device = DeviceModel(made, 0, chunk_bytes=1)
+    tile = model._kernels.on_device.kernels[X.dtype].executor(len(X)).work.row_tile
     # What lies behind the rows is not read.
     memory = guarded(X.shape, np.dtype(np.float32))
     memory[:] = X
     cupy.cuda.stream = machine.stream()
-    executor = model._on_device.kernels[X.dtype].executor(len(X))
+    executor = model._kernels.on_device.kernels[X.dtype].executor(len(X))
     for n in (len(X) // tile * tile, len(X) // tile * tile - 1):
         rows = memory[len(X) - n :]
         assert rows.ctypes.data % 16 == 0
@@ -124,7 +124,7 @@ def test_as_many_runs_are_timed_as_are_asked_for(machine: Machine, calls: Counte
     model = Model(package(name))
     model.warm_up()
     X = data()[0].astype(np.float32)
-    kernel = model._on_device.kernels[X.dtype].executor(len(X)).work.kernel
+    kernel = model._kernels.on_device.kernels[X.dtype].executor(len(X)).work.kernel
     resident, each = Resident(kernel, X), 1 + (kernel.signature.parts > 1)
     for number in (1, 63, 64, 200):
         calls.clear()

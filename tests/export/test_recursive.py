@@ -111,8 +111,8 @@ class Loaded:
 
 def in_python(model: Model, end: str, given: Structures) -> np.ndarray:
     if end == "readout":
-        assert model._front is not None
-        return model._front.rows(given)
+        assert model._kernels.front is not None
+        return model._kernels.front.rows(given)
     if end == "predict_class":
         classes = model.classes_.tolist()
         return np.array([classes.index(one) for one in model.predict(given)])

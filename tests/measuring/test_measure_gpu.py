@@ -147,7 +147,7 @@ def test_rows_are_repeated_on_the_device(machine: Machine, count: int) -> None:
     model = Model(emulated.package("lgb_two"))
     model.warm_up()
     X = data()[0][:150].astype(np.float32)
-    kernel = model._on_device.kernels[X.dtype].executor(count).work.kernel
+    kernel = model._kernels.on_device.kernels[X.dtype].executor(count).work.kernel
     resident = Resident(kernel, X, count)
     # The emulated device's memory is this process's.
     found = (ctypes.c_float * (count * X.shape[1])).from_address(resident._rows.handle)

@@ -130,8 +130,8 @@ def test_any_number_of_threads(threads: int | None, tuned: int) -> None:
         X = X.astype(np.float32)
         same(loaded.predict(X), trained_model.predict(X))
         same(loaded.predict_proba(X), trained_model.predict_proba(X))
-        assert loaded._host is not None
-        steps.add(len(loaded._host.steps(n)))
+        assert loaded._kernels.host is not None
+        steps.add(len(loaded._kernels.host.steps(n)))
     assert steps == {1, 2}
 
 

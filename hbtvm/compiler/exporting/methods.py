@@ -96,7 +96,7 @@ def methods_of(package: Package) -> tuple[list[Method], list[str]]:
         if spec.transform == "isolation" and name in (None, "decision"):
             told += " (a power decides, whose last bit may be another than in Python)"
         found.append(Method(method, 0, (epilogue, epilogue), told))
-    if package.model == "IsotonicRegression" and found:
+    if package.transform_predicts and found:
         found.append(replace(found[0], name="transform"))
     if package.transform is not None:
         found.append(_transform(package.transform, 1))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hbtvm.compiler.exporting.methods import DTYPES
 from hbtvm.errors import PackageError
 from hbtvm.graph.columns.table import Raw
+from hbtvm.runtime.feeds.of_package import reader_of
 from hbtvm.runtime.feeds.reader import FeedReader
-from hbtvm.runtime.model import reader_of
 from hbtvm.runtime.package.file import Package
 from hbtvm.runtime.rows.inputs import Inputs
 from hbtvm.runtime.text.library import TextLibrary

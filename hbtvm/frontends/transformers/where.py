@@ -54,6 +54,10 @@ class Estimator:
         Whether fitting gives it attributes.
     selects
         Whether it keeps some columns as they are.
+    transform_predicts
+        Whether ``transform`` returns what ``predict`` does.
+    keeps_integers
+        Whether ``transform`` returns integers and bools in the type of the rows.
     section
         The row of the table in docs/reference/models.md that names it.
     """
@@ -69,6 +73,8 @@ class Estimator:
     rows: Rows = "columns"
     fitted: bool = True
     selects: bool = False
+    transform_predicts: bool = False
+    keeps_integers: bool = False
     section: str = ""
 
 

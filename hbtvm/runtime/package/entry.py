@@ -63,6 +63,8 @@ class Package:
         The package of what the library's ``transform`` gives beside ``predict``, where it has one.
     scores
         Of a transformer, the package of what the library's ``score_samples`` gives, where it has that.
+    transform_predicts, keeps_integers
+        As in `hbtvm.graph.graph.Graph`.
     recursion
         What makes rows of structures, which all else of the package then reads; None where rows come in.
     """
@@ -89,6 +91,8 @@ class Package:
     executor: Annotated[bytes, codec.Member("kernels")] = b""
     transform: Annotated[Package | None, codec.SKIP] = None
     scores: Annotated[Package | None, codec.SKIP] = None
+    transform_predicts: bool = False
+    keeps_integers: bool = False
     recursion: RecursionEntry | None = None
 
     def validate(self) -> None:
@@ -134,6 +138,8 @@ def pipeline_fields(graph: Graph) -> dict[str, Any]:
         "steps": graph.steps,
         "told": graph.told,
         "frame": getattr(graph.anchor, "frame", None),
+        "transform_predicts": graph.transform_predicts,
+        "keeps_integers": graph.keeps_integers,
     }
 
 
