@@ -194,7 +194,7 @@ class Children:
     def __getattr__(self, name: str) -> Expression:
         if name not in self._states:
             raise ModelError(f"children have no state {name!r}; there are {sorted(self._states)}")
-        return self._recorder.add("children", (), self._states[name], per_child=True, name=name)
+        return self._recorder.source("children", self._states[name], per_child=True, name=name)
 
     def __len__(self) -> int:
         if self._places is None:
@@ -219,7 +219,7 @@ class Child:
     def __getattr__(self, name: str) -> Expression:
         if name not in self._states:
             raise ModelError(f"a child has no state {name!r}; there are {sorted(self._states)}")
-        return self._recorder.add("child", (), self._states[name], name=name, start=self._place)
+        return self._recorder.source("child", self._states[name], name=name, start=self._place)
 
 
 class _Weights:

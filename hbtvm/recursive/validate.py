@@ -120,18 +120,14 @@ def needed(values: Sequence[Value], numbers: Iterable[int]) -> list[int]:
     return sorted(found)
 
 
-def inferred(cell: Cell, value: Value) -> tuple[Shape, bool]:
-    """A value's shape, and whether there is one result for each child, from its operands'.
+def computed(value: Value, of: Sequence[Value]) -> tuple[Shape, bool]:
+    """The shape of an operator of values, and whether there is one result for each child.
 
-    Raises `ModelError` if operands don't fit the operator; the text continues a sentence that begins with the
-    value.
+    Raises `ModelError` if operands don't fit the operator; the text continues a sentence that begins with it.
     """
-    of = [cell.values[one] for one in value.of]
     shapes = [one.shape for one in of]
     per_child = any(one.per_child for one in of)
     op = value.op
-    if op in ("weight", "input", "embed", "child", "children", "constant"):
-        return _source(cell, value)
     if op in UNARY:
         return shapes[0], per_child
     if op in BINARY:
@@ -169,7 +165,7 @@ def inferred(cell: Cell, value: Value) -> tuple[Shape, bool]:
 
 
 def _source(cell: Cell, value: Value) -> tuple[Shape, bool]:
-    """As `inferred`, of values without operands."""
+    """As `computed`, of values without operands."""
     op, name = value.op, value.name
     if op == "constant":
         if not math.isfinite(value.constant) or len(value.shape) > 2:
@@ -216,7 +212,9 @@ def _check_value(cell: Cell, number: int, value: Value, where: str) -> None:
     if not all(type(one) is int and 0 <= one < number for one in value.of):
         raise ModelError(f"{begin} has operands {shown(value.of)}; expected values before it")
     try:
-        shape, per_child = inferred(cell, value)
+        source = _OPERANDS.get(value.op) == 0
+        of = [cell.values[one] for one in value.of]
+        shape, per_child = _source(cell, value) if source else computed(value, of)
     except ModelError as error:
         raise ModelError(f"{begin} {error}") from None
     if shape and not _is_shape(shape):

@@ -86,52 +86,50 @@ def _outputs(
         kept = each if maker.values[x].per_child else vectors
         op = rng.choice(["gates", "unary", "binary", "sum", "concat", "scale", "softmax", "outer", "state"])
         if op == "gates":  # a product, of which parts are multiplied
-            both = maker.add("matmul", (weight(2 * h, size(x)), x), (2 * h,))
-            both = maker.add("add", (both, weight(2 * h)), (2 * h,))
-            a, b = (maker.add("slice", (both,), (h,), start=at, stop=at + h) for at in (0, h))
-            gate = maker.add("sigmoid", (a,), (h,))
-            kept.append(maker.add("mul", (gate, b), (h,)))
+            both = maker.apply("matmul", (weight(2 * h, size(x)), x))
+            both = maker.apply("add", (both, weight(2 * h)))
+            a, b = (maker.apply("slice", (both,), start=at, stop=at + h) for at in (0, h))
+            gate = maker.apply("sigmoid", (a,))
+            kept.append(maker.apply("mul", (gate, b)))
         elif op == "unary":
             name = str(rng.choice(["neg", "abs", "relu", "sigmoid", "tanh"]))
-            kept.append(maker.add(name, (x,), (size(x),)))
+            kept.append(maker.apply(name, (x,)))
         elif op == "binary":
             same = [one for one in vectors + each if size(one) == size(x)]
-            made = maker.add(
-                str(rng.choice(["add", "sub", "mul", "max", "min"])), (x, any_of(same)), (size(x),)
-            )
+            made = maker.apply(str(rng.choice(["add", "sub", "mul", "max", "min"])), (x, any_of(same)))
             (each if maker.values[made].per_child else vectors).append(made)
         elif op == "sum" and each:
             one = any_of(each)
-            vectors.append(maker.add(str(rng.choice(["total", "most"])), (one,), (size(one),)))
+            vectors.append(maker.apply(str(rng.choice(["total", "most"])), (one,)))
         elif op == "concat":
             y = any_of(vectors)
-            made = maker.add("concat", (x, y), (size(x) + size(y),))
-            kept.append(maker.add("matmul", (weight(h, size(made)), made), (h,)))
+            made = maker.apply("concat", (x, y))
+            kept.append(maker.apply("matmul", (weight(h, size(made)), made)))
         elif op == "scale":
-            kept.append(maker.add("mul", (maker.constant(rng.normal(), ()), x), (size(x),)))
+            kept.append(maker.apply("mul", (maker.constant(rng.normal(), ()), x)))
         elif op == "softmax":
-            kept.append(maker.add("softmax", (x,), (size(x),)))
+            kept.append(maker.apply("softmax", (x,)))
         elif op == "outer":
             y = any_of(vectors)
-            matrix = maker.add("outer", (x, y), (size(x), size(y)))
-            kept.append(maker.add("matmul", (matrix, y), (size(x),)))
+            matrix = maker.apply("outer", (x, y))
+            kept.append(maker.apply("matmul", (matrix, y)))
         elif op == "state" and matrices:
             square = [one for one in vectors if size(one) == h]
             if square:
-                vectors.append(maker.add("matmul", (any_of(matrices), any_of(square)), (h,)))
+                vectors.append(maker.apply("matmul", (any_of(matrices), any_of(square))))
     made = {}
     for name, shape in states.items():
         one, other = (
-            maker.add("matmul", (weight(h, size(x)), x), (h,)) for x in (any_of(vectors), any_of(vectors))
+            maker.apply("matmul", (weight(h, size(x)), x)) for x in (any_of(vectors), any_of(vectors))
         )
         if each:
             x = any_of(each)
-            summed = maker.add("total", (x,), (size(x),))
-            other = maker.add("add", (other, maker.add("matmul", (weight(h, size(x)), summed), (h,))), (h,))
+            summed = maker.apply("total", (x,))
+            other = maker.apply("add", (other, maker.apply("matmul", (weight(h, size(x)), summed))))
         if len(shape) == 2:
-            made[name] = maker.add("tanh", (maker.add("outer", (one, other), shape),), shape)
+            made[name] = maker.apply("tanh", (maker.apply("outer", (one, other)),))
         else:
-            made[name] = maker.add("tanh", (maker.add("add", (one, other), shape),), shape)
+            made[name] = maker.apply("tanh", (maker.apply("add", (one, other)),))
     return made
 
 

@@ -196,8 +196,8 @@ def test_headers_of_arrays_that_python_can_not_read(header: str) -> None:
 def test_mistakes_of_users() -> None:
     own = weights()
     for change, text in [
-        ({"U": np.zeros((3 * H, H + 1))}, "product of shapes"),
-        ({"b": np.zeros(H)}, "differ"),
+        ({"U": np.zeros((3 * H, H + 1))}, "matmul has operands of shapes"),
+        ({"b": np.zeros(H)}, "expected one shape"),
         ({"emb": np.zeros(5)}, "no matrix"),
         ({"head.weight": np.zeros((2, H + 1))}, r"expected \(outputs, 4\)"),
         ({"head.bias": np.zeros(3)}, r"expected \(2,\)"),

@@ -41,7 +41,7 @@ def pointwise(values: Values, op: str, *given: Tensor | float) -> Tensor:
         values.number(float(one.data.flat[0])) if ref is None else values.value_of(ref, shape)
         for one, ref in zip(tensors, refs, strict=True)
     )
-    return tensor(values.refs(values.apply(op, of, shape)), axes)
+    return tensor(values.refs(values.apply(op, of)), axes)
 
 
 def unary(op: str) -> Callable[..., Tensor]:
@@ -168,7 +168,7 @@ def softmax(values: Values, x: Tensor, dim: int, dtype: int | None = None, **_: 
         x = values.unrolled(x)
     if not x.constant and len(x.axes[at]) == 1 and x.axes[at][0] == x.data.size:
         vector = values.value_of(values.referring(x), (x.data.size,))
-        return tensor(values.refs(values.apply("softmax", (vector,), (x.data.size,))), x.axes)
+        return tensor(values.refs(values.apply("softmax", (vector,))), x.axes)
     most = reduction("amax")(values, x, [at], True)
     powers = pointwise(values, "exp", pointwise(values, "sub", x, most))
     return pointwise(values, "div", powers, reduction("sum")(values, powers, [at], True))
@@ -208,7 +208,7 @@ def _reduced(values: Values, kind: str, x: Tensor, at: int) -> Tensor:
         padded = values.places is not None and (kind != "sum" or not values.vanishes(refs))
         if op and not padded and values.per_child(refs):
             shape = _shape(values, [refs])
-            number = values.apply(op, (values.value_of(refs, shape),), shape)
+            number = values.apply(op, (values.value_of(refs, shape),))
             return tensor(values.refs(number), axes)
     if x.number >= 0:
         values.referring(x)  # which refuses it

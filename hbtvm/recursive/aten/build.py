@@ -101,18 +101,18 @@ class _Run:
             at = list(values.inputs).index(role.name)
             if one.kind == "number":
                 return Tensor(np.zeros(1, np.int64), (("b",), *((),) * (axes - 1)), number=at)
-            number = values.add(Value("input", shape=(one.size,), name=role.name))
+            number = values.put(Value("input", shape=(one.size,), name=role.name))
             return tensor(values.refs(number), (("b",), axis_of(one.size)))
         shape = self._states[role.name]
         own = [axis_of(one) for one in shape]
         if role.form == "child" or (role.form == "children" and values.places == 1):
-            number = values.add(Value("child", shape=shape, name=role.name, start=role.place))
+            number = values.put(Value("child", shape=shape, name=role.name, start=role.place))
             middle: list[Axis] = [()] if role.form == "children" else []
             return tensor(values.refs(number), (("b",), *middle, *own))
-        number = values.add(Value("children", shape=shape, name=role.name, per_child=True))
+        number = values.put(Value("children", shape=shape, name=role.name, per_child=True))
         if role.form == "children":
             return tensor(values.refs(number), (("b",), ("c",), *own))
-        return tensor(values.refs(values.apply(role.form, (number,), shape)), (("b",), *own))
+        return tensor(values.refs(values.apply(role.form, (number,))), (("b",), *own))
 
     def _compute(self, node: Node) -> None:
         said = f"{shown(node.op)} ({node.where})" if node.where else shown(node.op)

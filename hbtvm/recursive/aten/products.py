@@ -40,14 +40,14 @@ def product(values: Values, x: np.ndarray, y: np.ndarray, name: str = "") -> np.
             return np.concatenate([product(values, x, y[:, i : i + 1], name) for i in range(count)], axis=1)
     if not any(constant) and inner == 1:
         vectors = values.value_of(x, (rows,)), values.value_of(y, (columns,))
-        return values.refs(values.apply("outer", vectors, (rows, columns)))
+        return values.refs(values.apply("outer", vectors))
     # A vector is cheaper behind than in front.
     turns = turned < plain or (turned == plain and (columns > 1 and (rows == 1 or constant[1])))
     a, b = (y.T, x.T) if turns else (x, y)
     left = values.weight(a, name) if a.dtype.kind == "f" else values.value_of(a, a.shape)
     shape = b.shape if b.shape[1] > 1 else b.shape[:1]
     right = values.weight(b.reshape(shape), name) if b.dtype.kind == "f" else values.value_of(b, shape)
-    number = values.apply("matmul", (left, right), (a.shape[0], *shape[1:]))
+    number = values.apply("matmul", (left, right))
     refs = values.refs(number).reshape(a.shape[0], b.shape[1])
     return refs.T if turns else refs
 
@@ -91,7 +91,7 @@ def embedding(values: Values, weight: Tensor, indices: Tensor, **_: object) -> T
         )
     values.inputs[name] = Input("number", count, known.optional)
     own = values.name_of(weight.data.reshape(count, width), weight.name)
-    number = values.add(Value("embed", shape=(width,), name=own, start=indices.number))
+    number = values.put(Value("embed", shape=(width,), name=own, start=indices.number))
     return tensor(values.refs(number), (*indices.axes, axis_of(width)))
 
 

@@ -13,6 +13,7 @@ from hbtvm.errors import ModelError
 from hbtvm.recursive.aten.tensors import MOST_NUMBERS, Tensor, joined, tensor
 from hbtvm.recursive.cell import Input, Shape, Value
 from hbtvm.recursive.validate import needed
+from hbtvm.recursive.values import Values as OfCell
 
 MOST_VALUES = 20_000  # most values of a cell
 MOST_PIECES = 128  # most pieces of values that numbers are put together from
@@ -22,8 +23,8 @@ _ZERO_OF_ZEROS = ("add", "sub", "max", "min", "concat")
 _ZERO_OF_ONE = ("mul", "matmul", "outer")
 
 
-class Values:
-    """Values of a cell, the same one never twice.
+class Values(OfCell):
+    """Values of a cell, and references to their numbers.
 
     A reference to a number of a value is the number of all numbers of values before it, plus its place in the
     value, row by row.
@@ -33,11 +34,10 @@ class Values:
     """
 
     def __init__(self, places: int | None, inputs: Mapping[str, Input]) -> None:
+        super().__init__()
         self.places = places
         self.inputs = dict(inputs)
-        self.values: list[Value] = []
         self.weights: dict[str, np.ndarray] = {}
-        self._known: dict[Value, int] = {}
         self._weight_names: dict[tuple[Shape, bytes], str] = {}
         self._starts: list[int] = []
         self._end = 0
@@ -47,34 +47,26 @@ class Values:
 
     # Values
 
-    def add(self, value: Value) -> int:
-        """A value's number; it is added, if there is none like it."""
+    def put(self, value: Value) -> int:
         if value not in self._known:
             size = math.prod(value.shape)
             self._used += size
             if len(self.values) >= MOST_VALUES or self._used > 4 * MOST_NUMBERS:
                 raise ModelError(f"makes the cell too large; expected at most {MOST_VALUES} values")
-            self._known[value] = len(self.values)
             self._zero.append(self._vanishes(value))
-            self.values.append(value)
             self._starts.append(self._end)
             self._end += size
-        return self._known[value]
-
-    def apply(self, op: str, of: tuple[int, ...], shape: Shape, start: int = 0, stop: int = 0) -> int:
-        """As `add`, of an operator of values."""
-        per_child = op not in ("total", "most") and any(self.values[one].per_child for one in of)
-        return self.add(Value(op, of, shape, per_child, start=start, stop=stop))
+        return super().put(value)
 
     def number(self, constant: float) -> int:
         """A constant number, of shape ()."""
         if not math.isfinite(constant):
             raise ModelError(f"has the constant {constant}; expected a finite number")
-        return self.add(Value("constant", constant=float(constant)))
+        return self.put(Value("constant", constant=float(constant)))
 
     def weight(self, array: np.ndarray, name: str = "") -> int:
         """A constant vector or matrix; the same numbers have the same name."""
-        return self.add(Value("weight", shape=array.shape, name=self.name_of(array, name)))
+        return self.put(Value("weight", shape=array.shape, name=self.name_of(array, name)))
 
     def name_of(self, array: np.ndarray, name: str = "") -> str:
         """The name of a constant among the cell's weights; it is added, if it is none."""
@@ -141,9 +133,7 @@ class Values:
             parts = [self._rows(*one) for one in vectors]
         if len(parts) == 1:
             return self._shaped(parts[0], shape)
-        tail = self.values[parts[0]].shape[1:]
-        rows = sum(self.values[one].shape[0] for one in parts)
-        return self._shaped(self.apply("concat", tuple(parts), (rows, *tail)), shape)
+        return self._shaped(self.apply("concat", parts), shape)
 
     # Children
 
@@ -189,10 +179,10 @@ class Values:
             if not value.per_child:
                 new = one
             elif value.op == "children":
-                new = self.add(Value("child", shape=value.shape, name=value.name, start=place))
+                new = self.put(Value("child", shape=value.shape, name=value.name, start=place))
             else:
                 of = tuple(self._at_place[operand, place] for operand in value.of)
-                new = self.add(replace(value, of=of, per_child=False))
+                new = self.put(replace(value, of=of, per_child=False))
             self._at_place[one, place] = new
         return self._at_place[number, place]
 
@@ -219,14 +209,14 @@ class Values:
         if each > 1 and size % each == 0 and (flat.reshape(-1, each) == flat[::each, None]).all():
             inner = self.value_of(flat[::each], (size // each,))
             ones = self.weight(np.ones(each, np.float32), f"ones_{each}")
-            return self.apply("outer", (inner, ones), (size // each, each))
+            return self.apply("outer", (inner, ones))
         again = np.flatnonzero(flat == flat[0])
         period = int(again[1]) if len(again) > 1 else size
         times = size // period
         if times > 4 and size % period == 0 and (flat.reshape(-1, period) == flat[:period]).all():
             inner = self.value_of(flat[:period], (period,))
             ones = self.weight(np.ones(times, np.float32), f"ones_{times}")
-            return self.apply("outer", (ones, inner), (times, period))
+            return self.apply("outer", (ones, inner))
         return None
 
     def _shaped(self, number: int, shape: Shape) -> int:
@@ -234,13 +224,13 @@ class Values:
             return number
         while self.values[number].op == "reshape":
             number = self.values[number].of[0]
-        return number if self.values[number].shape == shape else self.apply("reshape", (number,), shape)
+        return number if self.values[number].shape == shape else self.apply("reshape", (number,), shape=shape)
 
     def _rows(self, number: int, begin: int, end: int) -> int:
         shape = self.values[number].shape
         if (begin, end) == (0, shape[0]):
             return number
-        return self.apply("slice", (number,), (end - begin, *shape[1:]), begin, end)
+        return self.apply("slice", (number,), start=begin, stop=end)
 
     def _has_rows(self, run: tuple[int, int, int], columns: int) -> bool:
         shape = self.values[run[0]].shape

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hbtvm.recursive.cell import BINARY, UNARY, Shape, Value
+from hbtvm.recursive.cell import BINARY, UNARY, Value
 from hbtvm.recursive.passes.rewriting import Maker
 from hbtvm.recursive.reference import FUNCTIONS
 
@@ -56,7 +56,7 @@ class Folder:
             if same is not None:
                 return same
         if value.op == "sub" and known[0] == 0 and maker.values[of[1]].shape == value.shape:
-            return maker.add("neg", of[1:], value.shape)
+            return maker.apply("neg", of[1:])
         if value.op == "matmul":
             return self._product(value, of)
         return maker.put(replace(value, of=tuple(of)))
@@ -116,9 +116,8 @@ class Folder:
             at += width
         weight = maker.weight(left.name, np.concatenate(columns, axis=1))
         if len(kept) > 1:
-            shape: Shape = (sum(maker.values[part].shape[0] for part in kept), *right.shape[1:])
-            kept = [maker.add("concat", kept, shape)]
-        return maker.add("matmul", (weight, kept[0]), value.shape)
+            kept = [maker.apply("concat", kept)]
+        return maker.apply("matmul", (weight, kept[0]))
 
 
 def _is_zero_op(value: Value) -> bool:

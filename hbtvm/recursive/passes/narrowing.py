@@ -83,7 +83,7 @@ class _Narrow:
                 if rows[at : at + size].any():
                     parts.append(self._rows(one, rows[at : at + size]))
                 at += size
-            self.new[number] = parts[0] if len(parts) == 1 else maker.add("concat", parts, shape)
+            self.new[number] = parts[0] if len(parts) == 1 else maker.apply("concat", parts)
             return
         if value.op in ("weight", "embed") and not rows.all():
             array = maker.weights[value.name]
@@ -104,11 +104,8 @@ class _Narrow:
         if there.all():
             return new
         edges = np.flatnonzero(np.diff(there, prepend=False, append=False)).tolist()
-        tail = self._maker.values[new].shape[1:]
         parts = [
-            self._maker.add("slice", (new,), (stop - start, *tail), start=start, stop=stop)
+            self._maker.apply("slice", (new,), start=start, stop=stop)
             for start, stop in zip(edges[::2], edges[1::2], strict=True)
         ]
-        if len(parts) == 1:
-            return parts[0]
-        return self._maker.add("concat", parts, (int(rows.sum()), *tail))
+        return parts[0] if len(parts) == 1 else self._maker.apply("concat", parts)

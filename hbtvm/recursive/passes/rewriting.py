@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from hbtvm.recursive.cell import Cell, Shape, Value
 from hbtvm.recursive.validate import needed
+from hbtvm.recursive.values import Values
 
 
-class Maker:
-    """Values in the order of computation, equal ones only once, and the weights that they read."""
+class Maker(Values):
+    """Values made anew, and the weights that they read."""
 
     def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
-        self.values: list[Value] = []
+        super().__init__()
         self.weights = dict(weights)
-        self._known: dict[Value, int] = {}
-
-    def put(self, value: Value) -> int:
-        """The number of a value, new or known."""
-        if value not in self._known:
-            self._known[value] = len(self.values)
-            self.values.append(value)
-        return self._known[value]
-
-    def add(self, op: str, of: Sequence[int], shape: Shape, **more: Any) -> int:
-        """The number of a value by its parts; there is one for each child, if of an operand."""
-        per_child = op not in ("total", "most") and any(self.values[one].per_child for one in of)
-        return self.put(Value(op, tuple(of), shape, **{"per_child": per_child, **more}))
 
     def constant(self, number: float, shape: Shape) -> int:
         """The number of a value that is one number everywhere."""

@@ -1,0 +1,38 @@
+"""Values of a cell in the order of computation, equal ones once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hbtvm.errors import ModelError
+from hbtvm.recursive.cell import Value
+from hbtvm.recursive.validate import computed
+
+
+class Values:
+    """The values of a cell that is being made."""
+
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self._known: dict[Value, int] = {}
+
+    def put(self, value: Value) -> int:
+        """The number of a value, new or known."""
+        if value not in self._known:
+            self._known[value] = len(self.values)
+            self.values.append(value)
+        return self._known[value]
+
+    def apply(self, op: str, of: Sequence[int], **more: Any) -> int:
+        """The number of an operator of values, whose shape follows from theirs.
+
+        Raises `ModelError` if they don't fit the operator.
+        """
+        value = Value(op, tuple(of), **more)
+        try:
+            shape, per_child = computed(value, [self.values[one] for one in of])
+        except ModelError as error:
+            raise ModelError(f"{op} {error}") from None
+        return self.put(replace(value, shape=shape, per_child=per_child))
