@@ -110,8 +110,6 @@ def search(model: Any, options: SearchOptions) -> Search:
         Strategies to try, a name or several; by default, all that support the model.
     max_bytes
         Bytes to which a compressed pickle may expand; by default 4 GiB (see `hbtvm.frontends.load_model`).
-    trust
-        Ignored with a warning: pickles are read as data, and none is run.
     progress
         Called after each trial.
     rpc_tracker, rpc_key

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -34,17 +33,8 @@ class CompileOptions:
     dtype: Dtype = "float32"
     strategies: str | Sequence[str] | None = None
     max_bytes: int | None = None
-    trust: bool | None = None
     device: str | int | None = None
     sample: Structures | None = None
-
-    def __post_init__(self) -> None:
-        if self.trust is not None:
-            warnings.warn(
-                "trust=... is no longer needed: pickles are read as data, and nothing in them is run.",
-                DeprecationWarning,
-                stacklevel=4,  # the caller of the function that `keywords` made
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -296,7 +295,7 @@ def test_importing_hbtvm_imports_no_compiler() -> None:
 
 def test_the_public_interface_only_grows() -> None:
     """Names and options that programs rely on; adding to them is fine."""
-    common = {"target", "batch_sizes", "threads", "log", "dtype", "strategies", "max_bytes", "trust"}
+    common = {"target", "batch_sizes", "threads", "log", "dtype", "strategies", "max_bytes"}
     search = common | {"trials", "time_budget", "transfer", "seed", "progress"}
     assert {"Model", "compile", "load", "search", "tune"} <= set(hbtvm.__all__)
     assert {"model", *search} <= set(inspect.signature(hbtvm.search).parameters)
@@ -306,17 +305,10 @@ def test_the_public_interface_only_grows() -> None:
     assert methods <= set(dir(hbtvm.Model))
 
 
-def test_what_was_trust_is_ignored_with_a_warning(tmp_path: Path) -> None:
-    path = tmp_path / "m.pkl"
-    path.write_bytes(pickle.dumps(RandomForestRegressor(2, max_depth=2).fit(X, Y)))
-    with pytest.warns(DeprecationWarning, match="no longer needed"):
-        hbtvm.compile(path, batch_sizes=(1,), threads=1, trust=True)
-    with pytest.raises(InputError, match="max_bytes"):
-        hbtvm.compile(path, max_bytes=0)
-
-
 def test_the_size_of_compressed_files_is_an_option(tmp_path: Path) -> None:
     path = tmp_path / "m.joblib"
     joblib.dump(RandomForestRegressor(2, max_depth=2).fit(X, Y), path, compress=3)
     with pytest.raises(ModelError, match="expands to more than 100 bytes"):
         hbtvm.compile(path, max_bytes=100)
+    with pytest.raises(InputError, match="max_bytes"):
+        hbtvm.compile(path, max_bytes=0)

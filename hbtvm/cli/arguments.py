@@ -262,8 +262,3 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="largest size of an expanded compressed pickle, such as 8G (default: 4G)",
     )
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help="ignored: pickles are read as data, and nothing in them is run",
-    )

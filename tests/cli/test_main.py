@@ -17,7 +17,7 @@ from hbtvm.cli.main import main, make_parser
 from tests import fake_cli
 
 WHAT = {"-o", "--out", "--target", "--device", "--batch-size", "--dtype", "--strategy"}
-BUILD = WHAT | {"--threads", "--max-size", "--trust", "--log"}
+BUILD = WHAT | {"--threads", "--max-size", "--log"}
 SEARCH = {"--trials", "--time-budget", "--no-transfer", "--seed", "--rpc-tracker", "--rpc-key"}
 INTERFACE = {
     "tune": (["model"], BUILD | SEARCH),
@@ -26,7 +26,7 @@ INTERFACE = {
         ["package", "data"],
         {"-o", "--out", "--output", "--threads", "--header", "--drop", "--device"},
     ),
-    "inspect": (["path"], {"--json", "--max-size", "--trust"}),
+    "inspect": (["path"], {"--json", "--max-size"}),
     "report": (["log"], {"-o", "--out", "--package", "--model", "--trust"}),
     "log best": (["log"], {"--target", "--strategy", "--rows", "--json"}),
     "log stats": (["log"], {"--json"}),

@@ -44,7 +44,7 @@ def test_what_is_given_is_passed_on(folder: Path) -> None:
     given = (
         "tune m.txt --target llvm --device cuda:1 --batch-size 7 --threads 3 --trials 9 --time-budget 2.5 "
         "--log my.jsonl "
-        "--no-transfer --seed 5 --dtype float64 --strategy gemm,bitvector --max-size 8G --trust -o out.tar "
+        "--no-transfer --seed 5 --dtype float64 --strategy gemm,bitvector --max-size 8G -o out.tar "
         "--rpc-tracker 10.0.0.5:9190 --rpc-key zen4 "
         "--preset autotvm --explorer tpe --cost-model regression --features flat --acquisition ei "
         "--diversity 2 --epsilon 0.2"
