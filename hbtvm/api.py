@@ -49,21 +49,14 @@ from hbtvm.tuning.result import Entry, Result
 
 @dataclass(frozen=True)
 class Search:
-    """A tuned model, and the result of its search.
-
-    Attributes
-    ----------
-    copies
-        For a GPU of this machine, by batch size: the time of copies to and from the GPU, which the result's
-        times leave out.
-    sample
-        For a recursive model, a description of the structures it was measured on; else empty.
-    """
+    """A tuned model, and the result of its search."""
 
     model: Model
     result: Result
+    # For a GPU of this machine, by batch size: the time of copies to and from the GPU, which the result's
+    # times leave out
     copies: Mapping[int, Copies] = field(default_factory=dict)
-    sample: str = ""
+    sample: str = ""  # for a recursive model, a description of the structures it was measured on; else empty
 
 
 @keywords(SearchOptions)

@@ -16,8 +16,7 @@ from hbtvm.errors import InputError
 TEMPORARY = re.compile(r"\..*\.[0-9a-f]{16}\.hbtvm", re.DOTALL)
 """Names of files and folders that are still being written."""
 
-_MOST_NAME = 40
-"""Characters of a file's name that its temporary name repeats."""
+_MOST_NAME = 40  # characters of a file's name that its temporary name repeats
 
 
 def temporary_name(name: str) -> str:
@@ -29,16 +28,8 @@ def temporary_name(name: str) -> str:
 def replacing(path: Path) -> Iterator[Path]:
     """Write a file beside `path`; on success it takes `path`'s place on the disk, else it is removed.
 
-    The temporary file is locked while it is written, so that `clear` keeps it.
-
-    Yields
-    ------
-    The path of an empty temporary file, to be written in place.
-
-    Raises
-    ------
-    OSError
-        If the folder can't be written.
+    The temporary file is locked while it is written, so that `clear` keeps it. Yields the path of an empty
+    temporary file, to be written in place. Raises `OSError` if the folder can't be written.
     """
     handle, temporary = _temporary(path)
     try:
@@ -58,12 +49,8 @@ def clear(folder: Path, name: str | None = None) -> None:
 
     A file is removed only if `replacing` named it, this user owns it, and no process holds its lock.
 
-    Parameters
-    ----------
-    folder
-        Where to look, not in folders within it.
-    name
-        Of the file that was to be replaced; None for any.
+    `folder`: where to look, not in folders within it.
+    `name`: of the file that was to be replaced; None for any.
     """
     start = "." if name is None else f".{name[:_MOST_NAME]}."
     with contextlib.suppress(OSError):
@@ -77,14 +64,8 @@ def clear(folder: Path, name: str | None = None) -> None:
 def locked(path: Path, busy: str) -> Iterator[None]:
     """Hold a lock file, which is removed at the end; the lock of a killed process ends with it.
 
-    On a file system without locks, nothing is locked.
-
-    Raises
-    ------
-    InputError
-        If another process holds it; `busy` is the sentence.
-    OSError
-        If the lock file can't be made.
+    On a file system without locks, nothing is locked. Raises `InputError` if another process holds it; `busy`
+    is the sentence. Raises `OSError` if the lock file can't be made.
     """
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)

@@ -11,32 +11,19 @@ from typing import Any
 
 from hbtvm.errors import InputError, InputTypeError
 
-MOST_THREADS = 2**16 - 1
-"""Most threads of a call, as packages and archives state them."""
+MOST_THREADS = 2**16 - 1  # most threads of a call, as packages and archives state them
 
 
 def whole(name: str, value: Any, least: int, example: int, most: int | None = None) -> int:
     """Check a whole number: a Python int, or one of numpy's.
 
-    Parameters
-    ----------
-    name
-        The argument's name, for errors.
-    value
-        What was given.
-    least
-        The smallest value that is allowed.
-    example
-        A right value, for errors.
-    most
-        The largest value that is allowed.
-
-    Raises
-    ------
-    InputTypeError
-        If it is no whole number; a bool, a float or a text is none, whatever its value.
-    InputError
-        If it is too small or too large.
+    `name`: the argument's name, for errors.
+    `value`: what was given.
+    `least`: the smallest value that is allowed.
+    `example`: a right value, for errors.
+    `most`: the largest value that is allowed.
+    Raises `InputTypeError` if it is no whole number; a bool, a float or a text is none, whatever its value.
+    Raises `InputError` if it is too small or too large.
     """
     expected = f"expected a whole number of at least {least}, such as {example}"
     try:
@@ -55,12 +42,7 @@ def whole(name: str, value: Any, least: int, example: int, most: int | None = No
 def seconds(name: str, value: Any) -> float:
     """Check a positive number of seconds: an int, a float, or one of numpy's.
 
-    Raises
-    ------
-    InputTypeError
-        If it is no number.
-    InputError
-        If it is not above 0, or is NaN.
+    Raises `InputTypeError` if it is no number. Raises `InputError` if it is not above 0, or is NaN.
     """
     number = _number(name, value, "expected a number of seconds above 0, such as 60")
     if not number > 0:
@@ -87,10 +69,7 @@ def path(name: str, value: Any) -> Path:
 def several(name: str, value: Any, one: type | tuple[type, ...], expected: str) -> tuple[Any, ...]:
     """Check a list, tuple, array or the like; a single value of type `one` stands for a list of it.
 
-    Raises
-    ------
-    InputTypeError
-        If it is neither; `expected` says what would be right.
+    Raises `InputTypeError` if it is neither; `expected` says what would be right.
     """
     if isinstance(value, one):
         return (value,)

@@ -29,16 +29,14 @@ from hbtvm.runtime.model import Model, load
 
 FLAVOR_NAME = "hbtvm"
 
-TRANSFORM = "transform"
-"""The output that is a transformer's, or a pipeline's beside its predictions."""
+TRANSFORM = "transform"  # the output that is a transformer's, or a pipeline's beside its predictions
 
 _PACKAGE = "model.tar"
 _REQUIREMENTS = "requirements.txt"
 _PYTHON_ENV = "python_env.yaml"
 _CONDA_ENV = "conda.yaml"
 
-_MOST_COLUMNS = 1000
-"""Columns without names from which on a signature does not list them."""
+_MOST_COLUMNS = 1000  # columns without names from which on a signature does not list them
 
 
 def save_model(
@@ -193,18 +191,10 @@ class _Predictor:
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
         """Predict.
 
-        Parameters
-        ----------
-        model_input
-            Rows as `hbtvm.Model.predict` takes them; texts also as a frame of one column.
-        params
-            ``output``: one of ``label``, ``proba``, ``raw``, ``decision``, ``score`` and ``transform``; none
-            stands for what the library's ``predict`` returns, or ``transform`` where there is none.
-
-        Raises
-        ------
-        InputError
-            If the rows don't fit the model, or it has no such output.
+        `model_input`: rows as `hbtvm.Model.predict` takes them; texts also as a frame of one column.
+        `params`: ``output``: one of ``label``, ``proba``, ``raw``, ``decision``, ``score`` and ``transform``;
+            none stands for what the library's ``predict`` returns, or ``transform`` where there is none.
+        Raises `InputError` if the rows don't fit the model, or it has no such output.
         """
         rows = self._rows(model_input)
         output = (params or {}).get("output")

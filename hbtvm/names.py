@@ -18,8 +18,7 @@ BY_FAMILY: Mapping[str, tuple[str, ...]] = {
 }
 """Strategies by what they hold (`hbtvm.strategies.base.Operand.family`)."""
 
-ALL_STRATEGIES = tuple(dict.fromkeys(name for names in BY_FAMILY.values() for name in names))
-"""All of them."""
+ALL_STRATEGIES = tuple(dict.fromkeys(name for names in BY_FAMILY.values() for name in names))  # all of them
 
 MODEL_ENDINGS = (
     ".pkl", ".pickle", ".joblib", ".json", ".ubj", ".txt", ".onnx", ".rec", ".pt2",

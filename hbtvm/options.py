@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from hbtvm.runtime.recursive.structures import Structures
     from hbtvm.tuning.progress import Progress
 
-Dtype = Literal["float32", "float64"]
-"""Type of leaf values."""
+Dtype = Literal["float32", "float64"]  # type of leaf values
 
 
 @dataclass(frozen=True, kw_only=True)

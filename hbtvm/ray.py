@@ -15,11 +15,8 @@ from ray.data import Dataset
 from hbtvm.errors import InputError
 from hbtvm.streaming.shipped import Shipped
 
-_ROWS = 65_536
-"""Rows of a batch."""
-
-_received: dict[str, Shipped] = {}
-"""Packages that came to this process, by the number of their object."""
+_ROWS = 65_536  # rows of a batch
+_received: dict[str, Shipped] = {}  # packages that came to this process, by the number of their object
 
 
 def predict(

@@ -44,39 +44,18 @@ BATCH_SIZES, RECURSIVE_SIZES = (1, 100, 10_000), (1, 10)
 
 @dataclass(frozen=True)
 class Run:
-    """What to compile for, and how.
+    """What to compile for, and how."""
 
-    Attributes
-    ----------
-    target
-        The machine that runs the code.
-    sizes
-        Batch sizes: rows or, of a recursive model, structures of a call; None for the model's default.
-    threads
-        Most threads of a call.
-    device
-        Number of the GPU; 0 for CPUs.
-    dtype
-        Type of leaf values.
-    strategies
-        Names of the strategies to try; None for all.
-    log
-        The tuning log.
-    max_bytes
-        Bytes to which a compressed pickle may expand.
-    sample
-        Structures to measure a recursive model on.
-    """
-
-    target: Target
+    target: Target  # the machine that runs the code
+    # Batch sizes: rows or, of a recursive model, structures of a call; None for the model's default
     sizes: tuple[int, ...] | None
-    threads: int
-    device: int
-    dtype: DType
-    strategies: tuple[str, ...] | None
-    log: Log | None
-    max_bytes: int | None
-    sample: Structures | None
+    threads: int  # most threads of a call
+    device: int  # number of the GPU; 0 for CPUs
+    dtype: DType  # type of leaf values
+    strategies: tuple[str, ...] | None  # names of the strategies to try; None for all
+    log: Log | None  # the tuning log
+    max_bytes: int | None  # bytes to which a compressed pickle may expand
+    sample: Structures | None  # structures to measure a recursive model on
 
     @property
     def on_gpu(self) -> bool:
@@ -95,17 +74,10 @@ class Run:
 
 @dataclass(frozen=True)
 class SearchRun(Run):
-    """A run that searches.
+    """A run that searches."""
 
-    Attributes
-    ----------
-    settings
-        The settings of the search.
-    fleet
-        Where to measure: a tracker's host, port and key; None for this machine.
-    """
-
-    settings: Settings
+    settings: Settings  # the settings of the search
+    # Where to measure: a tracker's host, port and key; None for this machine
     fleet: fleet.Place | None = None
 
 
@@ -245,10 +217,7 @@ def _target(target: str | dict[str, Any], device: str | int | None) -> tuple[Tar
 def _measurable(target: Target, device: int) -> Target:
     """The target as this machine measures it.
 
-    Raises
-    ------
-    TargetError
-        If this machine can't run the target's code.
+    Raises `TargetError` if this machine can't run the target's code.
     """
     if target["kind"] == "cuda":
         return measured_here(target, device)
@@ -297,12 +266,8 @@ def recursive_model(
 ) -> RecursiveModel | None:
     """Return a recursive model, or the model in a ``.rec`` file; None for all others.
 
-    Raises
-    ------
-    InputError
-        If recursive models don't support the strategies or the type.
-    ModelError
-        If the file is damaged.
+    Raises `InputError` if recursive models don't support the strategies or the type. Raises `ModelError` if
+    the file is damaged.
     """
     found = model if isinstance(model, RecursiveModel) else None
     if isinstance(model, str | os.PathLike) and recursive_kind(model) == "rec":

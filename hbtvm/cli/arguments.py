@@ -19,10 +19,8 @@ DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """The default tuning log, in the current folder: models tuned there learn from each other."""
 
 
-_WIDEST = 100
-"""Most characters of a line of help."""
-_UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
-"""Powers of two of the units of sizes."""
+_WIDEST = 100  # most characters of a line of help
+_UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}  # powers of two of the units of sizes
 
 
 class UsageError(HbtvmError):

@@ -92,12 +92,8 @@ def _reachable(path: str | Path) -> Iterator[None]:
 def package_path(given: str | None, model: str) -> Path:
     """Return the path of a model's package, checked like `writable`; it must end in ``.tar``.
 
-    Parameters
-    ----------
-    given
-        The user's path; None for the model's name in the current folder.
-    model
-        The model file.
+    `given`: the user's path; None for the model's name in the current folder.
+    `model`: the model file.
     """
     if given is None:
         return writable(Path(Path(model).stem + ".tar"))
@@ -110,10 +106,7 @@ def package_path(given: str | None, model: str) -> Path:
 def tuning_log(path: str, *, noted: bool = True) -> Path:
     """Return the path of a tuning log to append to or create, else raise a `UsageError`.
 
-    Parameters
-    ----------
-    noted
-        Whether to note skipped lines, as `read_log` does.
+    `noted`: whether to note skipped lines, as `read_log` does.
     """
     log = Path(path)
     with _reachable(path):
@@ -144,10 +137,7 @@ def readable_log(path: str) -> Path:
 def read_log(path: str, *, noted: bool = True) -> ReadResult:
     """Read a tuning log, and note skipped lines on standard error.
 
-    Raises
-    ------
-    UsageError
-        As `readable_log`; or if the log has lines, but none is a record.
+    Raises `UsageError` as `readable_log`; or if the log has lines, but none is a record.
     """
     from hbtvm.logs.store import Log
 

@@ -34,14 +34,8 @@ _USER_ERRORS = (UsageError, ModelError, InputError, TargetError, PackageError)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
-    Parameters
-    ----------
-    argv
-        Arguments without the program's name; by default, the process's.
-
-    Returns
-    -------
-    The exit status (see this module's table).
+    `argv`: arguments without the program's name; by default, the process's.
+    Returns the exit status (see this module's table).
     """
     _print_anything()
     start_without_torch()

@@ -15,8 +15,7 @@ from typing import IO, Any
 
 from hbtvm.words.printable import shown
 
-_MOST = 20_000
-"""Most characters of a piece of text."""
+_MOST = 20_000  # most characters of a piece of text
 
 _GAP = "  "
 
@@ -42,12 +41,8 @@ def columns(stream: IO[str]) -> int | None:
 def fold(text: str, width: int | None, indent: str | None = None) -> str:
     """Fold a line between words; a word longer than `width` stays whole.
 
-    Parameters
-    ----------
-    width
-        Most characters of a line; None for no limit.
-    indent
-        Prefix of lines after the first; by default, the first line's indentation.
+    `width`: most characters of a line; None for no limit.
+    `indent`: prefix of lines after the first; by default, the first line's indentation.
     """
     if width is None or len(text) <= width:
         return text
@@ -72,14 +67,9 @@ def print_line(text: str = "", stream: IO[str] | None = None, indent: str | None
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
     """Print a table or, if the terminal is too narrow, a block of lines for each row.
 
-    Parameters
-    ----------
-    heads
-        Headings.
-    rows
-        Cells, one for each heading.
-    numbers
-        Headings of columns that are right-aligned and never folded.
+    `heads`: headings.
+    `rows`: cells, one for each heading.
+    `numbers`: headings of columns that are right-aligned and never folded.
     """
     cells = [[shown(cell, _MOST) for cell in row] for row in rows]
     width = columns(sys.stdout)

@@ -25,12 +25,8 @@ class StopSignals:
     Python drops an interrupt inside a finalizer or a callback from C; the object remembers it, and `checked`
     raises it later.
 
-    Attributes
-    ----------
-    received
-        The first SIGTERM or SIGHUP, or None.
-    asked
-        Whether any signal, Ctrl-C included, asked to stop.
+    `received`: the first SIGTERM or SIGHUP, or None.
+    `asked`: whether any signal, Ctrl-C included, asked to stop.
     """
 
     def __init__(self) -> None:

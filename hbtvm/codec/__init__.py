@@ -58,15 +58,8 @@ T = TypeVar("T")
 def write(value: Any, store: Store | None = None) -> dict[str, Any]:
     """Return a dataclass object as values that JSON has.
 
-    Parameters
-    ----------
-    store
-        Keeps bytes and arrays.
-
-    Raises
-    ------
-    CodecError
-        If something has no form.
+    `store`: keeps bytes and arrays.
+    Raises `CodecError` if something has no form.
     """
     sink = Sink(store)
     document: dict[str, Any] = form(type(value)).write(value, sink)
@@ -76,15 +69,8 @@ def write(value: Any, store: Store | None = None) -> dict[str, Any]:
 def read(cls: type[T], document: Any, members: Mapping[str, Any] | None = None) -> T:
     """Return the object that `write` was given.
 
-    Parameters
-    ----------
-    members
-        Bytes and arrays by the names that the `Store` returned.
-
-    Raises
-    ------
-    CodecError
-        If a value is of another type, out of bounds, unknown or missing.
+    `members`: bytes and arrays by the names that the `Store` returned.
+    Raises `CodecError` if a value is of another type, out of bounds, unknown or missing.
     """
     source = Source(members or {})
     if type(document) is dict and "shared" in document:
@@ -101,10 +87,7 @@ def read(cls: type[T], document: Any, members: Mapping[str, Any] | None = None) 
 def parse(data: bytes | str) -> Any:
     """Return the values of a JSON text.
 
-    Raises
-    ------
-    CodecError
-        If it is not JSON, or nested too deeply.
+    Raises `CodecError` if it is not JSON, or nested too deeply.
     """
     try:
         return json.loads(data, parse_constant=_refuse_constant)

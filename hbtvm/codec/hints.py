@@ -14,8 +14,7 @@ import numpy as np
 
 C = TypeVar("C", bound=type)
 
-SKIP: Final = "skip"
-"""Annotates a field that is not written."""
+SKIP: Final = "skip"  # annotates a field that is not written
 
 
 class CodecError(ValueError):
@@ -62,20 +61,11 @@ class Member:
     folder: str
 
 
-Index = Annotated[int, Within(0)]
-"""A whole number from 0."""
-
-Count = Annotated[int, Within(1, 1 << 40)]
-"""A whole number from 1, below what no count is."""
-
-Finite = Annotated[float, Within(-sys.float_info.max)]
-"""A number that is neither NaN nor infinite."""
-
-Seconds = Annotated[float, Within(5e-324)]
-"""A time that was measured, above 0."""
-
-Scalar = Annotated[Any, Via(str | bool | int | float | None)]
-"""A text, number, bool or None."""
+Index = Annotated[int, Within(0)]  # a whole number from 0
+Count = Annotated[int, Within(1, 1 << 40)]  # a whole number from 1, below what no count is
+Finite = Annotated[float, Within(-sys.float_info.max)]  # a number that is neither NaN nor infinite
+Seconds = Annotated[float, Within(5e-324)]  # a time that was measured, above 0
+Scalar = Annotated[Any, Via(str | bool | int | float | None)]  # a text, number, bool or None
 
 Numbers = Annotated[
     np.ndarray, Via(tuple[float, ...], lambda array: array.tolist(), lambda one: np.array(one, np.float64))

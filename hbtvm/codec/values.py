@@ -16,11 +16,8 @@ from hbtvm.codec.hints import CodecError, Via
 Store = Callable[[Any, str], str]
 """Adds bytes or an array to a folder of the file that is written; returns the member's name."""
 
-MOST_DEPTH = 32
-"""Levels of lists and objects in a value of type ``Any``."""
-
-_MOST = 1 << 1000
-"""No integer is as large; a float holds it."""
+MOST_DEPTH = 32  # levels of lists and objects in a value of type ``Any``
+_MOST = 1 << 1000  # no integer is as large; a float holds it
 
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 NAMES = {str: "a text", bool: "true or false", type(None): "null"}

@@ -17,12 +17,7 @@ MOST_FEATURES = 1 << 24
 def feature_count(claimed: int) -> int:
     """A number of features that a file claims, checked.
 
-    Raises
-    ------
-    ModelError
-        If there are none.
-    UnsupportedModel
-        If there are more than `MOST_FEATURES`.
+    Raises `ModelError` if there are none. Raises `UnsupportedModel` if there are more than `MOST_FEATURES`.
     """
     if claimed < 1:
         raise ModelError(f"the model says that it has {claimed} features, expected at least one.")
@@ -35,32 +30,18 @@ def feature_count(claimed: int) -> int:
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree, M nodes with the root first; array meanings are those of `TreeEnsemble`.
+    """One tree, M nodes with the root first; array meanings are those of `TreeEnsemble`."""
 
-    Attributes
-    ----------
-    feature, left, right
-        int arrays, shape (M,); `left` is -1 at leaves, where the others don't matter.
-    threshold
-        float64, shape (M,); leaves and categorical splits don't matter.
-    default_left
-        bool, shape (M,).
-    value
-        float64, shape (M, V); splits don't matter.
-    zero_as_missing
-        bool, shape (M,), or None for nowhere.
-    categories
-        Node number to the set of a categorical split.
-    """
-
+    # `feature`, `left`, `right`: int arrays, shape (M,); `left` is -1 at leaves, where the others don't
+    # matter
     feature: np.ndarray
-    threshold: np.ndarray
+    threshold: np.ndarray  # float64, shape (M,); leaves and categorical splits don't matter
     left: np.ndarray
     right: np.ndarray
-    default_left: np.ndarray
-    value: np.ndarray
-    zero_as_missing: np.ndarray | None = None
-    categories: dict[int, CategorySet] | None = None
+    default_left: np.ndarray  # bool, shape (M,)
+    value: np.ndarray  # float64, shape (M, V); splits don't matter
+    zero_as_missing: np.ndarray | None = None  # bool, shape (M,), or None for nowhere
+    categories: dict[int, CategorySet] | None = None  # node number to the set of a categorical split
 
 
 def assemble(
@@ -75,24 +56,11 @@ def assemble(
 ) -> TreeEnsemble:
     """Put trees behind one another, checked.
 
-    Parameters
-    ----------
-    trees
-        At least one.
-    n_features, compare_dtype, tree_output, base_score, divisor, negative_fraction_is_zero
-        As in `TreeEnsemble`; there are as many outputs as base scores.
-
-    Returns
-    -------
-    TreeEnsemble
-        Equal category sets stored once, nodes that no row can reach left out.
-
-    Raises
-    ------
-    UnsupportedModel
-        If there is no tree.
-    ModelError
-        If the arrays are no trees (as in a damaged file).
+    `trees`: at least one.
+    `n_features`, `compare_dtype`, `tree_output`, `base_score`, `divisor`, `negative_fraction_is_zero`: as in
+        `TreeEnsemble`; there are as many outputs as base scores.
+    Returns equal category sets stored once, nodes that no row can reach left out. Raises `UnsupportedModel`
+    if there is no tree. Raises `ModelError` if the arrays are no trees (as in a damaged file).
     """
     if not trees:
         raise UnsupportedModel("the model has no trees, so it is not fitted; hbtvm compiles trained models.")

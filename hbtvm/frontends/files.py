@@ -13,8 +13,7 @@ from hbtvm.frontends import pickles, registry
 from hbtvm.frontends.recognize import FileKind, kind_of
 from hbtvm.graph.graph import Graph
 
-_HEAD = 600
-"""Bytes by which a file's kind is told."""
+_HEAD = 600  # bytes by which a file's kind is told
 
 Kind = FileKind | Literal["pt2", "torch"]
 """As `FileKind`, of a whole file: what ``torch.export.save`` and ``torch.save`` write, too."""
@@ -55,27 +54,13 @@ _INSTEAD = {
 def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
     """Read a trained model.
 
-    Parameters
-    ----------
-    source
-        A model object of a supported library, or the path of a file: a pickle, also of joblib (any
-        supported object), what XGBoost's ``save_model`` writes (JSON or UBJSON), LightGBM's (a
-        text), or ONNX. The kind is told by the file's bytes, whatever its ending.
-    max_bytes
-        Bytes to which a compressed pickle may expand, 4 GiB if not given; a number given here is
+    `source`: a model object of a supported library, or the path of a file: a pickle, also of joblib (any
+        supported object), what XGBoost's ``save_model`` writes (JSON or UBJSON), LightGBM's (a text), or
+        ONNX. The kind is told by the file's bytes, whatever its ending.
+    `max_bytes`: bytes to which a compressed pickle may expand, 4 GiB if not given; a number given here is
         also how much memory a pickle's objects may take, where that is more than its size warrants.
-
-    Returns
-    -------
-    Graph
-        Everything that predicts as the library does.
-
-    Raises
-    ------
-    ModelError
-        If the file is missing, of an unknown kind or damaged.
-    UnsupportedModel
-        If the model is of a kind that is not supported.
+    Returns everything that predicts as the library does. Raises `ModelError` if the file is missing, of an
+    unknown kind or damaged. Raises `UnsupportedModel` if the model is of a kind that is not supported.
     """
     if isinstance(source, (str, os.PathLike)):
         return _load_file(Path(source), max_bytes)
@@ -85,23 +70,10 @@ def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
 def from_object(model: Any) -> Graph:
     """Read a trained model object.
 
-    Parameters
-    ----------
-    model
-        A fitted estimator of scikit-learn, XGBoost or LightGBM, a booster, or an ``onnx.ModelProto`` (also as
-        the bytes that its ``SerializeToString`` gives).
-
-    Returns
-    -------
-    Graph
-        Everything that predicts as the library does.
-
-    Raises
-    ------
-    ModelError
-        If the model is damaged.
-    UnsupportedModel
-        If the model is not fitted or of a kind that is not supported.
+    `model`: a fitted estimator of scikit-learn, XGBoost or LightGBM, a booster, or an ``onnx.ModelProto``
+        (also as the bytes that its ``SerializeToString`` gives).
+    Returns everything that predicts as the library does. Raises `ModelError` if the model is damaged. Raises
+    `UnsupportedModel` if the model is not fitted or of a kind that is not supported.
     """
     if isinstance(model, (bytes, bytearray, memoryview)) and kind_of(bytes(model[:_HEAD])) == "onnx":
         from hbtvm.frontends import onnx
@@ -118,9 +90,8 @@ def from_object(model: Any) -> Graph:
 def recursive_kind(path: str | os.PathLike[str]) -> Literal["rec", "pt2"] | None:
     """Whether a file is a recursive model (``"rec"``) or a module that torch exported (``"pt2"``).
 
-    Returns
-    -------
-    None for anything else, a file that is missing or can't be read among it: `load_model` says what it is.
+    Returns None for anything else, a file that is missing or can't be read among it: `load_model` says what
+    it is.
     """
     try:
         kind = _kind(Path(path))

@@ -11,17 +11,13 @@ from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles import Record
 from hbtvm.words.printable import shown
 
-_MOST_VALUES = 1 << 25
-"""Values that a sparse matrix may have, zeros included: those take no bytes of a file."""
+_MOST_VALUES = 1 << 25  # values that a sparse matrix may have, zeros included: those take no bytes of a file
 
 
 def matrix(record: Record, name: str) -> np.ndarray:
     """An attribute, an array or one of scipy's CSR matrices, as a dense array of two dimensions.
 
-    Raises
-    ------
-    ModelError
-        If it is something else.
+    Raises `ModelError` if it is something else.
     """
     value = record.get(name)
     if not isinstance(value, Record):

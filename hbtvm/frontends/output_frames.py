@@ -13,25 +13,10 @@ from hbtvm.graph.columns_anchor import Frame
 def output_frame(record: Record, table: Table, where: Where) -> Frame | None:
     """The library whose data frames a pipeline's last step gives.
 
-    Parameters
-    ----------
-    record
-        The last step.
-    table
-        What it makes.
-    where
-        Its place.
-
-    Returns
-    -------
-    None for arrays, or sparse matrices.
-
-    Raises
-    ------
-    UnsupportedModel
-        If it is another library's, or the step's output makes no data frame.
-    ModelError
-        If it is damaged.
+    `record`: the last step.
+    `table`: what it makes.
+    Returns None for arrays, or sparse matrices. Raises `UnsupportedModel` if it is another library's, or the
+    step's output makes no data frame. Raises `ModelError` if it is damaged.
     """
     config = record.get("_sklearn_output_config", None) or {}
     if not isinstance(config, dict):

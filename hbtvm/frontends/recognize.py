@@ -34,19 +34,16 @@ _OBJECTIVE_AT = 136
 _ZIP, _ZIP_NAME_AT = b"PK\x03\x04", 30
 """How a zip archive begins, and where the name of its first member stands."""
 
-_REC = b"model.json"
-"""The first member of what `hbtvm.recursive.Model.save` writes, stored as it is."""
+_REC = b"model.json"  # the first member of what `hbtvm.recursive.Model.save` writes, stored as it is
 
 
 def kind_of(content: bytes) -> FileKind:
     """The kind of a model file, from its bytes (the first 600 are enough).
 
-    Returns
-    -------
-    ``"pickle"`` for joblib's compressed files too; ``"xgboost-binary"`` for the format that XGBoost wrote
-    before version 3; ``"package"`` for what hbtvm compiled; ``"rec"`` for a recursive model's file, ``"zip"``
-    for other archives, of which only the names of members tell more; ``"unknown"`` for anything else, such as
-    pickles of protocols 0 and 1, which begin like any text.
+    Returns ``"pickle"`` for joblib's compressed files too; ``"xgboost-binary"`` for the format that XGBoost
+    wrote before version 3; ``"package"`` for what hbtvm compiled; ``"rec"`` for a recursive model's file,
+    ``"zip"`` for other archives, of which only the names of members tell more; ``"unknown"`` for anything
+    else, such as pickles of protocols 0 and 1, which begin like any text.
     """
     if content.startswith(_ZIP):
         size = int.from_bytes(content[_ZIP_NAME_AT - 4 : _ZIP_NAME_AT - 2], "little")

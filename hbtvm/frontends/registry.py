@@ -262,17 +262,9 @@ ESTIMATORS = _estimators()
 def read(model: Any) -> Graph:
     """Read what a pickle holds.
 
-    Parameters
-    ----------
-    model
-        A `Record`; any other value of a pickle is refused.
-
-    Raises
-    ------
-    UnsupportedModel
-        If it is none of `ESTIMATORS`, not fitted, or of a kind that is not supported.
-    ModelError
-        If it is damaged.
+    `model`: a `Record`; any other value of a pickle is refused.
+    Raises `UnsupportedModel` if it is none of `ESTIMATORS`, not fitted, or of a kind that is not supported.
+    Raises `ModelError` if it is damaged.
     """
     require_supported(model)
     try:
@@ -293,15 +285,8 @@ def read(model: Any) -> Graph:
 def require_supported(model: Any) -> None:
     """Refuse what is not supported, with a word on what to pass instead.
 
-    Parameters
-    ----------
-    model
-        A value of a pickle, or an object in memory.
-
-    Raises
-    ------
-    UnsupportedModel
-        If its class is none of `ESTIMATORS`.
+    `model`: a value of a pickle, or an object in memory.
+    Raises `UnsupportedModel` if its class is none of `ESTIMATORS`.
     """
     if isinstance(model, type):
         raise UnsupportedModel(f"expected a trained model, got the class {model.__name__}.")

@@ -72,10 +72,7 @@ def refusal(library: str, name: str) -> str:
 def refusal_of_dict(keys: Mapping[Any, bool]) -> str:
     """The sentence for a dictionary.
 
-    Parameters
-    ----------
-    keys
-        Its keys, and whether a supported model is stored there.
+    `keys`: its keys, and whether a supported model is stored there.
     """
     names = [repr(shown(key, 30)) for key in list(keys)[:6] if isinstance(key, (str, int, float))]
     models = [key for key, supported in keys.items() if supported and isinstance(key, (str, int, float))]

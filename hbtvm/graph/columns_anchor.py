@@ -15,20 +15,11 @@ Frame = Literal["pandas", "polars"]
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A table's columns are the scores.
+    """A table's columns are the scores."""
 
-    Attributes
-    ----------
-    n_features
-        Columns of the input.
-    table
-        What is computed of them; its names are those of ``get_feature_names_out``.
-    frame
-        The library whose data frames the pipeline gives (``set_output``); None for arrays.
-    """
-
-    n_features: int
-    table: Table
+    n_features: int  # columns of the input
+    table: Table  # what is computed of them; its names are those of ``get_feature_names_out``
+    # The library whose data frames the pipeline gives (``set_output``); None for arrays
     frame: Frame | None = None
 
     compare_dtype = "float64"

@@ -27,70 +27,46 @@ from hbtvm.graph.trees.prologue import Scaled
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What the model accepts.
+    """What the model accepts."""
 
-    Attributes
-    ----------
-    n_features
-        Number of columns.
-    feature_names
-        Column names where the model was trained with names; a data frame's columns are then
-        checked (and named in errors).
-    allow_nan, allow_inf
-        Whether the library accepts NaN (infinities) in the input; otherwise they are refused.
-    categories
-        For columns that are given as categories: column index to the category values
-        (strings, numbers or bools) in the order of their codes.
-    unknown_category
-        What the library does with a value not in `categories`: ``"missing"`` or ``"error"``.
-    numbers_are_categories
-        Whether the columns of `categories` hold category values even in a plain array, to be
-        replaced by their codes (scikit-learn); otherwise an array holds the codes already.
-    missing_value
-        A number that means missing, beside NaN (XGBoost's ``missing``). Input is compared with it
-        in float32 and replaced by NaN.
-    category_order
-        Where it is not certain which columns are given as categories: the categories of them all, in
-        the order of the columns, see `placed`. `categories` then has only those that are certain. Empty
-        otherwise.
-    by_name
-        Whether a data frame's columns are found by their names, in any order and among any others (as
-        scikit-learn's ColumnTransformer finds them), rather than being exactly `feature_names`.
-    rows_are_values
-        Whether a row is one value by itself, such as a text or a dict of features, not a sequence of columns.
-    takes_vectors
-        Whether an array of shape (n,) is n rows of the only column, too (``IsotonicRegression``).
-    sparse_refused
-        Why sparse rows are refused, in a sentence: the library gives them other answers than dense ones, or
-        refuses them. Empty where they are read.
-    types_refused
-        Types of integers that columns may not have.
-
-    A column for which `categories` lists no value is not read, and may hold anything.
-    """
-
-    n_features: codec.Count
+    n_features: codec.Count  # number of columns
+    # Column names where the model was trained with names; a data frame's columns are then checked (and named
+    # in errors)
     feature_names: tuple[str, ...] | None = None
+    # `allow_nan`, `allow_inf`: whether the library accepts NaN (infinities) in the input; otherwise they are
+    # refused
     allow_nan: bool = True
     allow_inf: bool = True
+    # For columns that are given as categories: column index to the category values (strings, numbers or
+    # bools) in the order of their codes
     categories: dict[codec.Index, tuple[codec.Scalar, ...]] = field(default_factory=dict)
+    # What the library does with a value not in `categories`: ``"missing"`` or ``"error"``
     unknown_category: Literal["missing", "error"] = "missing"
+    # Whether the columns of `categories` hold category values even in a plain array, to be replaced by their
+    # codes (scikit-learn); otherwise an array holds the codes already
     numbers_are_categories: bool = False
+    # A number that means missing, beside NaN (XGBoost's ``missing``). Input is compared with it in float32
+    # and replaced by NaN.
     missing_value: float | None = None
+    # Where it is not certain which columns are given as categories: the categories of them all, in the order
+    # of the columns, see `placed`. `categories` then has only those that are certain. Empty otherwise.
     category_order: tuple[CategoryList, ...] = ()
+    # Whether a data frame's columns are found by their names, in any order and among any others (as
+    # scikit-learn's ColumnTransformer finds them), rather than being exactly `feature_names`
     by_name: bool = False
+    # Whether a row is one value by itself, such as a text or a dict of features, not a sequence of columns
     rows_are_values: bool = False
+    # Whether an array of shape (n,) is n rows of the only column, too (``IsotonicRegression``)
     takes_vectors: bool = False
+    # Why sparse rows are refused, in a sentence: the library gives them other answers than dense ones, or
+    # refuses them. Empty where they are read.
     sparse_refused: str = ""
-    types_refused: tuple[RefusedTypes, ...] = ()
+    types_refused: tuple[RefusedTypes, ...] = ()  # types of integers that columns may not have
 
     def validate(self) -> None:
         """Check that what is said of columns is of columns that there are.
 
-        Raises
-        ------
-        ValueError
-            If it is not.
+        Raises `ValueError` if it is not.
         """
         names = self.feature_names
         lists: tuple[CategoryList | RefusedTypes, ...] = (*self.category_order, *self.types_refused)
@@ -103,21 +79,10 @@ class InputSpec:
     def placed(self, sure: Collection[int], words: Collection[int]) -> InputSpec:
         """Return the specification for rows that show which columns hold categories.
 
-        Parameters
-        ----------
-        sure
-            Columns that hold categories in the rows for certain.
-        words
-            Those of them that hold text.
-
-        Returns
-        -------
-        Without `category_order`, everything in `categories`.
-
-        Raises
-        ------
-        InputError
-            If it is still not certain for all columns, or the rows' columns can't be the model's.
+        `sure`: columns that hold categories in the rows for certain.
+        `words`: those of them that hold text.
+        Returns without `category_order`, everything in `categories`. Raises `InputError` if it is still not
+        certain for all columns, or the rows' columns can't be the model's.
         """
         if not self.category_order:
             return self
@@ -139,73 +104,42 @@ class InputSpec:
         return replace(self, categories={**unread, **known}, category_order=())
 
 
-KernelAnchor = TreeEnsemble | Linear | Network
-"""What a kernel computes."""
-
-Anchor = KernelAnchor | Columns
-"""What makes a graph's scores: a kernel, or (`Columns`) the host."""
+KernelAnchor = TreeEnsemble | Linear | Network  # what a kernel computes
+Anchor = KernelAnchor | Columns  # what makes a graph's scores: a kernel, or (`Columns`) the host
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Everything that predicts as the library does.
+    """Everything that predicts as the library does."""
 
-    Attributes
-    ----------
-    library
-        ``"scikit-learn"``, ``"xgboost"`` or ``"lightgbm"``.
-    model
-        The library's class name, e.g. ``"RandomForestClassifier"``; of a pipeline, that of its last step.
-    input
-        Columns, names, missing values, categories of what the caller gives.
-    anchor
-        From the matrix's rows to raw scores.
-    output
-        Raw scores to labels, probabilities, and so on.
-    feeds
-        The columns of the matrix; empty where it is the caller's rows as `input` says.
-    single
-        The anchor for callers whose numbers are all float32, where transformers that round in float32 make it
-        another one; None where `anchor` serves both.
-    scaled
-        Trees that end in the same leaves as `anchor` for float64 rows, for kernels that compute the
-        arithmetic in front of them; None where that is none, or of another form.
-    stages
-        Kernels that run before that of the anchor, in order; what they make are further columns of the
-        matrix, behind the feeds or the caller's columns.
-    host
-        Where the anchor's kernels make what a pipeline returns that transforms: what the host may compute in
-        their place, for targets that have no such kernels.
-    columns
-        With stages: which columns of the matrix the anchor reads.
-    steps
-        Names of a pipeline's steps with their classes, in order; empty for a bare model.
-    told
-        What was done to the graph, in sentences for the user.
-    transform_predicts
-        Whether ``transform`` returns what ``predict`` does.
-    keeps_integers
-        Whether ``transform`` returns integers and bools in the type of the caller's rows.
-    transform
-        What the library's ``transform`` gives, where it has one beside ``predict``.
-    scores
-        Of a transformer, what the library's ``score_samples`` gives, where it has that.
-    """
-
-    library: str
+    library: str  # ``"scikit-learn"``, ``"xgboost"`` or ``"lightgbm"``
+    # The library's class name, e.g. ``"RandomForestClassifier"``; of a pipeline, that of its last step.
     model: str
-    input: InputSpec
-    anchor: Anchor
-    output: OutputSpec
+    input: InputSpec  # columns, names, missing values, categories of what the caller gives
+    anchor: Anchor  # from the matrix's rows to raw scores
+    output: OutputSpec  # raw scores to labels, probabilities, and so on
+    # The columns of the matrix; empty where it is the caller's rows as `input` says
     feeds: tuple[Feed, ...] = ()
+    # The anchor for callers whose numbers are all float32, where transformers that round in float32 make it
+    # another one; None where `anchor` serves both
     single: Anchor | None = None
+    # Trees that end in the same leaves as `anchor` for float64 rows, for kernels that compute the arithmetic
+    # in front of them; None where that is none, or of another form
     scaled: Scaled | None = None
+    # Kernels that run before that of the anchor, in order; what they make are further columns of the matrix,
+    # behind the feeds or the caller's columns
     stages: tuple[Stage, ...] = ()
+    # Where the anchor's kernels make what a pipeline returns that transforms: what the host may compute in
+    # their place, for targets that have no such kernels
     host: Columns | None = None
-    columns: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()  # with stages: which columns of the matrix the anchor reads
+    # Names of a pipeline's steps with their classes, in order; empty for a bare model
     steps: tuple[tuple[str, str], ...] = ()
-    told: tuple[str, ...] = ()
-    transform_predicts: bool = False
+    told: tuple[str, ...] = ()  # what was done to the graph, in sentences for the user
+    transform_predicts: bool = False  # whether ``transform`` returns what ``predict`` does
+    # Whether ``transform`` returns integers and bools in the type of the caller's rows
     keeps_integers: bool = False
+    # What the library's ``transform`` gives, where it has one beside ``predict``
     transform: Graph | None = None
+    # Of a transformer, what the library's ``score_samples`` gives, where it has that
     scores: Graph | None = None

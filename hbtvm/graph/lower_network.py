@@ -99,17 +99,11 @@ class _Forest:
 
 @dataclass(frozen=True)
 class Lowered:
-    """What kernels compute, over feeds, and what was done, in sentences.
+    """What kernels compute, over feeds, and what was done, in sentences."""
 
-    Attributes
-    ----------
-    feeds, stages
-        The columns of the matrix: the feeds, and behind them what each stage makes.
-    anchor, single, columns
-        The last kernel's work, as in `Stage`.
-    """
-
+    # `feeds`, `stages`: the columns of the matrix: the feeds, and behind them what each stage makes
     feeds: Feeds
+    # `anchor`, `single`, `columns`: the last kernel's work, as in `Stage`
     anchor: Network | TreeEnsemble
     told: tuple[str, ...]
     stages: tuple[Stage, ...] = ()
@@ -155,18 +149,12 @@ def lower(
 ) -> Lowered:
     """Return the network that reads feeds in place of tables.
 
-    Parameters
-    ----------
-    output
-        The scores, over `TableRows`. Of `Trees`, base score and divisor are left to who reads the scores.
-    names
-        Names of the input's columns, for errors.
-    raw
-        The input itself: where nothing else is read, there is a feed for each of its columns, in order.
-    narrow
-        As in `hbtvm.graph.networks.step_nodes.rows_of`.
-    staged
-        Whether a table that compares float32 rows apart (see `lower_types`) is computed by a stage.
+    `output`: the scores, over `TableRows`. Of `Trees`, base score and divisor are left to who reads the
+        scores.
+    `names`: names of the input's columns, for errors.
+    `raw`: the input itself: where nothing else is read, there is a feed for each of its columns, in order.
+    `narrow`: as in `hbtvm.graph.networks.step_nodes.rows_of`.
+    `staged`: whether a table that compares float32 rows apart (see `lower_types`) is computed by a stage.
     """
     lowering = _Lowering(Feeds(names), narrow, staged)
     if raw is not None:

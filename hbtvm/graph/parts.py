@@ -23,18 +23,10 @@ codec.share(RowOperation, Normalize, Vectorize)
 
 @dataclass(frozen=True)
 class Parts:
-    """What of a graph stands in front of its kernel.
+    """What of a graph stands in front of its kernel."""
 
-    Attributes
-    ----------
-    feeds
-        The columns of the kernel's matrix.
-    table
-        What a pipeline returns that transforms; None for one that predicts.
-    """
-
-    feeds: tuple[Feed, ...] = ()
-    table: Table | None = None
+    feeds: tuple[Feed, ...] = ()  # the columns of the kernel's matrix
+    table: Table | None = None  # what a pipeline returns that transforms; None for one that predicts
 
     @property
     def reads_texts(self) -> bool:
@@ -44,10 +36,7 @@ class Parts:
     def check(self, n_features: int) -> None:
         """Check that the input has all columns that are read.
 
-        Raises
-        ------
-        ValueError
-            If it has not.
+        Raises `ValueError` if it has not.
         """
         last = max((one.index for one in self._sources() if isinstance(one, Raw)), default=0)
         if last >= n_features:

@@ -15,42 +15,25 @@ import numpy as np
 from hbtvm.codec import Index, Via
 
 Integer = Literal["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-INTEGERS: tuple[str, ...] = get_args(Integer)
-"""Types that may be refused."""
-
-_EXACT = 1 << 53
-"""float64 holds every integer up to this magnitude."""
+INTEGERS: tuple[str, ...] = get_args(Integer)  # types that may be refused
+_EXACT = 1 << 53  # float64 holds every integer up to this magnitude
 
 
 @dataclass(frozen=True)
 class RefusedTypes:
-    """Types that some of the input's columns may not have.
+    """Types that some of the input's columns may not have."""
 
-    Attributes
-    ----------
-    columns
-        Indices of the columns, ascending.
-    types
-        Some of `INTEGERS`.
-    step
-        The step that reads them, in the words of an error.
-    together
-        Whether the type that counts is the common one of these columns, as of an array; else each column's.
-    """
-
-    columns: tuple[Index, ...]
-    types: tuple[Annotated[str, Via(Integer)], ...]
-    step: str
+    columns: tuple[Index, ...]  # indices of the columns, ascending
+    types: tuple[Annotated[str, Via(Integer)], ...]  # some of `INTEGERS`
+    step: str  # the step that reads them, in the words of an error
+    # Whether the type that counts is the common one of these columns, as of an array; else each column's
     together: bool = False
 
 
 def differing(function: Callable[[np.ndarray], np.ndarray]) -> tuple[str, ...]:
     """Return the types of integers for which a function has other values, or fewer digits, than for float64.
 
-    Parameters
-    ----------
-    function
-        From an array of any type of numbers to one of the same shape; an error is a difference.
+    `function`: from an array of any type of numbers to one of the same shape; an error is a difference.
     """
     return tuple(name for name in INTEGERS if not _agrees(function, _samples(np.dtype(name))))
 

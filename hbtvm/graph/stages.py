@@ -14,19 +14,10 @@ from hbtvm.graph.trees.prologue import Scaled
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One kernel's work.
+    """One kernel's work."""
 
-    Attributes
-    ----------
-    anchor
-        What it computes: plain sums, with a base score of 0 and a divisor of 1.
-    columns
-        Which columns of the matrix are the columns that the anchor reads.
-    single, scaled
-        As in `hbtvm.graph.graph.Graph`.
-    """
-
-    anchor: TreeEnsemble | Network
-    columns: tuple[int, ...]
+    anchor: TreeEnsemble | Network  # what it computes: plain sums, with a base score of 0 and a divisor of 1
+    columns: tuple[int, ...]  # which columns of the matrix are the columns that the anchor reads
+    # `single`, `scaled`: as in `hbtvm.graph.graph.Graph`
     single: TreeEnsemble | Network | None = None
     scaled: Scaled | None = None

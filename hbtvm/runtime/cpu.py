@@ -87,9 +87,8 @@ def host_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str] | Non
 def missing_features(target: Mapping[str, Any]) -> list[str]:
     """Return what this machine lacks to run code for a CPU's description.
 
-    Returns
-    -------
-    Its architecture, if this machine has another one; else instruction sets (none where they are unknown).
+    Returns its architecture, if this machine has another one; else instruction sets (none where they are
+    unknown).
     """
     if architecture(target) != host_architecture():
         return [architecture(target)]
@@ -100,10 +99,7 @@ def missing_features(target: Mapping[str, Any]) -> list[str]:
 def check_architecture(target: Mapping[str, Any]) -> None:
     """Check that this machine's architecture is that of a CPU's description.
 
-    Raises
-    ------
-    PackageError
-        Names both, if they differ.
+    Raises `PackageError`: names both, if they differ.
     """
     wanted, here = architecture(target), host_architecture()
     if wanted != here:
@@ -116,10 +112,7 @@ def check_architecture(target: Mapping[str, Any]) -> None:
 def check_cpu(target: Mapping[str, Any]) -> None:
     """Check that this machine's CPU can run code that was compiled for a CPU's description.
 
-    Raises
-    ------
-    PackageError
-        Names the architecture that it is not of, or the instruction sets that it lacks.
+    Raises `PackageError`: names the architecture that it is not of, or the instruction sets that it lacks.
     """
     check_architecture(target)
     lacking = missing_features(target)

@@ -30,30 +30,16 @@ if TYPE_CHECKING:
 class Kernels:
     """A package's kernels, loaded by the first call that needs them.
 
-    Parameters
-    ----------
-    package, device
-        The package, and where it runs: ``"cpu"`` or a GPU such as ``"cuda:0"``.
-    threads
-        Most threads of a call; None for as many as the package was tuned for.
-    texts
-        The library that counts terms of texts.
-    convert
-        Functions from raw scores to outputs, for calls on a GPU.
-
-    Attributes
-    ----------
-    inputs
-        The reader of rows.
-    host, on_device
-        The loaded kernels of a CPU or a GPU; None before `warm_up`, and without kernels.
-    front
-        The loaded recursive model, whose readout the kernels read; None of other models.
-    calls
-        By output, functions from rows to results that run no Python in between. They return None for rows
-        that they do not read. Empty before `warm_up`.
-    transform_call
-        Such a function for ``transform``, if there is one.
+    `package`, `device`: the package, and where it runs: ``"cpu"`` or a GPU such as ``"cuda:0"``.
+    `threads`: most threads of a call; None for as many as the package was tuned for.
+    `texts`: the library that counts terms of texts.
+    `convert`: functions from raw scores to outputs, for calls on a GPU.
+    `inputs`: the reader of rows.
+    `host`, `on_device`: the loaded kernels of a CPU or a GPU; None before `warm_up`, and without kernels.
+    `front`: the loaded recursive model, whose readout the kernels read; None of other models.
+    `calls`: by output, functions from rows to results that run no Python in between. They return None for
+        rows that they do not read. Empty before `warm_up`.
+    `transform_call`: such a function for ``transform``, if there is one.
     """
 
     def __init__(
@@ -81,12 +67,8 @@ class Kernels:
     def warm_up(self) -> None:
         """Load the kernels, unless they are loaded.
 
-        Raises
-        ------
-        PackageError
-            If this machine cannot run them.
-        MissingPackageError
-            If they run on a GPU, and tvm_ffi is not installed.
+        Raises `PackageError` if this machine cannot run them. Raises `MissingPackageError` if they run on a
+        GPU, and tvm_ffi is not installed.
         """
         self._texts.check()
         package = self._package

@@ -15,10 +15,7 @@ class ThreadPool:
     Helpers start with the first call that needs them, end with the pool, and start anew in
     a forked child (threads do not survive a fork). Several threads may call `run` at once.
 
-    Parameters
-    ----------
-    threads
-        Threads that work on one call, the caller included.
+    `threads`: threads that work on one call, the caller included.
     """
 
     def __init__(self, threads: int) -> None:
@@ -30,15 +27,8 @@ class ThreadPool:
     def run(self, work: Callable[[int], None], count: int, threads: int | None = None) -> None:
         """Call ``work(0)`` to ``work(count - 1)``, each once, and return when all are done.
 
-        Parameters
-        ----------
-        threads
-            Fewer threads than the pool has, if not all are to help.
-
-        Raises
-        ------
-        Exception
-            The first error that `work` raised; calls that had not begun by then are skipped.
+        `threads`: fewer threads than the pool has, if not all are to help.
+        Raises `Exception`: the first error that `work` raised; calls that had not begun by then are skipped.
         """
         helpers = min(threads or self.threads, self.threads, count) - 1
         if helpers < 1:

@@ -18,21 +18,15 @@ from hbtvm.serving.messages import BINARY_HEADER
 
 _TYPES = frozenset((b"application/json", b"application/octet-stream"))
 
-_MOST_KNOWN = 64
-"""Maximal number of cached allowed spellings of ``Host``."""
+_MOST_KNOWN = 64  # maximal number of cached allowed spellings of ``Host``
 
 
 class Access:
     """Access rules of a service.
 
-    Parameters
-    ----------
-    host
-        The address on which the service listens; if it is all addresses, ``Host`` may be any address.
-    allowed
-        Additional names and addresses; ``*`` for any.
-    token
-        Token for loading and unloading models; None disables both.
+    `host`: the address on which the service listens; if it is all addresses, ``Host`` may be any address.
+    `allowed`: additional names and addresses; ``*`` for any.
+    `token`: token for loading and unloading models; None disables both.
     """
 
     def __init__(

@@ -14,60 +14,34 @@ from hbtvm.serving.datatypes import BYTES, NUMBERS
 from hbtvm.serving.messages import Request, Response, write_response
 from hbtvm.serving.served import Served
 
-_CELLS = 1 << 17
-"""Maximal number of input and output values in a block."""
-
-_WORKING = 32
-"""Bytes per value while a block is computed: rows twice, scores and outputs."""
-
-_NUMBER = 26
-"""Maximal bytes of a number in JSON."""
+_CELLS = 1 << 17  # maximal number of input and output values in a block
+_WORKING = 32  # bytes per value while a block is computed: rows twice, scores and outputs
+_NUMBER = 26  # maximal bytes of a number in JSON
 
 _TEXT = 128
 """Estimated maximal bytes of an output text (a class label or category); longer texts are counted later."""
 
-_JOINED = 64 << 10
-"""Maximal bytes of an answer written as one part."""
-
-_INLINE_BYTES = 16 << 10
-"""Maximal bytes of an answer that the event loop computes."""
+_JOINED = 64 << 10  # maximal bytes of an answer written as one part
+_INLINE_BYTES = 16 << 10  # maximal bytes of an answer that the event loop computes
 
 _INLINE_SECONDS = 200e-6
 """Maximal seconds of an answer in the event loop, since all other clients wait for it."""
 
 
 class Answer(NamedTuple):
-    """The body of a response.
+    """The body of a response."""
 
-    Attributes
-    ----------
-    parts
-        Parts of the body.
-    json_length
-        Bytes of its JSON if binary tensors follow, else None.
-    rows
-        Rows predicted.
-    """
-
-    parts: list[bytes]
-    json_length: int | None
-    rows: int
+    parts: list[bytes]  # parts of the body
+    json_length: int | None  # bytes of its JSON if binary tensors follow, else None
+    rows: int  # rows predicted
 
 
 def answer(served: Served, request: Request, share: Share | None = None) -> Answer:
     """Compute and write the answer to a request.
 
-    Parameters
-    ----------
-    share
-        Accounts for the answer's bytes; a block's before it is computed. None for few rows.
-
-    Raises
-    ------
-    InputError
-        If the tensors don't fit the model, or it has no such output.
-    Refused
-        If the answer needs more memory than the limit (413) or than there is now (429).
+    `share`: accounts for the answer's bytes; a block's before it is computed. None for few rows.
+    Raises `InputError` if the tensors don't fit the model, or it has no such output. Raises `Refused` if the
+    answer needs more memory than the limit (413) or than there is now (429).
     """
     if share is None:
         outputs = served.infer(request)

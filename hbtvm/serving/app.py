@@ -52,8 +52,7 @@ EXTENSIONS = ["binary_tensor_data", "model_repository"]
 _JSON = (b"content-type", b"application/json")
 _OCTETS = (b"content-type", b"application/octet-stream")
 
-_TURN = 0.4e-3
-"""Seconds of predictions in a turn of the event loop, after which it starts no other."""
+_TURN = 0.4e-3  # seconds of predictions in a turn of the event loop, after which it starts no other
 
 _MODELS = "/v2/models/"
 _REPOSITORY = "/v2/repository/models/"
@@ -62,25 +61,12 @@ _REPOSITORY = "/v2/repository/models/"
 class Service:
     """The application.
 
-    Parameters
-    ----------
-    repository
-        The models.
-    metrics
-        The service's metrics.
-    limits
-        Limits on requests.
-    workers
-        Number of threads that compute answers of many rows.
-    access
-        Access rules.
-
-    Attributes
-    ----------
-    account
-        Accounts for the bytes of bodies in progress, and of answers until they are sent.
-    stopping
-        Whether the service is ending and therefore not ready.
+    `metrics`: the service's metrics.
+    `limits`: limits on requests.
+    `workers`: number of threads that compute answers of many rows.
+    `access`: access rules.
+    `account`: accounts for the bytes of bodies in progress, and of answers until they are sent.
+    `stopping`: whether the service is ending and therefore not ready.
     """
 
     def __init__(

@@ -19,42 +19,25 @@ Headers = Mapping[bytes, bytes]
 _LATER = (b"retry-after", b"1")
 _CLOSE = (b"connection", b"close")
 
-_STEP = 1 << 20
-"""Bytes decompressed at a time."""
+_STEP = 1 << 20  # bytes decompressed at a time
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a service; requests beyond them are refused at once.
+    """Limits of a service; requests beyond them are refused at once."""
 
-    Attributes
-    ----------
-    body
-        Maximal bytes of a request's body, before and after decompression.
-    bodies
-        Maximal bytes of all bodies in progress, and of their answers until clients have read them.
-    waiting
-        Maximal number of requests that wait for a thread or run in one.
-    inline
-        Maximal bytes of a body that the event loop processes.
-    seconds
-        Maximal seconds for a request's body to arrive.
-    """
-
-    body: int = 16 << 20
+    body: int = 16 << 20  # maximal bytes of a request's body, before and after decompression
+    # Maximal bytes of all bodies in progress, and of their answers until clients have read them
     bodies: int = 256 << 20
-    waiting: int = 64
-    inline: int = 64 << 10
-    seconds: float = 30.0
+    waiting: int = 64  # maximal number of requests that wait for a thread or run in one
+    inline: int = 64 << 10  # maximal bytes of a body that the event loop processes
+    seconds: float = 30.0  # maximal seconds for a request's body to arrive
 
 
 class Refused(Exception):
     """A request is refused.
 
-    Parameters
-    ----------
-    status, reason, headers
-        Status, reason and extra headers of the response.
+    `status`, `reason`, `headers`: status, reason and extra headers of the response.
     """
 
     def __init__(self, status: int, reason: str, *headers: tuple[bytes, bytes]) -> None:
@@ -76,12 +59,8 @@ class Account:
 
     Worker threads hold bytes too, so counts change under a lock.
 
-    Attributes
-    ----------
-    bytes
-        Bytes held now.
-    most
-        Maximal bytes held since this was set.
+    `bytes`: bytes held now.
+    `most`: maximal bytes held since this was set.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -91,17 +70,10 @@ class Account:
     def take(self, count: int, held: int = 0) -> None:
         """Hold more bytes.
 
-        Parameters
-        ----------
-        count
-            Number of bytes; negative to release them.
-        held
-            Bytes that the request already holds.
-
-        Raises
-        ------
-        Refused
-            If the request needs more than the limit (413), or other requests hold the rest (429).
+        `count`: number of bytes; negative to release them.
+        `held`: bytes that the request already holds.
+        Raises `Refused` if the request needs more than the limit (413), or other requests hold the rest
+        (429).
         """
         most = self.limits.bodies
         with self._lock:
@@ -120,10 +92,7 @@ class Account:
 class Share:
     """The bytes that a request holds until it is answered.
 
-    Attributes
-    ----------
-    count
-        Number of bytes.
+    `count`: number of bytes.
     """
 
     def __init__(self, account: Account) -> None:
@@ -148,19 +117,10 @@ class Share:
 async def read_body(share: Share, limits: Limits, first: Message | Coming, receive: Receive) -> Bytes:
     """Read a request's body into accounted memory.
 
-    Parameters
-    ----------
-    share
-        The request's share.
-    first
-        The first message, arrived or pending; see `begun`.
-
-    Raises
-    ------
-    Refused
-        If the body is too long (413), arrives too slowly (408), or memory is short (429).
-    Gone
-        If the client disconnects.
+    `share`: the request's share.
+    `first`: the first message, arrived or pending; see `begun`.
+    Raises `Refused` if the body is too long (413), arrives too slowly (408), or memory is short (429). Raises
+    `Gone` if the client disconnects.
     """
     try:
         return await asyncio.wait_for(_rest(share, limits.body, first, receive), limits.seconds)
@@ -192,12 +152,8 @@ async def _rest(share: Share, most: int, first: Message | Coming, receive: Recei
 class Coming:
     """A pending message whose coroutine has started.
 
-    Parameters
-    ----------
-    steps
-        The coroutine's iterator, after its first step.
-    first
-        The future that the first step awaits.
+    `steps`: the coroutine's iterator, after its first step.
+    `first`: the future that the first step awaits.
     """
 
     def __init__(self, steps: Generator[Any, Any, Message], first: Any) -> None:
@@ -225,10 +181,7 @@ def begun(receive: Receive) -> Message | Coming:
 def read_headers(headers: Headers) -> tuple[int, int | None, bytes]:
     """Return the length of the body (0 if unknown), the length of its JSON, and its encoding.
 
-    Raises
-    ------
-    Refused
-        If a length is not a number (400), or the encoding is not gzip or deflate (415).
+    Raises `Refused` if a length is not a number (400), or the encoding is not gzip or deflate (415).
     """
     length = _number(headers, b"content-length")
     header_length = _number(headers, BINARY_HEADER)
@@ -250,10 +203,8 @@ def _number(headers: Headers, name: bytes) -> int | None:
 def unpacked(body: Bytes, encoding: bytes, most: int, share: Share) -> Bytes:
     """Decompress a gzip or deflate (that is, zlib) body into accounted memory.
 
-    Raises
-    ------
-    Refused
-        If the result exceeds `most` bytes (413), memory is short (429), or the body is invalid (400).
+    Raises `Refused` if the result exceeds `most` bytes (413), memory is short (429), or the body is invalid
+    (400).
     """
     reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | (16 if encoding == b"gzip" else 0))
     data = bytearray()

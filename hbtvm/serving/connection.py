@@ -23,26 +23,16 @@ from hbtvm.serving.exchange import STATUS_LINES, Exchange, path_of
 _log = logging.getLogger(__name__)
 _access = logging.getLogger("hbtvm.access")
 
-_SLICE = 64 << 10
-"""Bytes parsed at a time."""
-
-_AHEAD = 64 << 10
-"""Bytes of a body that may wait for the application before reading pauses."""
+_SLICE = 64 << 10  # bytes parsed at a time
+_AHEAD = 64 << 10  # bytes of a body that may wait for the application before reading pauses
 
 _HEAD = 16 << 10
 """Maximal bytes of a request's target, of its headers and trailers, and between parts of its body."""
 
-_HEADERS = 100
-"""Maximal number of a request's headers."""
-
-_QUEUED = 400
-"""Bytes accounted for a parsed request that waits behind another."""
-
-_BUFFER = 16 << 10
-"""Bytes of responses that may wait for the client before the service waits."""
-
-_LINGER = 2.0
-"""Seconds for a refused client to read the answer, which closing at once would drop."""
+_HEADERS = 100  # maximal number of a request's headers
+_QUEUED = 400  # bytes accounted for a parsed request that waits behind another
+_BUFFER = 16 << 10  # bytes of responses that may wait for the client before the service waits
+_LINGER = 2.0  # seconds for a refused client to read the answer, which closing at once would drop
 
 
 class _Phase(enum.Enum):
@@ -63,10 +53,7 @@ class _Malformed(Exception):
 class Connection(asyncio.Protocol):
     """A client's connection.
 
-    Attributes
-    ----------
-    deadline
-        Time on the event loop's clock at which the connection is late.
+    `deadline`: time on the event loop's clock at which the connection is late.
     """
 
     def __init__(self, all_of_them: Connections, loop: asyncio.AbstractEventLoop) -> None:

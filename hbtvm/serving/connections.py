@@ -11,27 +11,16 @@ from hbtvm.serving.bodies import Account
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
-_SPARE = 16
-"""Connections beyond the limit that get a refusal; further connections are closed silently."""
+_SPARE = 16  # connections beyond the limit that get a refusal; further connections are closed silently
 
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds after which a connection is closed.
+    """Seconds after which a connection is closed."""
 
-    Attributes
-    ----------
-    head
-        For a request's head to arrive, after its first byte (408).
-    idle
-        Without a request.
-    write
-        For the client to read the next part of an answer.
-    """
-
-    head: float = 10.0
-    idle: float = 60.0
-    write: float = 30.0
+    head: float = 10.0  # for a request's head to arrive, after its first byte (408)
+    idle: float = 60.0  # without a request
+    write: float = 30.0  # for the client to read the next part of an answer
 
 
 class Client(Protocol):
@@ -60,16 +49,10 @@ class Client(Protocol):
 class Connections:
     """All connections of a service.
 
-    Parameters
-    ----------
-    app
-        The application (ASGI).
-    account
-        The service's account of bytes.
-    most
-        Maximal number of connections.
-    access_log
-        Whether each response is logged.
+    `app`: the application (ASGI).
+    `account`: the service's account of bytes.
+    `most`: maximal number of connections.
+    `access_log`: whether each response is logged.
     """
 
     def __init__(
@@ -83,10 +66,8 @@ class Connections:
     def admit(self, connection: Client) -> bool:
         """Add a connection; if there are too many, close an idle connection for it.
 
-        Returns
-        -------
-        Whether the connection is admitted. If not, it gets a refusal, or is closed if too many refusals are
-        pending.
+        Returns whether the connection is admitted. If not, it gets a refusal, or is closed if too many
+        refusals are pending.
         """
         full = len(self.open) >= self._most
         waiting = [other for other in self.open if other.idle] if full else []

@@ -45,11 +45,8 @@ _KINDS: dict[str, frozenset[type]] = {
 }
 """Accepted types of JSON values by numpy's kind of the type."""
 
-_FLOATS = {"FP32": "f", "FP64": "d"}
-"""Types of most requests, and Python's array codes of them."""
-
-_LENGTH = 4
-"""Bytes of the length before each text in a binary tensor."""
+_FLOATS = {"FP32": "f", "FP64": "d"}  # types of most requests, and Python's array codes of them
+_LENGTH = 4  # bytes of the length before each text in a binary tensor
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
@@ -62,20 +59,10 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
 
     Values beyond the range of a floating-point type become infinite, as with a cast.
 
-    Parameters
-    ----------
-    data
-        Values in row-major order, in nested lists or a flat list. ``null`` is a missing text or
+    `data`: values in row-major order, in nested lists or a flat list. ``null`` is a missing text or
         floating-point number. datatype, shape, name From the request.
-
-    Returns
-    -------
-    An array of that shape and datatype; float32 for ``FP16``, Python strings for ``BYTES``.
-
-    Raises
-    ------
-    InputError
-        If the values have another type or shape.
+    Returns an array of that shape and datatype; float32 for ``FP16``, Python strings for ``BYTES``. Raises
+    `InputError` if the values have another type or shape.
     """
     if type(data) is not list:
         raise InputError(f'input {name!r}: "data" is {_kind(data)}, expected a list of values.')
@@ -115,22 +102,10 @@ def from_json(data: Any, datatype: str, shape: Sequence[int], name: str) -> np.n
 def from_bytes(data: memoryview, datatype: str, shape: Sequence[int], name: str) -> np.ndarray:
     """Return a tensor whose values are bytes after the request's JSON.
 
-    Parameters
-    ----------
-    data
-        The tensor's bytes: little-endian numbers in row-major order; each text follows its length in bytes
-        (uint32).
-    datatype, shape, name
-        From the request.
-
-    Returns
-    -------
-    As for `from_json`; numbers may share the request's memory and must not be written to.
-
-    Raises
-    ------
-    InputError
-        If the number of bytes does not fit the shape, or a text is not UTF-8.
+    `data`: the tensor's bytes: little-endian numbers in row-major order; each text follows its length in
+        bytes (uint32).
+    `datatype`, `shape`, `name`: from the request.
+    Raises `InputError` if the number of bytes does not fit the shape, or a text is not UTF-8.
     """
     if datatype == BYTES:
         return _shaped(_split(data, name), shape, name)

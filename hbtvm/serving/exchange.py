@@ -19,17 +19,13 @@ _SLICE = 64 << 10
 """Bytes of a response written at a time, which bounds the memory of a client that does not read."""
 
 
-_HELD = 16 << 10
-"""Bytes of a body accounted for by its connection."""
+_HELD = 16 << 10  # bytes of a body accounted for by its connection
 
 
 def path_of(target: bytes) -> str:
     """Return the unescaped path of a request's target.
 
-    Raises
-    ------
-    HttpParserInvalidURLError
-        If the target is invalid.
+    Raises `HttpParserInvalidURLError` if the target is invalid.
     """
     path = target
     if path[:1] != b"/" or b"?" in path or b"#" in path:
@@ -63,20 +59,12 @@ class Channel(Protocol):
 class Exchange:
     """A request as it arrives, with the application's receive and send.
 
-    Attributes
-    ----------
-    method, target, path, headers, version
-        From the request's head; the path is unescaped.
-    body
-        Arrived bytes that the application has not received.
-    complete
-        Whether the whole request has arrived.
-    started, done
-        Whether the response has started; whether it is complete.
-    gone
-        Whether the client has disconnected.
-    keep_alive
-        Whether another request may follow.
+    `method`, `target`, `path`, `headers`, `version`: from the request's head; the path is unescaped.
+    `body`: arrived bytes that the application has not received.
+    `complete`: whether the whole request has arrived.
+    `started`, `done`: whether the response has started; whether it is complete.
+    `gone`: whether the client has disconnected.
+    `keep_alive`: whether another request may follow.
     """
 
     __slots__ = (

@@ -18,72 +18,37 @@ _MOST = (1 << 31) - 1
 """Maximal number of rows or columns; numpy refuses shapes whose product, zeros aside, exceeds 63 bits."""
 
 
-_SLICE = 4096
-"""Values written as JSON at a time."""
-
-_SCANNED = 1 << 20
-"""Bytes of JSON scanned at a time."""
-
-_LITTLE = 64 << 10
-"""Bytes of JSON too few to scan."""
-
-_WORST = 48
-"""Maximal bytes of memory per byte of JSON: for empty objects in a list, three bytes each."""
+_SLICE = 4096  # values written as JSON at a time
+_SCANNED = 1 << 20  # bytes of JSON scanned at a time
+_LITTLE = 64 << 10  # bytes of JSON too few to scan
+_WORST = 48  # maximal bytes of memory per byte of JSON: for empty objects in a list, three bytes each
 
 _PARSED = {ord(","): 57, ord('"'): 16, ord("["): 90, ord("{"): 260}
 """Bytes of memory by JSON character; see `parsed_size`."""
 
 
 class Wanted(NamedTuple):
-    """A requested output.
+    """A requested output."""
 
-    Attributes
-    ----------
-    name
-        Its name in the model's metadata.
-    binary
-        Whether its values follow the response's JSON.
-    """
-
-    name: str
-    binary: bool
+    name: str  # its name in the model's metadata
+    binary: bool  # whether its values follow the response's JSON
 
 
 class Request(NamedTuple):
-    """A parsed request.
+    """A parsed request."""
 
-    Attributes
-    ----------
-    identity
-        The request's id, which the response repeats; None if it has none.
-    tensors
-        Inputs by name.
-    wanted
-        Requested outputs; if empty, the model's prediction.
-    binary
-        Whether outputs follow the response's JSON by default.
-    """
-
-    identity: str | None
-    tensors: Mapping[str, np.ndarray]
-    wanted: tuple[Wanted, ...]
-    binary: bool
+    identity: str | None  # the request's id, which the response repeats; None if it has none
+    tensors: Mapping[str, np.ndarray]  # inputs by name
+    wanted: tuple[Wanted, ...]  # requested outputs; if empty, the model's prediction
+    binary: bool  # whether outputs follow the response's JSON by default
 
 
 def read_request(body: bytes | bytearray, header_length: int | None) -> Request:
     """Read the body of a request.
 
-    Parameters
-    ----------
-    body
-        JSON, followed by the bytes of binary tensors, if any.
-    header_length
-        Bytes of the JSON; None if nothing follows it.
-
-    Raises
-    ------
-    InputError
-        If it is not a valid request of the protocol.
+    `body`: JSON, followed by the bytes of binary tensors, if any.
+    `header_length`: bytes of the JSON; None if nothing follows it.
+    Raises `InputError` if it is not a valid request of the protocol.
     """
     rest: memoryview | None = None
     if header_length is not None:
@@ -192,12 +157,8 @@ def write_response(
 class Response:
     """Writes the body of a response from blocks of output rows.
 
-    Parameters
-    ----------
-    head
-        The start of the JSON: names of the model and its version.
-    identity
-        The request's id.
+    `head`: the start of the JSON: names of the model and its version.
+    `identity`: the request's id.
     """
 
     def __init__(self, head: Mapping[str, Any], identity: str | None) -> None:
@@ -207,10 +168,7 @@ class Response:
     def add(self, outputs: Sequence[tuple[str, np.ndarray, bool]]) -> int:
         """Add rows to all outputs; return the bytes of their values.
 
-        Parameters
-        ----------
-        outputs
-            Names, values, and whether they follow the JSON; the same outputs in each call.
+        `outputs`: names, values, and whether they follow the JSON; the same outputs in each call.
         """
         if not self._columns:
             self._columns = [_Column(name, array, binary) for name, array, binary in outputs]

@@ -52,10 +52,7 @@ class ModelMetrics:
 class Metrics(Collector):
     """The service's metrics.
 
-    Attributes
-    ----------
-    waiting
-        Returns the number of requests that are running or waiting.
+    `waiting`: returns the number of requests that are running or waiting.
     """
 
     def __init__(self) -> None:

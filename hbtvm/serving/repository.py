@@ -21,11 +21,8 @@ from hbtvm.serving.served import Served
 
 _log = logging.getLogger(__name__)
 
-Signature = tuple[int, int, int]
-"""A file's state: time of modification in nanoseconds, size, and inode."""
-
-PATIENCE = 30.0
-"""Seconds to wait for a package that is loading; its disk may hang."""
+Signature = tuple[int, int, int]  # a file's state: time of modification in nanoseconds, size, and inode
+PATIENCE = 30.0  # seconds to wait for a package that is loading; its disk may hang
 
 
 @dataclass
@@ -44,19 +41,10 @@ class _Entry:
 class Repository:
     """Models by name. Requests read `served`; loading replaces its items one by one.
 
-    Parameters
-    ----------
-    paths
-        Packages by model name.
-    threads, device
-        As for `hbtvm.load`.
-    trust
-        Required hashes or signatures by model name.
-
-    Attributes
-    ----------
-    served
-        The ready models. Running requests keep a replaced model alive.
+    `paths`: packages by model name.
+    `threads`, `device`: as for `hbtvm.load`.
+    `trust`: required hashes or signatures by model name.
+    `served`: the ready models. Running requests keep a replaced model alive.
     """
 
     def __init__(
@@ -82,12 +70,8 @@ class Repository:
     def load(self, name: str) -> None:
         """Load a model's file, and replace the loaded model.
 
-        Raises
-        ------
-        KeyError
-            If the service has no such model.
-        HbtvmError
-            If it can't be loaded; the old model stays, and `index` has the reason.
+        Raises `KeyError` if the service has no such model. Raises `HbtvmError` if it can't be loaded; the old
+        model stays, and `index` has the reason.
         """
         entry = self._entries[name]
         with _held(entry):
@@ -114,10 +98,7 @@ class Repository:
     def unload(self, name: str) -> None:
         """Unload a model until it is loaded again.
 
-        Raises
-        ------
-        KeyError
-            If the service has no such model.
+        Raises `KeyError` if the service has no such model.
         """
         entry = self._entries[name]
         with _held(entry):

@@ -23,32 +23,18 @@ from hbtvm.serving.bodies import Account
 from hbtvm.serving.connection import Connection
 from hbtvm.serving.connections import Connections, Timeouts
 
-_BACKLOG = 2048
-"""Connections that the system queues until they are accepted."""
-
-_FILES = 40
-"""Files that the process may need besides connections: packages being loaded, refused connections."""
-
-_TICK = 0.1
-"""Seconds between checks of signals and late connections."""
-
-_KEPT = 8 << 20
-"""Bytes of freed requests that the C library may keep."""
-
-_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""Available in the GNU C library only."""
-
-_SWITCH = 5e-4
-"""Seconds after which a thread that runs Python yields to another."""
+_BACKLOG = 2048  # connections that the system queues until they are accepted
+_FILES = 40  # files that the process may need besides connections: packages being loaded, refused connections
+_TICK = 0.1  # seconds between checks of signals and late connections
+_KEPT = 8 << 20  # bytes of freed requests that the C library may keep
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # available in the GNU C library only
+_SWITCH = 5e-4  # seconds after which a thread that runs Python yields to another
 
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket.
 
-    Raises
-    ------
-    HbtvmError
-        If the port is in use, or the host is unknown.
+    Raises `HbtvmError` if the port is in use, or the host is unknown.
     """
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -73,14 +59,9 @@ class Signals:
     status, also as a container's first process, which ignores signals without a handler. Python runs handlers
     in its main thread between instructions, so that no signal is lost before the event loop runs.
 
-    Attributes
-    ----------
-    listening
-        Whether the service listens, so that clients may wait for answers.
-    stop
-        Number of signals to stop.
-    reload
-        Whether to reload all packages.
+    `listening`: whether the service listens, so that clients may wait for answers.
+    `stop`: number of signals to stop.
+    `reload`: whether to reload all packages.
     """
 
     def __init__(self) -> None:
@@ -108,10 +89,7 @@ class Signals:
 def most_connections(wanted: int) -> int:
     """Return how many connections the limit of open files allows besides other files, at most `wanted`.
 
-    Raises
-    ------
-    HbtvmError
-        If it allows none.
+    Raises `HbtvmError` if it allows none.
     """
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft == resource.RLIM_INFINITY:
@@ -136,20 +114,12 @@ def run(
 ) -> None:
     """Serve until a signal, then finish open requests; a second signal cancels them.
 
-    Parameters
-    ----------
-    timeouts
-        Timeouts of connections.
-    connections
-        Maximal number of connections.
-    watch
-        Seconds between checks of the packages' files; None disables them.
-    grace
-        Seconds for open requests to finish after a signal to stop.
-    access_log
-        Whether each request is logged.
-    started
-        Called when the service accepts requests.
+    `timeouts`: timeouts of connections.
+    `connections`: maximal number of connections.
+    `watch`: seconds between checks of the packages' files; None disables them.
+    `grace`: seconds for open requests to finish after a signal to stop.
+    `access_log`: whether each request is logged.
+    `started`: called when the service accepts requests.
     """
     # Loaded objects stay: exclude them from garbage collection.
     gc.collect()

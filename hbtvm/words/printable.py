@@ -6,16 +6,9 @@ from __future__ import annotations
 def shown(text: object, most: int = 80) -> str:
     """Text that somebody else wrote, fit for a message of ours.
 
-    Parameters
-    ----------
-    text
-        What to show; anything but a string by its ``str``.
-    most
-        Characters to show; of longer text the beginning, with an ellipsis.
-
-    Returns
-    -------
-    What cannot be printed (control characters, terminal escapes, marks that turn the direction of
+    `text`: what to show; anything but a string by its ``str``.
+    `most`: characters to show; of longer text the beginning, with an ellipsis.
+    Returns what cannot be printed (control characters, terminal escapes, marks that turn the direction of
     writing, line ends) is written as Python escapes it, such as ``\\x1b``; without quotes around.
     """
     whole = text if isinstance(text, str) else str(text)

@@ -73,9 +73,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command.
 
-    Returns
-    -------
-    0; or, after a stop, 130 for Ctrl-C, 143 for SIGTERM and 129 for SIGHUP. Measured times are kept.
+    Returns 0; or, after a stop, 130 for Ctrl-C, 143 for SIGTERM and 129 for SIGHUP. Measured times are kept.
     """
     trials = files.existing(arguments.trials, "an archive of trials")
     name = trials.name.removesuffix(".tar")

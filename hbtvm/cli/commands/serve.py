@@ -47,11 +47,8 @@ The service has neither users nor TLS: put it behind a proxy that has. It answer
 names localhost, the address that it listens at, or an --allowed-host.
 """
 
-_TOKEN = "HBTVM_CONTROL_TOKEN"
-"""The environment variable with the token for model control."""
-
-_TOKEN_LENGTH = 16
-"""Fewest characters of a token."""
+_TOKEN = "HBTVM_CONTROL_TOKEN"  # the environment variable with the token for model control
+_TOKEN_LENGTH = 16  # fewest characters of a token
 
 
 def add_parser(commands: Any) -> None:

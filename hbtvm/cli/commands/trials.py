@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 def export_trials(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm tune --export``.
 
-    Returns
-    -------
-    0; or, if it was stopped and nothing was written, as ``hbtvm tune``.
+    Returns 0; or, if it was stopped and nothing was written, as ``hbtvm tune``.
     """
     for name in ("out", "rpc_tracker", "rpc_key", "time_budget"):
         if getattr(arguments, name) is not None:

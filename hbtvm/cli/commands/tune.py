@@ -104,10 +104,8 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command.
 
-    Returns
-    -------
-    0; 1 if the log could not be written, and the best so far was packaged; or, if nothing was packaged, 130
-    after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP.
+    Returns 0; 1 if the log could not be written, and the best so far was packaged; or, if nothing was
+    packaged, 130 after Ctrl-C, 143 after SIGTERM and 129 after SIGHUP.
     """
     files.existing(arguments.model, "a trained model")
     if arguments.export is not None:

@@ -14,14 +14,9 @@ from hbtvm.tuning.progress import Trial
 from hbtvm.words.printable import shown
 from hbtvm.words.quantities import clock, count, duration
 
-_TREND = 24
-"""Characters of a trend."""
-
-_BAR = 30
-"""Characters of the bar."""
-
-_UNLIMITED = 10**9
-"""Number of trials that means no limit."""
+_TREND = 24  # characters of a trend
+_BAR = 30  # characters of the bar
+_UNLIMITED = 10**9  # number of trials that means no limit
 
 
 class Watcher(Protocol):

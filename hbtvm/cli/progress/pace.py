@@ -13,14 +13,9 @@ class Pace:
     def due(self, share: float, elapsed: float, at_once: bool = False) -> bool:
         """Whether to print a line now.
 
-        Parameters
-        ----------
-        share
-            Share of the work that is done, 0 to 1.
-        elapsed
-            Seconds since the start.
-        at_once
-            Whether a line is due in any case.
+        `share`: share of the work that is done, 0 to 1.
+        `elapsed`: seconds since the start.
+        `at_once`: whether a line is due in any case.
         """
         tenth = int(10 * share)
         late = elapsed - self._told >= max(10.0, elapsed / 20)

@@ -20,11 +20,8 @@ _STOPPED = {
     "log": "the tuning log could not be written; this is the best so far",
 }
 
-_OWN = "; --sample measures on your own"
-"""Suffix of the description of random structures."""
-
-_TELLING_SHARE = 0.05
-"""Share of the trials from which a kind of failure is shown with an example."""
+_OWN = "; --sample measures on your own"  # suffix of the description of random structures
+_TELLING_SHARE = 0.05  # share of the trials from which a kind of failure is shown with an example
 
 
 def print_report(
@@ -38,16 +35,10 @@ def print_report(
 ) -> None:
     """Print the results, failures, time spent, and the next command.
 
-    Parameters
-    ----------
-    copies
-        Times of copies to and from a GPU, by batch size; the result's times leave them out.
-    stopped_by
-        Name of the signal that interrupted the search.
-    sample
-        Description of the structures that a recursive model was measured on; else empty.
-    data
-        Example name of a file to predict.
+    `copies`: times of copies to and from a GPU, by batch size; the result's times leave them out.
+    `stopped_by`: name of the signal that interrupted the search.
+    `sample`: description of the structures that a recursive model was measured on; else empty.
+    `data`: example name of a file to predict.
     """
     one = "structure" if sample else "row"
     each = f"of a {one}"

@@ -12,18 +12,12 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 @dataclass
 class Course:
-    """Progress of a strategy for a batch size.
+    """Progress of a strategy for a batch size."""
 
-    Attributes
-    ----------
-    trials, failed
-        Candidates, and failed candidates, so far.
-    best
-        Seconds of the fastest candidate after each successful trial.
-    """
-
+    # `trials`, `failed`: candidates, and failed candidates, so far
     trials: int = 0
     failed: int = 0
+    # Seconds of the fastest candidate after each successful trial
     best: list[float] = field(default_factory=list)
 
     def update(self, trial: Trial) -> None:
@@ -51,14 +45,9 @@ class Courses:
 def bars(best: list[float], fastest: float, width: int) -> str:
     """Draw a course: higher bars are faster, and the highest is as fast as the group's fastest.
 
-    Parameters
-    ----------
-    best
-        Falling seconds, at least one.
-    fastest
-        Seconds of the highest bar.
-    width
-        Most characters. Each 10% of slowdown lowers a bar by an eighth.
+    `best`: falling seconds, at least one.
+    `fastest`: seconds of the highest bar.
+    `width`: most characters. Each 10% of slowdown lowers a bar by an eighth.
     """
     count = min(width, len(best))
     shown = [best[round(i * (len(best) - 1) / max(count - 1, 1))] for i in range(count)]

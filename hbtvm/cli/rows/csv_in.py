@@ -30,24 +30,12 @@ _WORDS = {"true": 1.0, "false": 0.0}
 class CsvFile:
     """An open CSV file.
 
-    Parameters
-    ----------
-    path
-        The file.
-    spec
-        The model's input.
-    header
-        Whether the first line holds names. ``"auto"``: if its fields include the model's feature names, or
-        none of them is a number or a known category.
-    empty
-        The value of an empty field, by column of texts, where it is not None.
-
-    Attributes
-    ----------
-    names
-        Names of the columns; None without a header.
-    width
-        Number of columns.
+    `spec`: the model's input.
+    `header`: whether the first line holds names. ``"auto"``: if its fields include the model's feature names,
+        or none of them is a number or a known category.
+    `empty`: the value of an empty field, by column of texts, where it is not None.
+    `names`: names of the columns; None without a header.
+    `width`: number of columns.
     """
 
     def __init__(
@@ -114,10 +102,8 @@ class CsvFile:
     def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[np.ndarray]:
         """See `DataFile`.
 
-        Yields
-        ------
-        Shape (n, features): float64, with codes in columns of categories; or Python objects if the model
-        takes categories that are not numbers.
+        Yields shape (n, features): float64, with codes in columns of categories; or Python objects if the
+        model takes categories that are not numbers.
         """
         done = 0
         everything = list(keep) == list(range(self.width))

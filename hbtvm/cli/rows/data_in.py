@@ -20,25 +20,16 @@ from hbtvm.streaming.matching import columns, some
 
 SUFFIXES = (".csv", ".npy", ".npz", ".parquet", ".arrow", ".feather", ".json", ".jsonl", ".ndjson")
 
-_CELLS = 500_000
-"""Values of a block: memory stays flat, although a CSV field takes 60 bytes or more as text."""
+_CELLS = 500_000  # values of a block: memory stays flat, although a CSV field takes 60 bytes or more as text
 
 _MOST_ROWS = 65_536
 
 
 class DataFile(Protocol):
-    """A file of rows.
+    """A file of rows."""
 
-    Attributes
-    ----------
-    names
-        Names of the columns, or None.
-    width
-        Number of columns.
-    """
-
-    names: tuple[str, ...] | None
-    width: int
+    names: tuple[str, ...] | None  # names of the columns, or None
+    width: int  # number of columns
 
     def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
         """Yield blocks of `rows` rows, with only the columns at the positions `keep`."""
@@ -50,23 +41,12 @@ class DataFile(Protocol):
 class Data:
     """A data file with columns matched to a model's.
 
-    Parameters
-    ----------
-    path
-        A file with one of `SUFFIXES`.
-    spec
-        The model's input.
-    header
-        See `CsvFile`.
-    drop
-        Names of columns to leave out.
-    pipeline
-        Columns of a pipeline, instead of `spec`.
-
-    Raises
-    ------
-    UsageError
-        If the file can't be read, or its columns aren't the model's.
+    `path`: a file with one of `SUFFIXES`.
+    `spec`: the model's input.
+    `header`: see `CsvFile`.
+    `drop`: names of columns to leave out.
+    `pipeline`: columns of a pipeline, instead of `spec`.
+    Raises `UsageError` if the file can't be read, or its columns aren't the model's.
     """
 
     def __init__(

@@ -17,8 +17,7 @@ from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.rows.arrow_in import arrow_parquet
 
-SUFFIXES = (".csv", ".npy", ".parquet")
-"""Suffixes of files of predictions."""
+SUFFIXES = (".csv", ".npy", ".parquet")  # suffixes of files of predictions
 
 
 class Writer(Protocol):
@@ -35,17 +34,9 @@ class Writer(Protocol):
 def writing(path: Path | None, names: Sequence[str]) -> Iterator[Writer]:
     """Open a file for predictions; it appears at the end of the ``with`` block.
 
-    Parameters
-    ----------
-    path
-        A file with one of `SUFFIXES`; None for CSV on standard output.
-    names
-        Names of the columns.
-
-    Raises
-    ------
-    OSError
-        If the file can't be written; it names the file.
+    `path`: a file with one of `SUFFIXES`; None for CSV on standard output.
+    `names`: names of the columns.
+    Raises `OSError` if the file can't be written; it names the file.
     """
     if path is None:
         with _standard_output() as stream:

@@ -57,9 +57,7 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path) -> int:
 def progress(total: int, noun: str) -> Iterator[Callable[[int, int], None]]:
     """Show the progress of `total` files or parts (`noun`) on a terminal.
 
-    Yields
-    ------
-    A function that takes the rows, and the files or parts, done since its last call.
+    Yields a function that takes the rows, and the files or parts, done since its last call.
     """
     shown = is_terminal(sys.stderr)
     done = [0, 0]

@@ -32,19 +32,14 @@ if TYPE_CHECKING:
 
 ENGINES = ("dask", "ray", "spark")
 
-_RETRIES = 3
-"""Retries of a part whose worker dies."""
+_RETRIES = 3  # retries of a part whose worker dies
 
 
 def predict(arguments: argparse.Namespace, package: bytes, data: Path, out: Path | None) -> int:
     """Run the command.
 
-    Raises
-    ------
-    UsageError
-        If the data is missing, or the result is not a new folder.
-    HbtvmError
-        If the engine fails; there is no result.
+    Raises `UsageError` if the data is missing, or the result is not a new folder. Raises `HbtvmError` if the
+    engine fails; there is no result.
     """
     engine: str = arguments.engine
     if out is None:
@@ -151,8 +146,7 @@ def _same(value: Shipped) -> Shipped:
     return value
 
 
-RUN: Mapping[str, Run] = {"dask": _dask, "ray": _ray, "spark": _spark}
-"""The runners by engine."""
+RUN: Mapping[str, Run] = {"dask": _dask, "ray": _ray, "spark": _spark}  # the runners by engine
 
 
 @contextlib.contextmanager

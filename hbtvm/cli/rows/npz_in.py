@@ -63,10 +63,7 @@ def check_unpacked(path: Path) -> None:
 def scipy_sparse() -> Any:
     """The module `scipy.sparse`.
 
-    Raises
-    ------
-    UsageError
-        If it is not installed.
+    Raises `UsageError` if it is not installed.
     """
     try:
         import scipy.sparse as sparse

@@ -15,8 +15,7 @@ from hbtvm.cli.rows.npz_in import check_unpacked
 from hbtvm.cli.structures.words_in import Taken, some
 from hbtvm.runtime.recursive.structures import Structures
 
-_LARGEST = 2**31 - 1
-"""Largest number of nodes and of children (int32)."""
+_LARGEST = 2**31 - 1  # largest number of nodes and of children (int32)
 
 
 def blocks_of_arrays(
@@ -28,11 +27,8 @@ def blocks_of_arrays(
     ``first``, ``child`` has two axes, (nodes, places); ``parent``, (nodes,), may take its place. Without
     ``starts`` all is one structure. Nodes are counted through the whole file; -1 is none.
 
-    Raises `UsageError` if arrays are missing, or of other shapes or types.
-
-    Yields
-    ------
-    The first structure's number, and the structures.
+    Raises `UsageError` if arrays are missing, or of other shapes or types. Yields the first structure's
+    number, and the structures.
     """
     given = _arrays(path)
     child, first = _edges(path, given)

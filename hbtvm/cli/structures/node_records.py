@@ -14,23 +14,15 @@ from hbtvm.errors import InputError
 from hbtvm.recursive.texts import Node, parse
 from hbtvm.words.printable import shown
 
-_LABELLED = re.compile(r"\(\s*[^\s()]+\s*\(")
-"""A bracket that begins with a word and then holds a bracket."""
+_LABELLED = re.compile(r"\(\s*[^\s()]+\s*\(")  # a bracket that begins with a word and then holds a bracket
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """A structure.
+    """A structure."""
 
-    Attributes
-    ----------
-    children
-        Each node's children by place, -1 for an empty place.
-    inputs
-        Values of each node, by name: whole numbers, or float32 arrays, shape (size,).
-    """
-
-    children: list[list[int]]
+    children: list[list[int]]  # each node's children by place, -1 for an empty place
+    # Values of each node, by name: whole numbers, or float32 arrays, shape (size,)
     inputs: dict[str, list[Any]]
 
 
@@ -39,10 +31,7 @@ class Reader:
 
     Errors begin with ``structure 0``. Nested nodes are numbered children first.
 
-    Attributes
-    ----------
-    token
-        The input that takes a node's word; None if the model has another kind of input, or several.
+    `token`: the input that takes a node's word; None if the model has another kind of input, or several.
     """
 
     def __init__(

@@ -24,8 +24,7 @@ _CELL = {
 }  # fmt: skip
 """Defaults of `add_cell_options`."""
 
-_MOST_SAMPLED = 100_000
-"""Most nodes of a sample; the rest of the file is not read."""
+_MOST_SAMPLED = 100_000  # most nodes of a sample; the rest of the file is not read
 
 
 def add_cell_options(parser: argparse.ArgumentParser) -> None:
@@ -110,12 +109,8 @@ def add_structure_options(parser: argparse.ArgumentParser, sample: bool) -> None
 def model_of(arguments: argparse.Namespace, path: str) -> Model | None:
     """Return the recursive model in a file; None for other models.
 
-    Raises
-    ------
-    UsageError
-        If the options don't fit the file.
-    ModelError
-        If the file is damaged, or not such a cell.
+    Raises `UsageError` if the options don't fit the file. Raises `ModelError` if the file is damaged, or not
+    such a cell.
     """
     from hbtvm.frontends.files import recursive_kind
 
@@ -224,10 +219,8 @@ def vocabulary_of(
 ) -> Vocabulary | None:
     """Return the vocabulary of the options, else the known one.
 
-    Raises
-    ------
-    UsageError
-        If the file of words can't be read or does not fit, or an option names an unknown word.
+    Raises `UsageError` if the file of words can't be read or does not fit, or an option names an unknown
+    word.
     """
     unknown, labels = arguments.unknown, arguments.labels
     if arguments.vocabulary is not None:

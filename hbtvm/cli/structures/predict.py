@@ -22,12 +22,8 @@ from hbtvm.streaming.outputs import column_names, table_of
 def predict(model: Model, path: Path, out: Path | None, output: Any, arguments: argparse.Namespace) -> int:
     """Run the command.
 
-    Parameters
-    ----------
-    out
-        The file; None for standard output.
-    output
-        As of `Model.predict`.
+    `out`: the file; None for standard output.
+    `output`: as of `Model.predict`.
     """
     entry = model.package.recursion
     assert entry is not None

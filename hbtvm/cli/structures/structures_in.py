@@ -25,8 +25,7 @@ from hbtvm.words.printable import shown
 TEXTS = (".txt", ".trees", ".ptb", ".mrg")
 LINES, JSON, ARRAYS = (".jsonl", ".ndjson"), ".json", ".npz"
 
-SUFFIXES = (*TEXTS, JSON, *LINES, ARRAYS)
-"""Suffixes of files of structures."""
+SUFFIXES = (*TEXTS, JSON, *LINES, ARRAYS)  # suffixes of files of structures
 
 _NODES, _STRUCTURES = 65_536, 4096
 """Most nodes and structures of a block; a single structure may have more nodes."""
@@ -36,39 +35,22 @@ _PLACE = re.compile(r"structure (\d+)(, |: )")
 
 @dataclass(frozen=True)
 class Block:
-    """Structures side by side.
-
-    Attributes
-    ----------
-    places
-        The place of each structure in the file, such as ``line 7``.
-    """
+    """Structures side by side."""
 
     structures: Structures
-    places: list[str]
+    places: list[str]  # the place of each structure in the file, such as ``line 7``
 
 
 class StructureFile:
     """A file of structures for a model.
 
-    Parameters
-    ----------
-    path
-        A file with one of `SUFFIXES`.
-    children
-        Most children of a node; None for any number. With 1, texts and flat lists are sequences.
-    inputs
-        The model's inputs of a node, by name.
-    vocabulary
-        Numbers of tokens, and what follows an opening bracket; None if tokens are numbers.
-    labels
-        What follows an opening bracket (see `hbtvm.recursive.structures.brackets`), instead of the
+    `path`: a file with one of `SUFFIXES`.
+    `children`: most children of a node; None for any number. With 1, texts and flat lists are sequences.
+    `inputs`: the model's inputs of a node, by name.
+    `vocabulary`: numbers of tokens, and what follows an opening bracket; None if tokens are numbers.
+    `labels`: what follows an opening bracket (see `hbtvm.recursive.structures.brackets`), instead of the
         vocabulary's.
-
-    Raises
-    ------
-    UsageError
-        If the suffix is unknown, or the format can't hold the model's inputs.
+    Raises `UsageError` if the suffix is unknown, or the format can't hold the model's inputs.
     """
 
     def __init__(

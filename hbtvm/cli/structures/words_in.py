@@ -12,8 +12,7 @@ from hbtvm.errors import InputError
 from hbtvm.runtime.recursive.vocabulary import Labels, Vocabulary
 from hbtvm.words.printable import shown
 
-_LIMIT = 2**31
-"""Bound of tokens (int32)."""
+_LIMIT = 2**31  # bound of tokens (int32)
 
 
 class Taken(Protocol):
@@ -29,26 +28,15 @@ class Taken(Protocol):
 
 @dataclass(frozen=True)
 class Words:
-    """Numbers of words.
+    """Numbers of words."""
 
-    Attributes
-    ----------
-    numbers
-        Numbers by word; None if words are numbers in digits.
-    unknown
-        Number of unknown words; None to refuse them.
-    """
-
-    numbers: Mapping[str, int] | None = None
-    unknown: int | None = None
+    numbers: Mapping[str, int] | None = None  # numbers by word; None if words are numbers in digits
+    unknown: int | None = None  # number of unknown words; None to refuse them
 
     def number(self, token: Any, where: str) -> int:
         """Return the number of a token, a word or a whole number; -1 for None.
 
-        Raises
-        ------
-        InputError
-            If it is an unknown word, or not a token; the sentence begins with `where`.
+        Raises `InputError` if it is an unknown word, or not a token; the sentence begins with `where`.
         """
         if token is None:
             return -1
@@ -84,19 +72,10 @@ def words_of(vocabulary: Vocabulary | None) -> Words:
 def read_vocabulary(path: str, unknown: str, labels: Labels, inputs: Mapping[str, Taken]) -> Vocabulary:
     """Read a file with a word per line; a word's number is its line, from 0.
 
-    Parameters
-    ----------
-    unknown
-        The word that replaces unknown words; ``"error"`` to refuse them.
-    labels
-        What follows an opening bracket of text.
-    inputs
-        The model's inputs.
-
-    Raises
-    ------
-    UsageError
-        If it can't be read, a line is empty or repeated, or no input takes so many words.
+    `unknown`: the word that replaces unknown words; ``"error"`` to refuse them.
+    `labels`: what follows an opening bracket of text.
+    `inputs`: the model's inputs.
+    Raises `UsageError` if it can't be read, a line is empty or repeated, or no input takes so many words.
     """
     lines = _lines(Path(path))
     numbers: dict[str, int] = {}

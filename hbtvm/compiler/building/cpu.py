@@ -27,9 +27,7 @@ from hbtvm.strategies.base import Strategy
 from hbtvm.tuning.measuring.program import OBJECT
 
 _NO_DEBUGGING = "-Wl,--strip-debug"  # debuggers' tables are as large as the code, and tell of nobody's source
-
-_SUPPORT = ("kernels/errors.c", "kernels/workspace.c")
-"""C files with the functions that kernels call."""
+_SUPPORT = ("kernels/errors.c", "kernels/workspace.c")  # C files with the functions that kernels call
 
 _MATHEMATICS = ("-Wl,--no-as-needed", "-lm")
 """C compilers, other than those of C++, link functions such as pow only where asked to; as TVM passes it, the

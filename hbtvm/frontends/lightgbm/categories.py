@@ -19,20 +19,10 @@ def category_columns(
 ) -> tuple[dict[int, tuple[Any, ...]], tuple[CategoryList, ...]]:
     """Where the stored categories belong.
 
-    Parameters
-    ----------
-    stored
-        The text's ``pandas_categorical``.
-    infos
-        The text's ``feature_infos``; without effect, if they are not one for each feature.
-    n_features
-        Number of columns.
-    read
-        Columns that some tree reads.
-
-    Returns
-    -------
-    `InputSpec.categories` and `InputSpec.category_order`.
+    `stored`: the text's ``pandas_categorical``.
+    `infos`: the text's ``feature_infos``; without effect, if they are not one for each feature.
+    `n_features`: number of columns.
+    `read`: columns that some tree reads.
     """
     if not stored:
         return {}, ()

@@ -17,10 +17,7 @@ from hbtvm.graph.graph import Graph
 def read_booster(model: Record) -> Graph:
     """Read a ``lightgbm.Booster``: its trees up to ``best_iteration``, as its ``predict`` uses them.
 
-    Raises
-    ------
-    UnsupportedModel
-        If the model is not fitted, has linear trees or an objective that is not known.
+    Raises `UnsupportedModel` if the model is not fitted, has linear trees or an objective that is not known.
     """
     text = text_of(model)
     return read_text(text, "Booster", booster_output(text.objective, text.n_outputs, text.average))
@@ -29,10 +26,7 @@ def read_booster(model: Record) -> Graph:
 def read_estimator(model: Record) -> Graph:
     """Read a fitted ``LGBMClassifier``, ``LGBMRegressor``, ``LGBMRanker`` or ``LGBMModel``.
 
-    Raises
-    ------
-    UnsupportedModel
-        As `read_booster`.
+    Raises `UnsupportedModel` as `read_booster`.
     """
     text = text_of(fitted_booster(model))
     objective = model.get("_objective", None)
@@ -46,12 +40,7 @@ def read_estimator(model: Record) -> Graph:
 def text_of(booster: Record) -> ModelText:
     """The text of a booster's trees, up to its best iteration.
 
-    Raises
-    ------
-    UnsupportedModel
-        If it is not fitted.
-    ModelError
-        If it is damaged.
+    Raises `UnsupportedModel` if it is not fitted. Raises `ModelError` if it is damaged.
     """
     if booster.is_a("lightgbm", "_InnerPredictor"):
         raise UnsupportedModel(

@@ -23,12 +23,8 @@ from hbtvm.words.printable import shown
 def from_text(content: str) -> Graph:
     """Read the text that ``Booster.save_model`` writes.
 
-    Raises
-    ------
-    ModelError
-        If the text is no LightGBM model or is cut short.
-    UnsupportedModel
-        If the model has linear trees or an objective that is not known.
+    Raises `ModelError` if the text is no LightGBM model or is cut short. Raises `UnsupportedModel` if the
+    model has linear trees or an objective that is not known.
     """
     text = ModelText(content)
     return read_text(text, "Booster", booster_output(text.objective, text.n_outputs, text.average))
@@ -36,20 +32,11 @@ def from_text(content: str) -> Graph:
 
 @dataclass(frozen=True)
 class ModelText:
-    """The parts of a model text, split but for the trees' arrays.
+    """The parts of a model text, split but for the trees' arrays."""
 
-    Attributes
-    ----------
-    header
-        Keys and values before the first tree; keys without value have an empty one.
-    trees
-        The same for each tree.
-    pandas_categorical
-        The categories of the training frame's category columns, in their order.
-    """
-
-    header: dict[str, str]
-    trees: list[dict[str, str]]
+    header: dict[str, str]  # keys and values before the first tree; keys without value have an empty one
+    trees: list[dict[str, str]]  # the same for each tree
+    # The categories of the training frame's category columns, in their order
     pandas_categorical: list[list[Any]]
 
     def __init__(self, content: str) -> None:
@@ -104,12 +91,7 @@ class ModelText:
 def read_text(text: ModelText, name: str, output: OutputSpec) -> Graph:
     """Read a split text as the model of a class that makes `output` of its scores.
 
-    Raises
-    ------
-    ModelError
-        If it is damaged.
-    UnsupportedModel
-        If it has linear trees.
+    Raises `ModelError` if it is damaged. Raises `UnsupportedModel` if it has linear trees.
     """
     if any(tree.get("is_linear", "0") != "0" for tree in text.trees):
         raise UnsupportedModel(
@@ -179,10 +161,7 @@ def _is_category_list(values: Any) -> bool:
 def _end_of_trees(lines: list[str], starts: list[int], sizes: list[str]) -> int:
     """The line behind the last tree.
 
-    Raises
-    ------
-    ModelError
-        If the text is cut short.
+    Raises `ModelError` if the text is cut short.
     """
     first = starts[0] if starts else 0
     # LightGBM before 2.2 wrote no "end of trees", but importances behind them.

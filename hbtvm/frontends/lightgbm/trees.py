@@ -20,10 +20,7 @@ _MISSING_NONE, _MISSING_ZERO = 0, 1
 def read_tree(fields: dict[str, str]) -> Tree:
     """One tree, from the keys and values of its part of the text.
 
-    Raises
-    ------
-    ModelError, ValueError, IndexError, OverflowError
-        If it is damaged.
+    Raises `ModelError`, `ValueError`, `IndexError`, `OverflowError` if it is damaged.
     """
     leaves = count_of(fields, "num_leaves")
     splits = leaves - 1

@@ -19,28 +19,15 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import concat, select
 from hbtvm.operators.tables import Interpolate
 
-_LEAST = 1e-12
-"""What scikit-learn adds to a probability before its logarithm."""
+_LEAST = 1e-12  # what scikit-learn adds to a probability before its logarithm
 
 
 def calibrated(record: Record, scores: Node, where: Where) -> Node:
     """What one fitted calibrator makes of one column of scores.
 
-    Parameters
-    ----------
-    record
-        ``_SigmoidCalibration`` or ``IsotonicRegression``.
-    scores
-        Width 1.
-
-    Returns
-    -------
-    Width 1.
-
-    Raises
-    ------
-    UnsupportedModel
-        If it is something else.
+    `record`: ``_SigmoidCalibration`` or ``IsotonicRegression``.
+    `scores`: width 1.
+    Returns width 1. Raises `UnsupportedModel` if it is something else.
     """
     if record.kind == "_SigmoidCalibration":
         return platt(scores, record.number("a_"), record.number("b_"))
@@ -81,12 +68,8 @@ def isotonic(record: Record, scores: Node, where: Where) -> Node:
 def temperature(scores: Node, beta: float, probabilities: bool) -> Node:
     """The softmax of `beta` times logits: a ``_TemperatureScaling``.
 
-    Parameters
-    ----------
-    scores
-        A decision function, width 1 or the number of classes, or probabilities.
-    probabilities
-        Whether they are probabilities, of the second class if the width is 1.
+    `scores`: a decision function, width 1 or the number of classes, or probabilities.
+    `probabilities`: whether they are probabilities, of the second class if the width is 1.
     """
     if scores.width == 1:
         other = apply("subtract", 1.0, scores) if probabilities else apply("negative", scores)
@@ -106,28 +89,13 @@ def calibrated_probabilities(
 ) -> Node:
     """Probabilities of all classes: what a ``_CalibratedClassifier`` makes of its estimator's scores.
 
-    Parameters
-    ----------
-    calibrators
-        Its ``calibrators``: one for each column of `scores`, or a single ``_TemperatureScaling``.
-    scores
-        The estimator's decision function, else its probabilities; with two classes those of the second
+    `calibrators`: its ``calibrators``: one for each column of `scores`, or a single ``_TemperatureScaling``.
+    `scores`: the estimator's decision function, else its probabilities; with two classes those of the second
         class alone, width 1.
-    positions
-        Where each of the estimator's classes stands among all classes.
-    n_classes
-        All classes.
-    probabilities
-        Whether `scores` are probabilities.
-
-    Returns
-    -------
-    Width `n_classes`.
-
-    Raises
-    ------
-    ModelError
-        If the calibrators don't fit the scores.
+    `positions`: where each of the estimator's classes stands among all classes.
+    `n_classes`: all classes.
+    `probabilities`: whether `scores` are probabilities.
+    Raises `ModelError` if the calibrators don't fit the scores.
     """
     if not calibrators:
         raise where.damaged("it has no calibrators.")

@@ -19,8 +19,7 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce, select
 
-_MOST_CLUSTERS = 1 << 12
-"""Clusters of a `BisectingKMeans`: there is a weight for each of them and each fork."""
+_MOST_CLUSTERS = 1 << 12  # clusters of a `BisectingKMeans`: there is a weight for each of them and each fork
 
 
 def k_means(record: Record, table: Table, where: Where) -> Predictor:
@@ -67,11 +66,9 @@ def bisecting(record: Record, table: Table, where: Where) -> Predictor:
 def _forks(tree: Record, shift: np.ndarray, where: Where) -> tuple[np.ndarray, ...]:
     """A tree of bisections, of I forks and I + 1 clusters.
 
-    Returns
-    -------
-    Factors and offsets of the comparison at each fork, float64, shapes (I, F) and (I,); by cluster, for each
-    fork 1 where it is to the left of it, -1 to the right, else 0, float64, shape (I + 1, I); the clusters'
-    labels.
+    Returns factors and offsets of the comparison at each fork, float64, shapes (I, F) and (I,); by cluster,
+    for each fork 1 where it is to the left of it, -1 to the right, else 0, float64, shape (I + 1, I); the
+    clusters' labels.
     """
     factors: list[np.ndarray] = []
     offsets: list[float] = []

@@ -33,18 +33,10 @@ _NAMES: dict[str, Metric] = {
 
 @dataclass(frozen=True)
 class Measure:
-    """How far rows are from stored points.
+    """How far rows are from stored points."""
 
-    Attributes
-    ----------
-    power
-        What `away` computes is the distance to this power, which orders points alike.
-    away
-        From rows and points, float64 (T, F), to a node of width T.
-    """
-
-    power: float
-    away: Callable[[Node, np.ndarray], Node]
+    power: float  # what `away` computes is the distance to this power, which orders points alike
+    away: Callable[[Node, np.ndarray], Node]  # from rows and points, float64 (T, F), to a node of width T
 
     def root(self, x: Node) -> Node:
         """Distances from what `away` has computed."""
@@ -56,10 +48,8 @@ class Measure:
 def measure_of(record: Record, where: Where) -> Measure:
     """The metric of a neighbours' estimator.
 
-    Raises
-    ------
-    UnsupportedModel
-        If it is another one than Minkowski's, with or without weights, cosine distance, and Mahalanobis'.
+    Raises `UnsupportedModel` if it is another one than Minkowski's, with or without weights, cosine distance,
+    and Mahalanobis'.
     """
     name = record.get("effective_metric_", None) or record.get("metric", "minkowski")
     given = record.get("effective_metric_params_", None) or record.get("metric_params", None) or {}

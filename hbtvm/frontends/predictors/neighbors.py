@@ -142,10 +142,7 @@ def _weights(distance: Node) -> Node:
 def _voted(votes: Node, labels: Sequence[np.ndarray], some: Node | None = None) -> dict[str, Node]:
     """Labels and probabilities of all targets from their classes' votes, side by side.
 
-    Parameters
-    ----------
-    some
-        Whether there are any votes; None if there always are.
+    `some`: whether there are any votes; None if there always are.
     """
     first, index, proba = 0, [], []
     for own in labels:

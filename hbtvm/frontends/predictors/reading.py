@@ -18,10 +18,7 @@ NO_LABEL = float(1 << 30)
 def floats(record: Record, name: str, where: Where, *shape: int | None) -> np.ndarray:
     """An attribute of finite numbers as float64, of a known shape (None for any extent).
 
-    Raises
-    ------
-    ModelError
-        If it is something else.
+    Raises `ModelError` if it is something else.
     """
     return floats_of(record.get(name), name, where, *shape)
 
@@ -45,10 +42,7 @@ def classes_of(record: Record, name: str = "classes_") -> np.ndarray:
 def choice(record: Record, name: str, where: Where, choices: tuple[str, ...]) -> str:
     """A parameter that is one of a few strings.
 
-    Raises
-    ------
-    UnsupportedModel
-        If it is another one, or the user's own object.
+    Raises `UnsupportedModel` if it is another one, or the user's own object.
     """
     value = record.get(name)
     if not isinstance(value, str):

@@ -22,8 +22,7 @@ from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce
 
 _KERNELS = ("linear", "poly", "rbf", "sigmoid")
-_LEAST_PROBABILITY = 1e-7
-"""libsvm keeps probabilities of pairs this far from 0 and 1."""
+_LEAST_PROBABILITY = 1e-7  # libsvm keeps probabilities of pairs this far from 0 and 1
 
 
 def classifier(record: Record, table: Table, where: Where) -> Predictor:

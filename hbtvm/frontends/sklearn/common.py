@@ -30,10 +30,7 @@ _USES, _ANY_USE = 4, 16 << 20
 def require_fitted(model: Record) -> None:
     """Refuse an estimator without the attributes that fitting gives, those that end in ``_``.
 
-    Raises
-    ------
-    UnsupportedModel
-        If it is not fitted.
+    Raises `UnsupportedModel` if it is not fitted.
     """
     if not is_fitted(model):
         raise UnsupportedModel(f"the {model.kind} is not fitted; hbtvm compiles trained models.")
@@ -47,14 +44,9 @@ def is_fitted(model: Record) -> bool:
 def tree_of(nodes: np.ndarray, value: np.ndarray, columns: np.ndarray | None = None) -> Tree:
     """One Cython tree; it compares float32 values with float64 thresholds.
 
-    Parameters
-    ----------
-    nodes
-        Structured array, shape (M,), as in the tree's state (`nodes_of`).
-    value
-        float64, shape (M, V).
-    columns
-        The model's column of each of the tree's columns, where the tree saw only some.
+    `nodes`: structured array, shape (M,), as in the tree's state (`nodes_of`).
+    `value`: float64, shape (M, V).
+    `columns`: the model's column of each of the tree's columns, where the tree saw only some.
     """
     feature = field(nodes, "feature").astype(np.int64)
     if columns is not None:
@@ -90,10 +82,7 @@ def values_of(estimator: Record) -> np.ndarray:
 def labels_of(classes: object, what: str = "the class labels") -> np.ndarray:
     """Class labels as an array of strings, numbers or bools.
 
-    Raises
-    ------
-    UnsupportedModel
-        If a label is anything else.
+    Raises `UnsupportedModel` if a label is anything else.
     """
     labels = as_array(classes, what, "biufcUSO", 1)
     for label in labels.tolist():
@@ -109,10 +98,7 @@ def labels_of(classes: object, what: str = "the class labels") -> np.ndarray:
 def column_count(model: Record) -> int:
     """Columns of a fitted estimator.
 
-    Raises
-    ------
-    UnsupportedModel
-        If there are more than any model has.
+    Raises `UnsupportedModel` if there are more than any model has.
     """
     return feature_count(model.whole("n_features_in_", 1))
 
@@ -120,10 +106,7 @@ def column_count(model: Record) -> int:
 def require_own_arrays(arrays: Iterable[np.ndarray]) -> None:
     """Refuse trees that are all the same arrays: few bytes of a file would make any number of nodes.
 
-    Raises
-    ------
-    ModelError
-        If arrays are used again and again.
+    Raises `ModelError` if arrays are used again and again.
     """
     # The arrays are kept while others are counted, so that no two have the same identity.
     once: dict[int, np.ndarray] = {}
@@ -169,10 +152,7 @@ def accepts_missing(tree: Record, version: tuple[int, ...]) -> bool:
 def one_of(model: Record, name: str, choices: tuple[str, ...]) -> str:
     """A string attribute that is one of a few.
 
-    Raises
-    ------
-    UnsupportedModel
-        If it is another one, or the user's own object.
+    Raises `UnsupportedModel` if it is another one, or the user's own object.
     """
     value = model.get(name)
     if not isinstance(value, str) or value not in choices:

@@ -67,10 +67,7 @@ def first_step(record: Record, where: Where) -> list[Record]:
 def unwrapped(record: Record, where: Where) -> Record:
     """The estimator that a search found, or that a ``FrozenEstimator`` holds.
 
-    Raises
-    ------
-    UnsupportedModel
-        If a search has none, as with ``refit=False``.
+    Raises `UnsupportedModel` if a search has none, as with ``refit=False``.
     """
     if record.kind == "FrozenEstimator":
         return record.record("estimator")

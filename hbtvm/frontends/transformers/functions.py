@@ -40,15 +40,8 @@ def function_transformer(record: Record, table: Table, where: Where) -> Table:
 def known_function(function: Any, arguments: Any, where: Where) -> str | None:
     """The name in `UFUNCS` of a function; None for the identity.
 
-    Parameters
-    ----------
-    function, arguments
-        As the estimator has them.
-
-    Raises
-    ------
-    UnsupportedModel
-        If it is any other function, or arguments by name may change what it does.
+    `function`, `arguments`: as the estimator has them.
+    Raises `UnsupportedModel` if it is any other function, or arguments by name may change what it does.
     """
     if function is None:
         return None

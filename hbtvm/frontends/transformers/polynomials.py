@@ -17,8 +17,7 @@ from hbtvm.graph.columns.table import Table
 from hbtvm.graph.networks.network import TableRows
 from hbtvm.operators.products import Monomials
 
-_MOST_DEGREE = 64
-"""Factors of a product; files may claim any number."""
+_MOST_DEGREE = 64  # factors of a product; files may claim any number
 
 
 def polynomial(record: Record, table: Table, where: Where) -> Table:

@@ -16,12 +16,8 @@ from hbtvm.graph.networks.step_nodes import has_node
 def by_kernels(table: Table, numbers: bool = False) -> bool:
     """Whether kernels compute all columns: numbers for certain, each with operators.
 
-    Parameters
-    ----------
-    table
-        What the pipeline returns.
-    numbers
-        Whether columns that are returned as they come are numbers, though nothing checks them.
+    `table`: what the pipeline returns.
+    `numbers`: whether columns that are returned as they come are numbers, though nothing checks them.
     """
     if table.sparse and not needs_kernels(table):
         return False

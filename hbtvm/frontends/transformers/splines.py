@@ -31,21 +31,11 @@ _MOST_DEGREE = 32
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Polynomials of one column.
+    """Polynomials of one column."""
 
-    Attributes
-    ----------
-    starts
-        float64, shape (I - 1,): where intervals begin, but for the first.
-    origins
-        float64, shape (I,): what is subtracted from numbers.
-    coefficients
-        float64, shape (I, D + 1, S): from the constant on, of each spline.
-    """
-
-    starts: np.ndarray
-    origins: np.ndarray
-    coefficients: np.ndarray
+    starts: np.ndarray  # float64, shape (I - 1,): where intervals begin, but for the first
+    origins: np.ndarray  # float64, shape (I,): what is subtracted from numbers
+    coefficients: np.ndarray  # float64, shape (I, D + 1, S): from the constant on, of each spline
 
 
 def spline(record: Record, table: Table, where: Where) -> Table:
@@ -87,21 +77,11 @@ def spline(record: Record, table: Table, where: Where) -> Table:
 
 @dataclass(frozen=True)
 class _Knots:
-    """A spline of scipy's.
+    """A spline of scipy's."""
 
-    Attributes
-    ----------
-    at
-        float64, shape (n + degree + 1,): knots, ascending.
-    weights
-        float64, shape (n, S): of n basis functions for each of the S splines.
-    degree
-        Of the polynomials.
-    """
-
-    at: np.ndarray
-    weights: np.ndarray
-    degree: int
+    at: np.ndarray  # float64, shape (n + degree + 1,): knots, ascending
+    weights: np.ndarray  # float64, shape (n, S): of n basis functions for each of the S splines
+    degree: int  # of the polynomials
 
     @classmethod
     def of(cls, record: Record, where: Where) -> _Knots:

@@ -210,11 +210,8 @@ def _vocabulary(record: Record, where: Where) -> list[str]:
 def _analyzer(record: Record, where: Where, filtered: bool) -> Analyzer:
     """How a vectorizer cuts texts.
 
-    Parameters
-    ----------
-    filtered
-        Whether its vocabulary has no stop words, as after fitting: then those count for sequences of words
-        only.
+    `filtered`: whether its vocabulary has no stop words, as after fitting: then those count for sequences of
+        words only.
     """
     if (given := record.get("input", "content")) != "content":
         raise where.unsupported(f"has input={shown(given, 40)!r}; supported is 'content'.")

@@ -15,17 +15,10 @@ _ITEM = re.compile(
 
 
 def token_of(pattern: str, where: Where) -> tuple[str, int, bool]:
-    """The class of a token's characters, how many there are at least, and whether a token is a whole word.
+    r"""The class of a token's characters, their least number, and whether a token is a whole word.
 
-    Parameters
-    ----------
-    pattern
-        A ``token_pattern``, such as ``(?u)\\b\\w\\w+\\b``.
-
-    Raises
-    ------
-    UnsupportedModel
-        If it is more than some characters of one class, between word boundaries or not.
+    `pattern`: a ``token_pattern``, such as ``(?u)\b\w\w+\b``.
+    Raises `UnsupportedModel` if it is more than some characters of one class, between word boundaries or not.
     """
     found = _PATTERN.fullmatch(pattern)
     assert found is not None

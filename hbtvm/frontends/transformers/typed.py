@@ -108,14 +108,9 @@ def refuse_integers(
 ) -> None:
     """Refuse types of the caller's integers of which a function differs from that of float64.
 
-    Parameters
-    ----------
-    table
-        What the function reads, as it comes.
-    function
-        As the library computes it, of one column or of arrays.
-    together
-        Whether the library makes one array of the columns first: of floats if there are any.
+    `table`: what the function reads, as it comes.
+    `function`: as the library computes it, of one column or of arrays.
+    `together`: whether the library makes one array of the columns first: of floats if there are any.
     """
     columns: dict[tuple[Step, ...], list[int]] = {}
     for column in table.columns:

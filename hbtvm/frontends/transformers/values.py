@@ -22,10 +22,7 @@ def is_na(value: Any) -> bool:
 def scalar(value: Any, what: str) -> Any:
     """A string, bool, number or None as Python has it.
 
-    Raises
-    ------
-    ModelError
-        If it is anything else.
+    Raises `ModelError` if it is anything else.
     """
     if isinstance(value, np.generic):
         value = value.item()

@@ -26,56 +26,30 @@ Rows = Literal["columns", "names", "values", "labels", "vectors"]
 
 @dataclass(frozen=True)
 class Estimator:
-    """How a class of estimators is read; None for what the class does not have.
+    """How a class of estimators is read; None for what the class does not have."""
 
-    Attributes
-    ----------
-    model
-        Reads a model by itself, over its own rows.
-    predicts
-        Reads what ``predict`` and its kin compute of a table, as operators.
-    transforms
-        Reads the table that ``transform`` makes of another one.
-    scores
-        Of a transformer, reads what ``score_samples`` computes of a table.
-    inner
-        Returns the estimator that this one stands for.
-    last
-        Returns the last estimator within, the table that it reads, and its place, where it is the one that
-        predicts (the argument behind the place) or transforms; None if it is the estimator itself.
-    undoes
-        Returns the graph of an estimator around the last one, from that of the last one.
-    first
-        Returns the estimators within that get the rows as this one gets them. By default `inner`, or the
-        members of an ensemble that predicts.
-    rows
-        What it takes.
-    fitted
-        Whether fitting gives it attributes.
-    selects
-        Whether it keeps some columns as they are.
-    transform_predicts
-        Whether ``transform`` returns what ``predict`` does.
-    keeps_integers
-        Whether ``transform`` returns integers and bools in the type of the rows.
-    section
-        The row of the table in docs/reference/models.md that names it.
-    """
-
-    model: Callable[[Record], Graph] | None = None
+    model: Callable[[Record], Graph] | None = None  # reads a model by itself, over its own rows
+    # Reads what ``predict`` and its kin compute of a table, as operators
     predicts: Callable[[Record, Table, Where], Predictor] | None = None
+    # Reads the table that ``transform`` makes of another one
     transforms: Callable[[Record, Table, Where], Table] | None = None
+    # Of a transformer, reads what ``score_samples`` computes of a table
     scores: Callable[[Record, Table, Where], Predictor] | None = None
-    inner: Callable[[Record, Where], Record] | None = None
+    inner: Callable[[Record, Where], Record] | None = None  # returns the estimator that this one stands for
+    # Returns the last estimator within, the table that it reads, and its place, where it is the one that
+    # predicts (the argument behind the place) or transforms; None if it is the estimator itself
     last: Callable[[Record, Table, Where, bool], tuple[Record, Table, Where] | None] | None = None
+    # Returns the graph of an estimator around the last one, from that of the last one
     undoes: Callable[[Record, Graph, Where], Graph] | None = None
+    # Returns the estimators within that get the rows as this one gets them. By default `inner`, or the
+    # members of an ensemble that predicts.
     first: Callable[[Record, Where], list[Record]] | None = None
-    rows: Rows = "columns"
-    fitted: bool = True
-    selects: bool = False
-    transform_predicts: bool = False
-    keeps_integers: bool = False
-    section: str = ""
+    rows: Rows = "columns"  # what it takes
+    fitted: bool = True  # whether fitting gives it attributes
+    selects: bool = False  # whether it keeps some columns as they are
+    transform_predicts: bool = False  # whether ``transform`` returns what ``predict`` does
+    keeps_integers: bool = False  # whether ``transform`` returns integers and bools in the type of the rows
+    section: str = ""  # the row of the table in docs/reference/models.md that names it
 
 
 @dataclass
@@ -113,29 +87,16 @@ def _columns_read(graph: Graph) -> set[int]:
 
 @dataclass(frozen=True)
 class Where:
-    """The path to a step.
+    """The path to a step."""
 
-    Attributes
-    ----------
-    path
-        Names of the steps from the outermost on; empty for a transformer by itself.
-    kind
-        The step's class.
-    names
-        Names of the input's columns, where it has any.
-    visited
-        One number, that of the steps seen so far.
-    rules
-        What the steps seen so far say of the caller's rows.
-    estimators
-        The classes that are supported, by library and name.
-    """
-
-    path: tuple[str, ...] = ()
-    kind: str = ""
-    names: tuple[str, ...] | None = None
+    path: tuple[str, ...] = ()  # names of the steps from the outermost on; empty for a transformer by itself
+    kind: str = ""  # the step's class
+    names: tuple[str, ...] | None = None  # names of the input's columns, where it has any
+    # One number, that of the steps seen so far
     visited: list[int] = field(default_factory=lambda: [0], compare=False, repr=False)
+    # What the steps seen so far say of the caller's rows
     rules: RowRules = field(default_factory=RowRules, compare=False, repr=False)
+    # The classes that are supported, by library and name
     estimators: Mapping[tuple[str, str], Estimator] = field(default_factory=dict, compare=False, repr=False)
 
     def how(self, record: Record) -> Estimator:
@@ -149,10 +110,7 @@ class Where:
     def child(self, name: object) -> Where:
         """A step within.
 
-        Raises
-        ------
-        ModelError
-            If steps are nested beyond any sense.
+        Raises `ModelError` if steps are nested beyond any sense.
         """
         if len(self.path) >= _DEEPEST:
             raise ModelError(f"the model is damaged: steps within steps, {_DEEPEST} deep.")
@@ -179,15 +137,8 @@ class Where:
     def refuse_sparse(self, table: Table, reason: str) -> None:
         """Refuse a sparse table; or the caller's sparse rows, where the table is sparse if they are.
 
-        Parameters
-        ----------
-        reason
-            Goes on after the step's name.
-
-        Raises
-        ------
-        UnsupportedModel
-            If the table is sparse.
+        `reason`: goes on after the step's name.
+        Raises `UnsupportedModel` if the table is sparse.
         """
         if table.sparse:
             raise self.unsupported(f"gets a sparse matrix, but {reason}.")

@@ -15,18 +15,14 @@ from hbtvm.frontends.xgboost import ubjson
 from hbtvm.graph.graph import Graph
 from hbtvm.words.printable import shown
 
-_OLD_BINARY = b"CONFIG-offset:"
-"""How the state of a booster begins that was not written as JSON or UBJSON."""
+_OLD_BINARY = b"CONFIG-offset:"  # how the state of a booster begins that was not written as JSON or UBJSON
 
 
 def read_booster(model: Record) -> Graph:
     """Read an ``xgboost.Booster``: all of its trees, as its own ``predict`` uses them.
 
-    Raises
-    ------
-    UnsupportedModel
-        If the model is not fitted, has no trees by its kind (gblinear), or an objective that
-        is not known.
+    Raises `UnsupportedModel` if the model is not fitted, has no trees by its kind (gblinear), or an objective
+    that is not known.
     """
     return xgboost_model.read_document(document_of(model), "Booster", None)
 
@@ -34,10 +30,7 @@ def read_booster(model: Record) -> Graph:
 def read_estimator(model: Record) -> Graph:
     """Read a fitted estimator of ``xgboost.sklearn``: its trees up to ``best_iteration``.
 
-    Raises
-    ------
-    UnsupportedModel
-        As `read_booster`.
+    Raises `UnsupportedModel` as `read_booster`.
     """
     document = document_of(fitted_booster(model))
     classifier = xgboost_model.is_classifier(model.kind)
@@ -63,12 +56,8 @@ def _missing(model: Record) -> float:
 def document_of(booster: Record) -> Any:
     """The document that ``save_model`` would write of a booster.
 
-    Raises
-    ------
-    UnsupportedModel
-        If it is not fitted, or written in a format of old.
-    ModelError
-        If it is damaged.
+    Raises `UnsupportedModel` if it is not fitted, or written in a format of old. Raises `ModelError` if it is
+    damaged.
     """
     content = booster.get("handle", None)
     if content is None:

@@ -38,14 +38,8 @@ def is_classifier(name: str) -> bool:
 def from_json(content: str | bytes) -> Graph:
     """Read the JSON document that ``save_model("model.json")`` writes.
 
-    A document that an estimator saved says so, and is read as that estimator.
-
-    Raises
-    ------
-    ModelError
-        If the text is no XGBoost model or is damaged.
-    UnsupportedModel
-        As `read_document`.
+    A document that an estimator saved says so, and is read as that estimator. Raises `ModelError` if the text
+    is no XGBoost model or is damaged. Raises `UnsupportedModel` as `read_document`.
     """
     try:
         document = json.loads(content)
@@ -115,25 +109,13 @@ def read_document(
 ) -> Graph:
     """Read a parsed document as the model of a class.
 
-    Parameters
-    ----------
-    document
-        What ``save_model`` writes, in Python's types.
-    name
-        The class, such as ``"XGBClassifier"``: estimators use the trees up to the best iteration.
-    n_classes
-        Number of classes of a classifier, else None.
-    missing
-        A number that stands for a missing value, beside NaN.
-    labels
-        Class labels of a classifier, where they are others than 0, 1, ...
-
-    Raises
-    ------
-    ModelError
-        If it is damaged.
-    UnsupportedModel
-        If it has no trees by its kind (gblinear), or an objective that is not known.
+    `document`: what ``save_model`` writes, in Python's types.
+    `name`: the class, such as ``"XGBClassifier"``: estimators use the trees up to the best iteration.
+    `n_classes`: number of classes of a classifier, else None.
+    `missing`: a number that stands for a missing value, beside NaN.
+    `labels`: class labels of a classifier, where they are others than 0, 1, ...
+    Raises `ModelError` if it is damaged. Raises `UnsupportedModel` if it has no trees by its kind (gblinear),
+    or an objective that is not known.
     """
     try:
         return _read(document["learner"], name, n_classes, missing, labels)

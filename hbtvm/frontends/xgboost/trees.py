@@ -12,8 +12,7 @@ from hbtvm.frontends.build import Tree
 from hbtvm.graph.trees.ensemble import LEAF, CategorySet
 from hbtvm.graph.trees.rounding import float32_below
 
-_MOST_CATEGORIES = 1 << 24
-"""XGBoost reads categories from here on as invalid."""
+_MOST_CATEGORIES = 1 << 24  # XGBoost reads categories from here on as invalid
 
 _MOST_MEMBERS = 1 << 27
 """Bytes that the categorical splits of a model may take here, before equal ones are found."""
@@ -24,19 +23,11 @@ _OF_CATEGORIES = ("categories_nodes", "categories_segments", "categories_sizes",
 def read_trees(stored: Any, weights: Any) -> list[Tree]:
     """All trees of a document.
 
-    Parameters
-    ----------
-    stored
-        The document's trees.
-    weights
-        What each tree's leaves are multiplied by; empty for nothing.
-
-    Raises
-    ------
-    UnsupportedModel
-        If its categorical splits need more memory than is sane.
-    AttributeError, KeyError, TypeError, IndexError, ValueError, OverflowError
-        If they are damaged.
+    `stored`: the document's trees.
+    `weights`: what each tree's leaves are multiplied by; empty for nothing.
+    Raises `UnsupportedModel` if its categorical splits need more memory than is sane. Raises
+    `AttributeError`, `KeyError`, `TypeError`, `IndexError`, `ValueError`, `OverflowError` if they are
+    damaged.
     """
     trees, held = [], 0
     for i, one in enumerate(stored):

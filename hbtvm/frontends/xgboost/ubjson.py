@@ -19,10 +19,7 @@ _CONSTANTS = {"T": True, "F": False, "Z": None}
 def loads(content: bytes) -> Any:
     """The value of a document, in the types that ``json.loads`` gives.
 
-    Raises
-    ------
-    ValueError
-        If it is no such document, or cut short.
+    Raises `ValueError` if it is no such document, or cut short.
     """
     reader = _Reader(content)
     try:

@@ -17,18 +17,10 @@ from hbtvm.words.printable import shown
 
 @dataclass(frozen=True)
 class CategoryList:
-    """The categories of one column, and the columns that it may be.
+    """The categories of one column, and the columns that it may be."""
 
-    Attributes
-    ----------
-    values
-        The categories in the order of their codes.
-    columns
-        Indices of the columns that it may belong to, ascending.
-    """
-
-    values: tuple[Scalar, ...]
-    columns: tuple[Index, ...]
+    values: tuple[Scalar, ...]  # the categories in the order of their codes
+    columns: tuple[Index, ...]  # indices of the columns that it may belong to, ascending
 
 
 def place(
@@ -36,20 +28,12 @@ def place(
 ) -> dict[int, frozenset[int | None]]:
     """Return what each column may hold, if the lists belong to columns in their order.
 
-    Parameters
-    ----------
-    lists
-        In the order of the columns that they belong to.
-    sure
-        Columns that hold categories for certain.
-    words
-        Those of them that hold text, so that their categories must have some.
-
-    Returns
-    -------
-    For each column that occurs in a list, the indices of the lists that it may hold, and None among
-    them if it may hold numbers. A set of one element is certain: no other distribution of all
-    lists fits. Empty, if none does.
+    `lists`: in the order of the columns that they belong to.
+    `sure`: columns that hold categories for certain.
+    `words`: those of them that hold text, so that their categories must have some.
+    Returns for each column that occurs in a list, the indices of the lists that it may hold, and None among
+    them if it may hold numbers. A set of one element is certain: no other distribution of all lists fits.
+    Empty, if none does.
     """
     columns = sorted({column for one in lists for column in one.columns} | set(sure))
     possible = [frozenset(one.columns) for one in lists]

@@ -26,42 +26,27 @@ WORD, TOKEN, SPACE = 1, 2, 4
 SEVERAL, CONTEXT, SAME = 1 << 31, (1 << 31) - 1, (1 << 31) - 2
 """Marks of `Characters.maps`: several code points; one that depends on those beside it; no change."""
 
-_SIGMA = 0x3A3
-"""The only character whose lower case depends on its place in a word."""
+_SIGMA = 0x3A3  # the only character whose lower case depends on its place in a word
 
 
 @dataclass(frozen=True, eq=False)
 class Characters:
-    """Classes of characters, and what each becomes before a text is cut into terms.
+    """Classes of characters, and what each becomes before a text is cut into terms."""
 
-    Attributes
-    ----------
-    class_page
-        uint16, shape (`PAGES`,): for a code point's upper bits, a page of `classes`.
-    classes
-        uint8, shape (pages, 256): `WORD`, `TOKEN` and `SPACE` of characters as they are after `maps`.
-    map_page
-        uint16, shape (`PAGES`,), or empty where characters stay as they are but for lower case of ASCII's.
-    maps
-        uint32, shape (pages, 256): a code point; `SEVERAL`, with the first of several in `expansions` from
-        bit 8 on and their number (0 to 255) below; `CONTEXT`; or `SAME`.
-    expansions
-        uint32, shape (n,): code points.
-    """
-
-    class_page: np.ndarray
+    class_page: np.ndarray  # uint16, shape (`PAGES`,): for a code point's upper bits, a page of `classes`
+    # Uint8, shape (pages, 256): `WORD`, `TOKEN` and `SPACE` of characters as they are after `maps`
     classes: np.ndarray
+    # Uint16, shape (`PAGES`,), or empty where characters stay as they are but for lower case of ASCII's
     map_page: np.ndarray
+    # Uint32, shape (pages, 256): a code point; `SEVERAL`, with the first of several in `expansions` from bit
+    # 8 on and their number (0 to 255) below; `CONTEXT`; or `SAME`
     maps: np.ndarray
-    expansions: np.ndarray
+    expansions: np.ndarray  # uint32, shape (n,): code points
 
     def validate(self) -> Characters:
         """Return it, if a kernel finds its way through it.
 
-        Raises
-        ------
-        ValueError
-            If it does not.
+        Raises `ValueError` if it does not.
         """
         _check_pages(self.class_page, self.classes, np.uint8)
         if len(self.map_page):
@@ -90,12 +75,8 @@ def _check_pages(page: np.ndarray, values: np.ndarray, dtype: type) -> None:
 def characters(token: str, lowercase: bool, accents: Accents | None) -> Characters:
     """Tables for texts that are brought into lower case, stripped of accents, and cut into tokens.
 
-    Parameters
-    ----------
-    token
-        A regular expression of one character of a token.
-    lowercase, accents
-        As scikit-learn's vectorizers take ``lowercase`` and ``strip_accents``.
+    `token`: a regular expression of one character of a token.
+    `lowercase`, `accents`: as scikit-learn's vectorizers take ``lowercase`` and ``strip_accents``.
     """
     class_page, classes = _deduplicated(_classes(token).reshape(PAGES, PAGE))
     expansions: list[int] = []

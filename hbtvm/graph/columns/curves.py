@@ -20,15 +20,9 @@ from hbtvm.operators.normal import normal_quantile
 
 @dataclass(frozen=True, eq=False)
 class Bins(Step):
-    """How many of the edges are at most a number (`KBinsDiscretizer`); NaN stays.
+    """How many of the edges are at most a number (`KBinsDiscretizer`); NaN stays."""
 
-    Attributes
-    ----------
-    edges
-        float64, shape (E,), ascending; the ends of all bins are not among them.
-    """
-
-    edges: Numbers
+    edges: Numbers  # float64, shape (E,), ascending; the ends of all bins are not among them
     monotone = True
 
     def validate(self) -> None:
@@ -46,18 +40,14 @@ class Quantile(Step):
     """The share of training below a number (`QuantileTransformer`); NaN stays.
 
     The mean of two interpolations, one of which takes the first and one the last of equal quantiles.
-
-    Attributes
-    ----------
-    quantiles, references
-        float64, shape (Q,): ascending numbers of training, and the shares that go with them.
-    margin
-        Numbers below the first quantile or nearer to it than this get 0, those near the last or above it 1.
-        If it is 0, numbers equal to them do.
     """
 
+    # `quantiles`, `references`: float64, shape (Q,): ascending numbers of training, and the shares that go
+    # with them
     quantiles: Numbers
     references: Numbers
+    # Numbers below the first quantile or nearer to it than this get 0, those near the last or above it 1. If
+    # it is 0, numbers equal to them do.
     margin: float = 0.0
     monotone = True
     error = 1e-15
@@ -108,21 +98,12 @@ class NormalQuantile(Step):
 
 @dataclass(frozen=True, eq=False)
 class Power(Step):
-    """A power that makes numbers more like a normal distribution's (`PowerTransformer`); NaN stays.
+    """A power that makes numbers more like a normal distribution's (`PowerTransformer`); NaN stays."""
 
-    Attributes
-    ----------
-    method
-        Of these, ``"box-cox"`` makes NaN of what is below 0, which scikit-learn refuses like 0 itself.
-    exponent
-        The power, lambda.
-    narrow
-        Whether it is a float32 number, and the function in float32 for such values.
-    """
-
+    # Of these, ``"box-cox"`` makes NaN of what is below 0, which scikit-learn refuses like 0 itself
     method: Literal["yeo-johnson", "box-cox"]
-    exponent: float
-    narrow: bool = False
+    exponent: float  # the power, lambda
+    narrow: bool = False  # whether it is a float32 number, and the function in float32 for such values
     monotone = True
 
     def apply(self, x: np.ndarray) -> np.ndarray:
@@ -143,8 +124,7 @@ def bends(column: Column) -> bool:
     return any(isinstance(step, Bins | Quantile | NormalQuantile | Power) for step in column.steps)
 
 
-BOX_COX_ZERO = 1e-19
-"""An exponent up to this is 0 to scipy."""
+BOX_COX_ZERO = 1e-19  # an exponent up to this is 0 to scipy
 
 
 def _box_cox(x: np.ndarray, power: Any) -> np.ndarray:

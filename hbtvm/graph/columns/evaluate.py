@@ -27,8 +27,7 @@ from hbtvm.graph.columns.steps import (
 )
 from hbtvm.graph.columns.table import Column, Made, Raw, RowOperation, Table
 
-_HIDES = (Above, Bins, Clip, Quantile)
-"""Steps that make other numbers of NaN or infinity."""
+_HIDES = (Above, Bins, Clip, Quantile)  # steps that make other numbers of NaN or infinity
 
 _TAKES_ALL = (Cast, Encode, Fill, Function, ZeroIsMissing)
 """Steps that the library computes without looking for NaN or infinity."""
@@ -37,12 +36,8 @@ _TAKES_ALL = (Cast, Encode, Fill, Function, ZeroIsMissing)
 class Evaluator:
     """Computes columns of one batch of rows; what columns share is computed once.
 
-    Parameters
-    ----------
-    raw
-        The input's columns by index, shape (n,) each. Those that nothing reads may be left out.
-    dtype
-        Type of numbers that come from values: codes and looked-up numbers.
+    `raw`: the input's columns by index, shape (n,) each. Those that nothing reads may be left out.
+    `dtype`: type of numbers that come from values: codes and looked-up numbers.
     """
 
     def __init__(self, raw: Mapping[int, np.ndarray] | Sequence[np.ndarray], dtype: str = "float64") -> None:
@@ -61,10 +56,7 @@ class Evaluator:
     def checked(self, column: Column) -> np.ndarray:
         """A table's column, shape (n,).
 
-        Raises
-        ------
-        InputError
-            If it has values that the table refuses.
+        Raises `InputError` if it has values that the table refuses.
         """
         values = self.column(column.source, column.steps)
         _check(column, values)
@@ -127,10 +119,7 @@ def _of_values(step: Step, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def numbers_of(values: Sequence[Any], dtype: np.dtype | str = "float64") -> np.ndarray:
     """Python values as numbers; None is NaN.
 
-    Raises
-    ------
-    InputError
-        If one is no number.
+    Raises `InputError` if one is no number.
     """
     try:
         return np.array([np.nan if value is None else float(value) for value in values], dtype)

@@ -11,26 +11,18 @@ from hbtvm.graph.columns.table import Raw, Source
 
 @dataclass(frozen=True, eq=False)
 class Feed:
-    """A column of numbers, or of codes of categories.
+    """A column of numbers, or of codes of categories."""
 
-    Attributes
-    ----------
-    source
-        Where the values come from: a column of the input, or of a row operation that runs on the host.
-    steps
-        What is done on the host, by `Step.apply`: nothing for numbers that a kernel takes as they are; for
-        categories the steps up to their `Encode`.
-    allow_nan, allow_inf
-        Whether NaN (after the steps) and infinities (before) are let pass; else they are refused.
-    where
-        The column in the words of an error.
-    """
-
+    # Where the values come from: a column of the input, or of a row operation that runs on the host
     source: Source
+    # What is done on the host, by `Step.apply`: nothing for numbers that a kernel takes as they are; for
+    # categories the steps up to their `Encode`
     steps: tuple[Step, ...] = ()
+    # `allow_nan`, `allow_inf`: whether NaN (after the steps) and infinities (before) are let pass; else they
+    # are refused
     allow_nan: bool = True
     allow_inf: bool = True
-    where: str = ""
+    where: str = ""  # the column in the words of an error
 
     def validate(self) -> None:
         """Refuse look-ups without codes."""

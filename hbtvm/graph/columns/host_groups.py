@@ -20,22 +20,12 @@ from hbtvm.graph.columns.table import Made, Raw, RowOperation, Table
 class HostGroups:
     """Computes feeds from raw columns that are numbers.
 
-    Parameters
-    ----------
-    feeds
-        By their places in the matrix.
-    coded
-        Whether feeds are taken that look up codes, which are then given in place of values.
-
-    Attributes
-    ----------
-    places
-        The feeds that it computes, in the order of its results; the others are not of its kind: they begin
-        with values, or make codes.
-    raws
-        The input's columns that it reads as numbers.
-    codes
-        The input's columns that it reads as codes, each with the steps that make them, up to `Encode`.
+    `feeds`: by their places in the matrix.
+    `coded`: whether feeds are taken that look up codes, which are then given in place of values.
+    `places`: the feeds that it computes, in the order of its results; the others are not of its kind: they
+        begin with values, or make codes.
+    `raws`: the input's columns that it reads as numbers.
+    `codes`: the input's columns that it reads as codes, each with the steps that make them, up to `Encode`.
     """
 
     def __init__(self, feeds: Mapping[int, Feed], coded: bool = False) -> None:
@@ -58,15 +48,10 @@ class HostGroups:
     def compute(self, x: np.ndarray) -> np.ndarray | None:
         """Compute the feeds of `places`.
 
-        Parameters
-        ----------
-        x
-            Numbers, float32 or float64, shape (columns of `raws` and behind them `codes`, n).
-
-        Returns
-        -------
-        float32 or float64 (the widest of the feeds'), shape (feeds of `places`, n). None where some value may
-        have to be refused, which `hbtvm.graph.columns.evaluate.Evaluator` then does column by column.
+        `x`: numbers, float32 or float64, shape (columns of `raws` and behind them `codes`, n).
+        Returns float32 or float64 (the widest of the feeds'), shape (feeds of `places`, n). None where some
+        value may have to be refused, which `hbtvm.graph.columns.evaluate.Evaluator` then does column by
+        column.
         """
         if x.dtype not in FLOATS:
             return None

@@ -21,18 +21,10 @@ from hbtvm.graph.columns.table import Column, Made, Raw, RowOperation
 
 @dataclass(frozen=True)
 class Coded:
-    """A number for each code of a column of categories.
+    """A number for each code of a column of categories."""
 
-    Attributes
-    ----------
-    prefix
-        The steps up to `Encode`, which make the codes.
-    after
-        The steps behind it, which make the number of a code.
-    """
-
-    prefix: tuple[Step, ...]
-    after: tuple[Step, ...] = ()
+    prefix: tuple[Step, ...]  # the steps up to `Encode`, which make the codes
+    after: tuple[Step, ...] = ()  # the steps behind it, which make the number of a code
 
     def __len__(self) -> int:
         """Codes, that of unknown values included."""
@@ -82,10 +74,7 @@ def resolve(column: Column) -> Coded | Number:
 class Feeds:
     """The columns of the matrix, each made once however many columns of a table need it.
 
-    Parameters
-    ----------
-    names
-        Names of the input's columns, for errors.
+    `names`: names of the input's columns, for errors.
     """
 
     def __init__(self, names: Sequence[str] | None = None) -> None:

@@ -12,20 +12,12 @@ from hbtvm.graph.columns.table import RowOperation, Table
 
 @dataclass(frozen=True, eq=False)
 class Normalize(RowOperation):
-    """Each row divided by its norm; rows whose norm is 0 stay as they are.
-
-    Attributes
-    ----------
-    inputs
-        The columns.
-    norm
-        Sum of absolute values, root of the sum of squares, or largest absolute value.
-    sparse
-        Whether the library has the rows as a sparse matrix, whose norms it adds up in another order.
-    """
+    """Each row divided by its norm; rows whose norm is 0 stay as they are."""
 
     inputs: Table
+    # Sum of absolute values, root of the sum of squares, or largest absolute value
     norm: Literal["l1", "l2", "max"]
+    # Whether the library has the rows as a sparse matrix, whose norms it adds up in another order
     sparse: bool = False
 
     @property

@@ -26,14 +26,12 @@ from hbtvm.graph.columns.steps import (
     missing_in,
 )
 
-FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-"""The types of numbers that steps take."""
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))  # the types of numbers that steps take
 
 Apply = Callable[[np.ndarray], np.ndarray]
 """From numbers of a type of `FLOATS`, shape (columns, n), to such numbers."""
 
-_FEW_CODES = 4
-"""A column that is 1 for more codes is computed by itself."""
+_FEW_CODES = 4  # a column that is 1 for more codes is computed by itself
 
 
 def kind_of(step: Step) -> Any:

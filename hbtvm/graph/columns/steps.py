@@ -42,18 +42,10 @@ Missing = Annotated[
 
 
 class Step:
-    """A function of one value.
+    """A function of one value."""
 
-    Attributes
-    ----------
-    monotone
-        Whether it never falls, or never rises, over the numbers that are not NaN.
-    error
-        What a result may be off by, beside some units in its last place.
-    """
-
-    monotone: bool = False
-    error: float = 0.0
+    monotone: bool = False  # whether it never falls, or never rises, over the numbers that are not NaN
+    error: float = 0.0  # what a result may be off by, beside some units in its last place
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         """Return the function's values of numbers (float32 or float64, any shape), in the same type."""
@@ -62,21 +54,12 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Arithmetic(Step):
-    """``x - constant`` and the like, rounded once; NaN stays.
-
-    Attributes
-    ----------
-    operation
-        Which.
-    constant
-        The number, float64.
-    cast
-        Whether it is rounded to the values' type first. Otherwise the operation is in float64, and its result
-        is rounded, as numpy does in place.
-    """
+    """``x - constant`` and the like, rounded once; NaN stays."""
 
     operation: Literal["subtract", "divide", "multiply", "add"]
-    constant: float
+    constant: float  # the number, float64
+    # Whether it is rounded to the values' type first. Otherwise the operation is in float64, and its result
+    # is rounded, as numpy does in place.
     cast: bool = False
     monotone = True
 
@@ -185,20 +168,11 @@ class Function(Step):
 
 @dataclass(frozen=True, eq=False)
 class Fill(Step):
-    """A value in place of a missing one.
+    """A value in place of a missing one."""
 
-    Attributes
-    ----------
-    value
-        A number, or (in columns of values) a string.
-    missing
-        What is missing.
-    keeps_integers
-        Whether the library leaves integers in their type. (Front ends ask for it; packages do not hold it.)
-    """
-
-    value: codec.Scalar
-    missing: Missing = np.nan
+    value: codec.Scalar  # a number, or (in columns of values) a string
+    missing: Missing = np.nan  # what is missing
+    # Whether the library leaves integers in their type. (Front ends ask for it; packages do not hold it.)
     keeps_integers: Annotated[bool, codec.SKIP] = False
 
     def apply(self, x: np.ndarray) -> np.ndarray:
@@ -230,21 +204,13 @@ class ZeroIsMissing(Step):
 
 @dataclass(frozen=True, eq=False)
 class Encode(Step):
-    """The position of a value among categories: a code, 0 to n - 1, or n for a value that is none of them.
+    """The position of a value among categories: a code, 0 to n - 1, or n for a value that is none of them."""
 
-    Attributes
-    ----------
-    categories
-        Distinct values. NaN and None may be among them; NaN stands for every kind of it.
-    unknown
-        Whether a value that is none of them is an ``"error"``, or has the code n.
-    where
-        Step, class and column in the words of an error.
-    """
-
+    # Distinct values. NaN and None may be among them; NaN stands for every kind of it.
     categories: tuple[codec.Scalar, ...]
+    # Whether a value that is none of them is an ``"error"``, or has the code n
     unknown: Literal["error", "code"] = "code"
-    where: str = ""
+    where: str = ""  # step, class and column in the words of an error
     code_of: dict[Any, int] = field(init=False, repr=False)
     nan_code: int = field(init=False, repr=False)
     none_code: int = field(init=False, repr=False)
@@ -264,10 +230,7 @@ class Encode(Step):
     def code(self, value: Any) -> int:
         """The code of one value.
 
-        Raises
-        ------
-        InputError
-            If it is none of the categories, and that is an error.
+        Raises `InputError` if it is none of the categories, and that is an error.
         """
         if value is None:
             found = self.none_code
@@ -293,15 +256,9 @@ class Encode(Step):
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Step):
-    """A number for each code.
+    """A number for each code."""
 
-    Attributes
-    ----------
-    values
-        float64, shape (codes,): as many as the column's `Encode` has codes.
-    """
-
-    values: codec.Numbers
+    values: codec.Numbers  # float64, shape (codes,): as many as the column's `Encode` has codes
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         result: np.ndarray = self.values[x.astype(np.int64)].astype(x.dtype)
@@ -323,10 +280,7 @@ class Equals(Step):
 def check_codes(steps: Sequence[Step]) -> None:
     """Check that numbers are looked up by codes only, of which each has a number.
 
-    Raises
-    ------
-    ValueError
-        If they are not.
+    Raises `ValueError` if they are not.
     """
     codes = 0
     for step in steps:

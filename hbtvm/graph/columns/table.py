@@ -32,18 +32,11 @@ class Raw:
 class RowOperation(ABC):
     """A function of whole rows; `reference` computes it as the library does.
 
-    Attributes
-    ----------
-    inputs
-        The columns that it reads.
-    width
-        Columns that it makes.
-    takes_values
-        Whether `reference` takes Python values, such as texts, rather than numbers.
+    `takes_values`: whether `reference` takes Python values, such as texts, rather than numbers.
     """
 
-    inputs: Table
-    width: int
+    inputs: Table  # the columns that it reads
+    width: int  # columns that it makes
     takes_values = False
 
     @abstractmethod
@@ -98,20 +91,13 @@ def raws_of(source: Raw | Made) -> set[int]:
 class Column:
     """Raw or made values, and the steps on them.
 
-    Attributes
-    ----------
-    source
-        Where the values come from.
-    steps
-        From the first to the last.
-    where
-        The column in the words of an error.
-    allow_nan, allow_inf
-        Whether everything so far takes NaN (after the steps so far: a `Fill` leaves none) and infinities.
+    `where`: the column in the words of an error.
     """
 
-    source: Source
-    steps: tuple[Step, ...] = ()
+    source: Source  # where the values come from
+    steps: tuple[Step, ...] = ()  # from the first to the last
+    # `allow_nan`, `allow_inf`: whether everything so far takes NaN (after the steps so far: a `Fill` leaves
+    # none) and infinities
     allow_nan: bool = True
     allow_inf: bool = True
 
@@ -195,21 +181,14 @@ def _columns(listed: Sequence[Column | RowOperation]) -> Sequence[Column]:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns side by side.
+    """Columns side by side."""
 
-    Attributes
-    ----------
-    columns
-        From left to right; a tuple, `AllColumns` or `Joined`.
-    sparse
-        Whether the library has these rows as a sparse matrix, in which XGBoost takes zeros for missing; None
-        if they are sparse where the caller's rows are.
-    names
-        Names of the columns as ``get_feature_names_out`` gives them; None where they have none.
-    """
-
+    # From left to right; a tuple, `AllColumns` or `Joined`
     columns: Annotated[Sequence[Column], Via(tuple[Column | RowOperation, ...], _listed, _columns)]
+    # Whether the library has these rows as a sparse matrix, in which XGBoost takes zeros for missing; None if
+    # they are sparse where the caller's rows are
     sparse: bool | None = False
+    # Names of the columns as ``get_feature_names_out`` gives them; None where they have none
     names: tuple[str, ...] | None = None
 
     def validate(self) -> None:

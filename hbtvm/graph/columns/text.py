@@ -26,56 +26,36 @@ StageKind = Literal["binary", "logarithm", "scale", "l1", "l2", "max", "select"]
 
 Dtype = Literal["float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool"]
 
-_MOST = (1 << 31) - 1
-"""Lengths that 32 bits hold."""
+_MOST = (1 << 31) - 1  # lengths that 32 bits hold
 
 _SPACES = re.compile(r"\s\s+")
 
 
 @dataclass(frozen=True)
 class Analyzer:
-    """How a row becomes terms.
+    """How a row becomes terms."""
 
-    Attributes
-    ----------
-    kind
-        As ``analyzer`` of scikit-learn's vectorizers; ``"pairs"`` for rows that are terms with values
-        already.
-    lowercase, accents
-        What is done to a text first.
-    token
-        Of words: a regular expression of one character of a token.
-    least
-        Characters of the shortest token.
-    whole
-        Whether a token is a word (``\\w+``) all of whose characters may be in a token, rather than any
-        longest run of such.
-    shortest, longest
-        Lengths of sequences: of tokens, or of characters.
-    stop_words
-        Tokens that are left out.
-    encoding, decode_error
-        How texts that are bytes are read.
-    form
-        For ``"pairs"``, what a row is: as ``input_type`` of scikit-learn's ``FeatureHasher``, where what
-        counts 0 is left out; or ``"features"``, a dict as its ``DictVectorizer`` takes it.
-    separator
-        Between the name of a feature and its text, which are one term.
-    """
-
+    # As ``analyzer`` of scikit-learn's vectorizers; ``"pairs"`` for rows that are terms with values already
     kind: Kind
+    # `lowercase`, `accents`: what is done to a text first
     lowercase: bool = False
     accents: Accents | None = None
-    token: str = r"\w"
-    least: int = 2
+    token: str = r"\w"  # of words: a regular expression of one character of a token
+    least: int = 2  # characters of the shortest token
+    # Whether a token is a word (``\w+``) all of whose characters may be in a token, rather than any longest
+    # run of such
     whole: bool = True
+    # `shortest`, `longest`: lengths of sequences: of tokens, or of characters
     shortest: int = 1
     longest: int = 1
-    stop_words: tuple[str, ...] = ()
+    stop_words: tuple[str, ...] = ()  # tokens that are left out
+    # `encoding`, `decode_error`: how texts that are bytes are read
     encoding: str = "utf-8"
     decode_error: Annotated[str, Via(Literal["strict", "ignore", "replace"])] = "strict"
+    # For ``"pairs"``, what a row is: as ``input_type`` of scikit-learn's ``FeatureHasher``, where what counts
+    # 0 is left out; or ``"features"``, a dict as its ``DictVectorizer`` takes it
     form: Form = "dict"
-    separator: str = "="
+    separator: str = "="  # between the name of a feature and its text, which are one term
 
     def tables(self) -> Characters:
         """What kernels need to know of characters."""
@@ -114,27 +94,16 @@ def _slices(text: str, shortest: int, longest: int) -> Iterator[str]:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """A list of texts as UTF-8.
+    """A list of texts as UTF-8."""
 
-    Attributes
-    ----------
-    pool
-        uint8, shape (bytes,): the texts, one behind the other.
-    starts
-        uint32, shape (texts + 1,): text i is ``pool[starts[i]:starts[i + 1]]``.
-    """
-
-    pool: np.ndarray
-    starts: np.ndarray
+    pool: np.ndarray  # uint8, shape (bytes,): the texts, one behind the other
+    starts: np.ndarray  # uint32, shape (texts + 1,): text i is ``pool[starts[i]:starts[i + 1]]``
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Terms:
         """The list of some texts.
 
-        Raises
-        ------
-        ValueError
-            If they take 4 GiB or more.
+        Raises `ValueError` if they take 4 GiB or more.
         """
         parts = [text.encode("utf-8", "surrogatepass") for text in texts]
         starts = np.concatenate([[0], np.cumsum([len(part) for part in parts], dtype=np.int64)])
@@ -156,10 +125,7 @@ class Terms:
     def validate(self) -> Terms:
         """Return it, if its texts lie within the pool.
 
-        Raises
-        ------
-        ValueError
-            If they do not.
+        Raises `ValueError` if they do not.
         """
         starts = self.starts
         if (
@@ -177,57 +143,30 @@ class Terms:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """What is done to the terms of a row.
+    """What is done to the terms of a row."""
 
-    Attributes
-    ----------
-    kind
-        ``"binary"``: 1 for each term. ``"logarithm"``: 1 plus the logarithm. ``"scale"``: times `values`.
-        ``"l1"``, ``"l2"``, ``"max"``: divided by that norm of the row, unless it is 0. ``"select"``: columns
-        become those that `values` tell.
-    values
-        By column: float64 factors; or int32 new columns, -1 for columns that are dropped, no two the same.
-    """
-
+    # ``"binary"``: 1 for each term. ``"logarithm"``: 1 plus the logarithm. ``"scale"``: times `values`.
+    # ``"l1"``, ``"l2"``, ``"max"``: divided by that norm of the row, unless it is 0. ``"select"``: columns
+    # become those that `values` tell.
     kind: StageKind
+    # By column: float64 factors; or int32 new columns, -1 for columns that are dropped, no two the same
     values: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Vectorize(RowOperation):
-    """Terms of a column of texts.
+    """Terms of a column of texts."""
 
-    Attributes
-    ----------
-    inputs
-        The column of texts, or (analyzer ``"pairs"``) of terms with values.
-    analyzer
-        How a text becomes terms.
-    characters
-        What kernels need to know of characters.
-    vocabulary
-        The term of each column; None where columns are hashes.
-    hashed
-        Columns of hashes (MurmurHash3, seed 0); 0 with a vocabulary.
-    alternate_sign
-        Whether a term counts -1 where its hash is negative.
-    stages
-        What is done to each row's terms, one after the other.
-    weight
-        float64, shape (columns after all stages, O): the result is the weighted sums. None for the columns.
-    dtype
-        Type of the library's sparse rows.
-    """
-
-    inputs: Table
-    analyzer: Analyzer
-    characters: Characters
-    vocabulary: Terms | None
-    hashed: int = 0
-    alternate_sign: bool = True
-    stages: tuple[Stage, ...] = ()
+    inputs: Table  # the column of texts, or (analyzer ``"pairs"``) of terms with values
+    analyzer: Analyzer  # how a text becomes terms
+    characters: Characters  # what kernels need to know of characters
+    vocabulary: Terms | None  # the term of each column; None where columns are hashes
+    hashed: int = 0  # columns of hashes (MurmurHash3, seed 0); 0 with a vocabulary
+    alternate_sign: bool = True  # whether a term counts -1 where its hash is negative
+    stages: tuple[Stage, ...] = ()  # what is done to each row's terms, one after the other
+    # Float64, shape (columns after all stages, O): the result is the weighted sums. None for the columns.
     weight: np.ndarray | None = None
-    dtype: Annotated[str, Via(Dtype)] = "float64"
+    dtype: Annotated[str, Via(Dtype)] = "float64"  # type of the library's sparse rows
 
     takes_values = True
 
@@ -267,10 +206,7 @@ class Vectorize(RowOperation):
     def validate(self) -> Vectorize:
         """Return it, if a kernel finds its way through it.
 
-        Raises
-        ------
-        ValueError
-            If its tables do not go together.
+        Raises `ValueError` if its tables do not go together.
         """
         analyzer = self.analyzer
         lengths = (1, analyzer.shortest, analyzer.longest, _MOST)

@@ -17,27 +17,16 @@ from hbtvm.operators.shapes import Select
 
 @dataclass(frozen=True)
 class Affine:
-    """``columns @ weight + offset``.
+    """``columns @ weight + offset``."""
 
-    Attributes
-    ----------
-    weight
-        float64, shape (columns, O).
-    offset
-        float64, shape (O,).
-    """
-
-    weight: np.ndarray
-    offset: np.ndarray
+    weight: np.ndarray  # float64, shape (columns, O)
+    offset: np.ndarray  # float64, shape (O,)
 
 
 def affine_of(node: Node, table: Table) -> Affine | None:
     """A node as an affine function of a table's columns; None if it is not known to be one.
 
-    Parameters
-    ----------
-    node
-        Over tables of which each column is one of `table`, maybe with further steps.
+    `node`: over tables of which each column is one of `table`, maybe with further steps.
     """
     if isinstance(node, TableRows):
         return _columns(node, table, np.eye(node.width))

@@ -49,18 +49,11 @@ def fold(
 ) -> Folded:
     """Return the linear model that reads feeds in place of a table.
 
-    Parameters
-    ----------
-    table
-        What the model was trained on, W columns.
-    weight, intercept
-        float64, shapes (W, O) and (O,).
-    names
-        Names of the input's columns, for errors.
-    allow_nan
-        Whether the model takes NaN (no linear model of scikit-learn does).
-    known
-        Feeds of what else reads the input, to which this model's are added.
+    `table`: what the model was trained on, W columns.
+    `weight`, `intercept`: float64, shapes (W, O) and (O,).
+    `names`: names of the input's columns, for errors.
+    `allow_nan`: whether the model takes NaN (no linear model of scikit-learn does).
+    `known`: feeds of what else reads the input, to which this model's are added.
     """
     feeds, base = known or Feeds(names), np.array(intercept, np.float64)
     terms: dict[tuple[int, float], _Term] = {}

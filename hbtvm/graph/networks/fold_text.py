@@ -43,10 +43,7 @@ def told(table: Table) -> tuple[str, ...]:
 class TextSums:
     """Weights of terms, by operation.
 
-    Parameters
-    ----------
-    outputs
-        Sums of a row, O.
+    `outputs`: sums of a row, O.
     """
 
     def __init__(self, outputs: int) -> None:

@@ -27,10 +27,7 @@ def side_by_side(parts: Sequence[Node]) -> Node:
 def mean(parts: Sequence[Node], weights: np.ndarray | None = None) -> Node:
     """The mean of nodes of the same width, column by column.
 
-    Parameters
-    ----------
-    weights
-        float64, shape (nodes,): of a weighted mean. (Their sum is divided by, as numpy does.)
+    `weights`: float64, shape (nodes,): of a weighted mean. Their sum is divided by, as numpy does.
     """
     parts = unified(parts)
     if len(parts) == 1:

@@ -13,19 +13,14 @@ from hbtvm.operators.products import LinearSum
 from hbtvm.operators.shapes import Select
 from hbtvm.operators.tables import Bucketize, Interpolate, Lookup, OneHot
 
-_MISSING = 0.1
-"""Share of values that are missing where they are imputed."""
-
-_NEAR = 0.1
-"""Spread of rows about stored points, in standard deviations of these."""
+_MISSING = 0.1  # share of values that are missing where they are imputed
+_NEAR = 0.1  # spread of rows about stored points, in standard deviations of these
 
 
 def network_rows(network: Network, rows: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
     """Return random rows like those that the network was made for: codes, and numbers near its tables'.
 
-    Returns
-    -------
-    `dtype`, shape (rows, n_features).
+    Returns `dtype`, shape (rows, n_features).
     """
     X = rng.normal(size=(rows, network.n_features))
     for node in network.nodes:

@@ -18,8 +18,7 @@ from hbtvm.operators.products import Contract, LinearSum, concatenated
 from hbtvm.operators.shapes import Concat, Select, concat
 from hbtvm.operators.tables import Bucketize, Lookup, OneHot
 
-_MOST_ENTRIES = 1 << 22
-"""Entries that tables of a product may have."""
+_MOST_ENTRIES = 1 << 22  # entries that tables of a product may have
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ def _scaled(node: Node) -> _Scaled | None:
     return found if np.isfinite(found.factor).all() and np.isfinite(found.offset).all() else None
 
 
-_MOST_TERMS = 64
-"""Each sum of a chain of sums is looked at: without a bound, the time would be quadratic."""
+_MOST_TERMS = 64  # each sum of a chain of sums is looked at: without a bound, the time would be quadratic
 
 
 def product(node: Node, readers: Readers) -> Node:
@@ -234,9 +232,7 @@ def _entries(node: Contract, x: OneHot | Lookup) -> Node:
 def side_by_side(outputs: Sequence[Node]) -> tuple[list[Node], int]:
     """Networks in which several products of the same node are one.
 
-    Returns
-    -------
-    The outputs, and how many products went.
+    Returns the outputs, and how many products went.
     """
     groups: dict[int, list[Contract]] = {}
     for node in in_order(*outputs):

@@ -15,8 +15,7 @@ from hbtvm.graph.passes.sweep import sweep
 from hbtvm.operators.base import Node
 from hbtvm.words.quantities import count
 
-_MOST_ROUNDS = 16
-"""Each round makes a network smaller; a network of many layers may need as many."""
+_MOST_ROUNDS = 16  # each round makes a network smaller; a network of many layers may need as many
 
 
 def narrow_table(node: Node, mask: np.ndarray) -> Node:
@@ -29,16 +28,9 @@ def narrow_table(node: Node, mask: np.ndarray) -> Node:
 def simplify(outputs: Sequence[Node], leaf: Leaf = narrow_table) -> tuple[list[Node], list[str]]:
     """Return networks that compute the same, within rounding, with less work; and what was done.
 
-    Parameters
-    ----------
-    outputs
-        Of a network.
-    leaf
-        Makes leaves of some of their columns where the others are not read.
-
-    Returns
-    -------
-    The outputs, and sentences.
+    `outputs`: of a network.
+    `leaf`: makes leaves of some of their columns where the others are not read.
+    Returns the outputs, and sentences.
     """
     result, products, dropped = list(outputs), 0, False
     for _ in range(_MOST_ROUNDS):

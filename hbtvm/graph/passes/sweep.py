@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 from hbtvm.operators.base import Node, in_order
 
-Readers = Callable[[Node], int]
-"""How many nodes read a node, at the time that a rule looks at it."""
+Readers = Callable[[Node], int]  # how many nodes read a node, at the time that a rule looks at it
 
 Rule = Callable[[Node, Readers], Node]
 """From a node, whose inputs are changed already, to what takes its place, maybe itself."""
@@ -17,16 +16,8 @@ Rule = Callable[[Node, Readers], Node]
 def sweep(outputs: Sequence[Node], rule: Rule) -> tuple[list[Node], int]:
     """Apply a rule to each node.
 
-    Parameters
-    ----------
-    outputs
-        Of the network.
-    rule
-        The rule.
-
-    Returns
-    -------
-    The outputs, and how often the rule applied.
+    `outputs`: of the network.
+    Returns the outputs, and how often the rule applied.
     """
     order = in_order(*outputs)
     read = Counter(id(one) for node in order for one in node.inputs) + Counter(map(id, outputs))

@@ -26,8 +26,7 @@ _ROUNDED = (
 )
 """Functions that numpy rounds once from the exact result, or from a product."""
 
-_ULPS = 8
-"""Numpy's functions are off by at most 4 units in the last place."""
+_ULPS = 8  # numpy's functions are off by at most 4 units in the last place
 
 _TRIED = 1 << 21
 """Numbers that are tried at most for a column; where more would have to be, numpy computes it."""
@@ -35,60 +34,34 @@ _TRIED = 1 << 21
 
 @dataclass(frozen=True)
 class Cuts:
-    """Where numbers are cut, for U thresholds.
+    """Where numbers are cut, for U thresholds."""
 
-    Attributes
-    ----------
-    ordinal
-        int64, shape (U,): the ordinal of the last number on the lower side, `Chain.low` - 1 to `Chain.high`.
-    rising
-        Whether the lower side is the one at or below the thresholds.
-    """
-
+    # Int64, shape (U,): the ordinal of the last number on the lower side, `Chain.low` - 1 to `Chain.high`
     ordinal: np.ndarray
-    rising: bool
+    rising: bool  # whether the lower side is the one at or below the thresholds
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Monotone steps on numbers of one type.
+    """Monotone steps on numbers of one type."""
 
-    Attributes
-    ----------
-    steps
-        The steps, then the cast to the type in which trees compare.
-    dtype
-        Type of the raw numbers.
-    low, high
-        Ordinals of the least and the greatest raw number for which the result is not NaN, among those that
-        are let in.
-    domain
-        Numbers below the first and above the second give NaN; infinite where none do.
-    at_nan
-        The result for NaN.
-    constant
-        The result for all numbers, where it is the same by construction (behind `IsMissing`); else None.
-    """
-
-    steps: tuple[Step, ...]
-    dtype: str
+    steps: tuple[Step, ...]  # the steps, then the cast to the type in which trees compare
+    dtype: str  # type of the raw numbers
+    # `low`, `high`: ordinals of the least and the greatest raw number for which the result is not NaN, among
+    # those that are let in
     low: int
     high: int
+    # Numbers below the first and above the second give NaN; infinite where none do
     domain: tuple[float, float]
-    at_nan: float
+    at_nan: float  # the result for NaN
+    # The result for all numbers, where it is the same by construction (behind `IsMissing`); else None
     constant: float | None = None
 
     def cuts(self, thresholds: np.ndarray) -> Cuts | None:
         """Return where thresholds behind the steps cut the raw numbers.
 
-        Parameters
-        ----------
-        thresholds
-            float64, shape (U,), distinct.
-
-        Returns
-        -------
-        None if the numbers are not cut in two, as a function is not monotone in its last bits.
+        `thresholds`: float64, shape (U,), distinct.
+        Returns None if the numbers are not cut in two, as a function is not monotone in its last bits.
         """
         bound, never, rising = thresholds, np.zeros(len(thresholds), bool), True
         steps, dtypes = list[Step](), [self.dtype]
@@ -113,14 +86,9 @@ class Chain:
 def chain_of(steps: Sequence[Step], dtype: str, compare: str, infinite: bool) -> Chain | None:
     """Return the steps on a column of numbers as a chain; None if they are not monotone.
 
-    Parameters
-    ----------
-    steps
-        All of them.
-    dtype, compare
-        The type of the raw numbers, and that in which trees compare the result.
-    infinite
-        Whether infinities are let in.
+    `steps`: all of them.
+    `dtype`, `compare`: the type of the raw numbers, and that in which trees compare the result.
+    `infinite`: whether infinities are let in.
     """
     steps = (*steps, Cast("float32") if compare == "float32" else Cast("float64"))
     edge = np.inf if infinite else float(np.finfo(dtype).max)

@@ -20,8 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-LEAF = -1
-"""Value of `left`, `right` and `feature` at leaf nodes."""
+LEAF = -1  # value of `left`, `right` and `feature` at leaf nodes
 
 ZERO_THRESHOLD = float(np.float32(1e-35))
 """LightGBM's bound under which a value counts as zero, when zeros count as missing."""
@@ -31,82 +30,40 @@ CompareDtype = Literal["float32", "float64"]
 
 @dataclass(frozen=True)
 class CategorySet:
-    """The categories that go left at a categorical node.
+    """The categories that go left at a categorical node."""
 
-    Attributes
-    ----------
-    member
-        bool array of shape (size,): whether category c goes left, for 0 <= c < size.
-    outside_left
-        Whether a value goes left that is below 0 or not below size.
-    """
-
-    member: np.ndarray
-    outside_left: bool = False
+    member: np.ndarray  # bool array of shape (size,): whether category c goes left, for 0 <= c < size
+    outside_left: bool = False  # whether a value goes left that is below 0 or not below size
 
 
 @dataclass(frozen=True)
 class TreeEnsemble:
-    """A forest as flat arrays over its N nodes; tree t owns ``offset[t]:offset[t + 1]``.
+    """A forest as flat arrays over its N nodes; tree t owns ``offset[t]:offset[t + 1]``."""
 
-    Attributes
-    ----------
-    n_features
-        Columns of the input.
-    n_outputs
-        Number of raw scores (margins) for each row, O.
-    compare_dtype
-        The type that the library compares in: input is cast to it first. In
-        ``"float32"`` every threshold must be a float32 value.
-    offset
-        int64, shape (T + 1,): where each tree's nodes begin. The first one is its root.
-    feature
-        int32, shape (N,): feature of a split node, `LEAF` at leaves.
-    threshold
-        float64, shape (N,): numeric splits go left if ``x <= threshold``. 0 elsewhere.
-    left, right
-        int32, shape (N,): children, counted from the tree's first node; `LEAF` at leaves.
-    default_left
-        bool, shape (N,): whether a missing value goes left.
-    zero_as_missing
-        bool, shape (N,): whether values within `ZERO_THRESHOLD` of zero count as missing.
-    category_set
-        int32, shape (N,): index into `category_sets` at categorical nodes, else -1.
-    value
-        float64, shape (N, V): what a leaf adds to V neighbouring outputs; 0 at splits.
-    tree_output
-        int32, shape (T,): the first output that a tree adds to (it adds to V of them).
-    base_score
-        float64, shape (O,): added to the sum (after `divisor`).
-    divisor
-        The sum over the trees is divided by this (number of trees for an averaging forest).
-    category_sets
-        Distinct sets of the categorical nodes.
-    negative_fraction_is_zero
-        Whether a value in (-1, 0) at a categorical node is category 0 (cut towards zero)
-        rather than outside.
-    precise
-        Whether leaf values have to be kept in float64 for outputs in float32 precision.
-    """
-
-    n_features: int
-    n_outputs: int
+    n_features: int  # columns of the input
+    n_outputs: int  # number of raw scores (margins) for each row, O
+    # The type that the library compares in: input is cast to it first. In ``"float32"`` every threshold must
+    # be a float32 value.
     compare_dtype: CompareDtype
-    offset: np.ndarray
-    feature: np.ndarray
-    threshold: np.ndarray
+    offset: np.ndarray  # int64, shape (T + 1,): where each tree's nodes begin. The first one is its root.
+    feature: np.ndarray  # int32, shape (N,): feature of a split node, `LEAF` at leaves
+    threshold: np.ndarray  # float64, shape (N,): numeric splits go left if ``x <= threshold``. 0 elsewhere.
+    # `left`, `right`: int32, shape (N,): children, counted from the tree's first node; `LEAF` at leaves
     left: np.ndarray
     right: np.ndarray
-    default_left: np.ndarray
+    default_left: np.ndarray  # bool, shape (N,): whether a missing value goes left
+    # Bool, shape (N,): whether values within `ZERO_THRESHOLD` of zero count as missing
     zero_as_missing: np.ndarray
-    category_set: np.ndarray
-    value: np.ndarray
-    tree_output: np.ndarray
-    base_score: np.ndarray
+    category_set: np.ndarray  # int32, shape (N,): index into `category_sets` at categorical nodes, else -1
+    value: np.ndarray  # float64, shape (N, V): what a leaf adds to V neighbouring outputs; 0 at splits
+    tree_output: np.ndarray  # int32, shape (T,): the first output that a tree adds to (it adds to V of them)
+    base_score: np.ndarray  # float64, shape (O,): added to the sum (after `divisor`)
+    # The sum over the trees is divided by this (number of trees for an averaging forest)
     divisor: float = 1.0
-    category_sets: tuple[CategorySet, ...] = field(default=())
+    category_sets: tuple[CategorySet, ...] = field(default=())  # distinct sets of the categorical nodes
+    # Whether a value in (-1, 0) at a categorical node is category 0 (cut towards zero) rather than outside
     negative_fraction_is_zero: bool = False
-    precise: bool = False
+    precise: bool = False  # whether leaf values have to be kept in float64 for outputs in float32 precision
 
     @property
     def n_trees(self) -> int:
@@ -154,10 +111,7 @@ class TreeEnsemble:
     def validate(self) -> TreeEnsemble:
         """Check that the arrays fit together, and return the ensemble.
 
-        Raises
-        ------
-        ValueError
-            Naming the first thing that does not fit.
+        Raises `ValueError`: naming the first thing that does not fit.
         """
         nodes, trees = self.n_nodes, self.n_trees
         if trees < 1 or self.offset[0] != 0 or np.any(np.diff(self.offset) < 1):

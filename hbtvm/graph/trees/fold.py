@@ -46,16 +46,10 @@ def fold(
 ) -> Folded:
     """Return the trees that read feeds in place of a table's columns.
 
-    Parameters
-    ----------
-    table
-        What the trees were trained on.
-    ensemble
-        The trees: feature j is column j of the table.
-    names
-        Names of the input's columns, for errors.
-    allow_nan, allow_inf
-        Whether the trees take NaN and infinities.
+    `table`: what the trees were trained on.
+    `ensemble`: the trees: feature j is column j of the table.
+    `names`: names of the input's columns, for errors.
+    `allow_nan`, `allow_inf`: whether the trees take NaN and infinities.
     """
     used = [
         TreeColumn(table.columns[j], j, nodes, ensemble, allow_nan, allow_inf)

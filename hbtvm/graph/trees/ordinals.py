@@ -12,8 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 _INTEGER = {"float32": np.int32, "float64": np.int64}
-_MOST = {"float32": np.int32(2**31 - 1), "float64": np.int64(2**63 - 1)}
-"""All bits but the sign's."""
+_MOST = {"float32": np.int32(2**31 - 1), "float64": np.int64(2**63 - 1)}  # all bits but the sign's
 
 
 def ordinals(x: np.ndarray) -> np.ndarray:
@@ -41,20 +40,11 @@ def last_true(
 ) -> np.ndarray:
     """Return the last ordinals for which conditions hold that hold up to some float and not above.
 
-    Parameters
-    ----------
-    holds
-        From `dtype`, shape (count,), a float for each condition, to bool, shape (count,).
-    low, high
-        First and last ordinal that are asked.
-    count
-        Number of conditions.
-    dtype
-        ``"float32"`` or ``"float64"``.
-
-    Returns
-    -------
-    int64, shape (count,): ``low - 1`` where a condition never holds.
+    `holds`: from `dtype`, shape (count,), a float for each condition, to bool, shape (count,).
+    `low`, `high`: first and last ordinal that are asked.
+    `count`: number of conditions.
+    `dtype`: ``"float32"`` or ``"float64"``.
+    Returns int64, shape (count,): ``low - 1`` where a condition never holds.
     """
     below = np.full(count, low - 1, np.int64)
     above = np.full(count, high + 1, np.int64)

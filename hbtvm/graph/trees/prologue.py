@@ -20,27 +20,16 @@ import numpy as np
 from hbtvm.graph.columns.steps import Arithmetic, Cast, Fill, Step
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 
-OPERATIONS = ("subtract", "divide", "multiply", "add")
-"""In the order in which they are computed."""
-
-Constants = tuple[float, float, float, float]
-"""One column's, in the order of `OPERATIONS`."""
-
-UNCHANGED: Constants = (0.0, 1.0, 1.0, 0.0)
-"""The constants of a column that is only rounded to float32."""
+OPERATIONS = ("subtract", "divide", "multiply", "add")  # in the order in which they are computed
+Constants = tuple[float, float, float, float]  # one column's, in the order of `OPERATIONS`
+UNCHANGED: Constants = (0.0, 1.0, 1.0, 0.0)  # the constants of a column that is only rounded to float32
 
 
 @dataclass(frozen=True)
 class Prologue:
-    """The arithmetic of F columns.
+    """The arithmetic of F columns."""
 
-    Attributes
-    ----------
-    constants
-        float64, shape (4, F): by `OPERATIONS`.
-    """
-
-    constants: np.ndarray
+    constants: np.ndarray  # float64, shape (4, F): by `OPERATIONS`
 
     @classmethod
     def of(cls, columns: Sequence[Constants]) -> Prologue:
@@ -67,32 +56,18 @@ class Prologue:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Trees that compare in float32 what a prologue makes of float64 rows.
+    """Trees that compare in float32 what a prologue makes of float64 rows."""
 
-    Attributes
-    ----------
-    ensemble
-        The trees, over the same features as `prologue`.
-    prologue
-        What is done to the rows first.
-    """
-
-    ensemble: TreeEnsemble
-    prologue: Prologue
+    ensemble: TreeEnsemble  # the trees, over the same features as `prologue`
+    prologue: Prologue  # what is done to the rows first
 
 
 def arithmetic_of(steps: Sequence[Step]) -> Constants | None:
     """Return the constants of steps on a column of float64 numbers.
 
-    Parameters
-    ----------
-    steps
-        All steps; those that replace NaN are passed over, as NaN stays NaN in arithmetic.
-
-    Returns
-    -------
-    None if there are others, or arithmetic in another order or that falls: then trees over the results and
-    over the raw numbers would send a NaN that is refused anyway to different sides.
+    `steps`: all steps; those that replace NaN are passed over, as NaN stays NaN in arithmetic.
+    Returns None if there are others, or arithmetic in another order or that falls: then trees over the
+    results and over the raw numbers would send a NaN that is refused anyway to different sides.
     """
     found, last = list(UNCHANGED), -1
     for step in steps:

@@ -15,16 +15,9 @@ LEFT, RIGHT, OPEN = 1, 0, -1
 def prune(ensemble: TreeEnsemble, decided: np.ndarray) -> tuple[TreeEnsemble, np.ndarray]:
     """Return the trees with decided splits replaced by the child that all rows go to.
 
-    Parameters
-    ----------
-    ensemble
-        A valid ensemble.
-    decided
-        int8, shape (N,): `LEFT`, `RIGHT` or `OPEN`; at leaves `OPEN`.
-
-    Returns
-    -------
-    The ensemble, and int64, shape (nodes that are left,): which node of the given one each was.
+    `ensemble`: a valid ensemble.
+    `decided`: int8, shape (N,): `LEFT`, `RIGHT` or `OPEN`; at leaves `OPEN`.
+    Returns the ensemble, and int64, shape (nodes that are left,): which node of the given one each was.
     """
     nodes = np.arange(ensemble.n_nodes, dtype=np.int64)
     if not np.any(decided != OPEN):

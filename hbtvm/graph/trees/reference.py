@@ -10,18 +10,9 @@ from hbtvm.graph.trees.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
 def goes_left(ensemble: TreeEnsemble, node: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return whether values go left at split nodes.
 
-    Parameters
-    ----------
-    ensemble
-        The forest.
-    node
-        int64, any shape: indices of split nodes (counted over the whole forest).
-    x
-        Same shape: the values of the nodes' features, in float32 or float64.
-
-    Returns
-    -------
-    bool array of the same shape.
+    `node`: int64, any shape: indices of split nodes (counted over the whole forest).
+    `x`: same shape: the values of the nodes' features, in float32 or float64.
+    Returns bool array of the same shape.
     """
     x = x.astype(ensemble.compare_dtype).astype(np.float64)
     missing = np.isnan(x)
@@ -53,14 +44,8 @@ def _category_left(ensemble: TreeEnsemble, index: int, x: np.ndarray, default: n
 def leaves(ensemble: TreeEnsemble, X: np.ndarray) -> np.ndarray:
     """Return the leaf that each row reaches in each tree.
 
-    Parameters
-    ----------
-    X
-        float32 or float64, shape (n, n_features).
-
-    Returns
-    -------
-    int64, shape (n, T): node indices, counted from each tree's first node.
+    `X`: float32 or float64, shape (n, n_features).
+    Returns int64, shape (n, T): node indices, counted from each tree's first node.
     """
     offset = ensemble.offset[:-1].astype(np.int64)
     node = np.zeros((len(X), ensemble.n_trees), np.int64)
@@ -79,14 +64,8 @@ def leaves(ensemble: TreeEnsemble, X: np.ndarray) -> np.ndarray:
 def margins(ensemble: TreeEnsemble, X: np.ndarray) -> np.ndarray:
     """Return raw scores in float64: ``base_score + (sum of leaf values) / divisor``.
 
-    Parameters
-    ----------
-    X
-        float32 or float64, shape (n, n_features).
-
-    Returns
-    -------
-    float64, shape (n, O).
+    `X`: float32 or float64, shape (n, n_features).
+    Returns float64, shape (n, O).
     """
     at = leaves(ensemble, X) + ensemble.offset[:-1]
     out = np.zeros((len(X), ensemble.n_outputs))

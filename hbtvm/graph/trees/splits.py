@@ -13,19 +13,14 @@ from hbtvm.graph.trees.prune import LEFT, OPEN, RIGHT, prune
 from hbtvm.graph.trees.reference import goes_left
 from hbtvm.graph.trees.rounding import float32_at_most
 
-_AT_ONCE = 1 << 20
-"""Splits times codes that are decided at once, for memory."""
+_AT_ONCE = 1 << 20  # splits times codes that are decided at once, for memory
 
 
 class Splits:
     """A draft of an ensemble: each method settles some of its splits, `ensemble` returns the result.
 
-    Parameters
-    ----------
-    ensemble
-        What it is made of.
-    compare
-        The type in which the result compares.
+    `ensemble`: what it is made of.
+    `compare`: the type in which the result compares.
     """
 
     def __init__(self, ensemble: TreeEnsemble, compare: CompareDtype) -> None:
@@ -49,18 +44,10 @@ class Splits:
     ) -> None:
         """Move splits on a number in front of its steps.
 
-        Parameters
-        ----------
-        nodes
-            int64, shape (M,): the splits, plain comparisons.
-        chain
-            The steps.
-        cuts
-            Where thresholds cut raw numbers; None if they need not move.
-        which
-            int64, shape (M,): the cut of each split.
-        nan_comes
-            Whether raw numbers may be NaN.
+        `nodes`: int64, shape (M,): the splits, plain comparisons.
+        `cuts`: where thresholds cut raw numbers; None if they need not move.
+        `which`: int64, shape (M,): the cut of each split.
+        `nan_comes`: whether raw numbers may be NaN.
         """
         threshold, default = self._of.threshold[nodes], self._of.default_left[nodes]
         nan_left = _side(chain.at_nan, threshold, default)
@@ -84,14 +71,9 @@ class Splits:
     def codes(self, nodes: np.ndarray, values: np.ndarray, possible: int) -> None:
         """Move splits on what stands for codes to the codes.
 
-        Parameters
-        ----------
-        nodes
-            int64, shape (M,).
-        values
-            float64, shape (codes,): the number that stands for each code.
-        possible
-            Codes that occur; later ones may go anywhere.
+        `nodes`: int64, shape (M,).
+        `values`: float64, shape (codes,): the number that stands for each code.
+        `possible`: codes that occur; later ones may go anywhere.
         """
         keys = np.stack(
             [

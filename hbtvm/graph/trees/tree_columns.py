@@ -16,28 +16,19 @@ from hbtvm.graph.trees.cuts import Chain, Cuts, chain_of
 from hbtvm.graph.trees.ensemble import CompareDtype, TreeEnsemble
 from hbtvm.graph.trees.prologue import UNCHANGED, Constants, arithmetic_of
 
-_MOST_CODES = 1 << 24
-"""float32 holds every integer up to this."""
+_MOST_CODES = 1 << 24  # float32 holds every integer up to this
 
 
 class TreeColumn:
     """A column of the table that trees read.
 
-    Attributes
-    ----------
-    index, nodes
-        Its index, and the splits that read it.
-    special
-        Whether some of them are not plain comparisons: categories, or zeros that are missing.
-    found
-        What becomes of it: codes; a number's chains for float64 and float32 rows; or None, if numpy
+    `index`, `nodes`: its index, and the splits that read it.
+    `special`: whether some of them are not plain comparisons: categories, or zeros that are missing.
+    `found`: what becomes of it: codes; a number's chains for float64 and float32 rows; or None, if numpy
         computes it.
-    cuts
-        Where thresholds cut raw numbers, by the numbers' type, for the distinct thresholds of `nodes`.
-    values
-        The number that stands for each code, by the type of the numbers beside it.
-    moves
-        Whether float64 and float32 rows need other trees: the steps change numbers.
+    `cuts`: where thresholds cut raw numbers, by the numbers' type, for the distinct thresholds of `nodes`.
+    `values`: the number that stands for each code, by the type of the numbers beside it.
+    `moves`: whether float64 and float32 rows need other trees: the steps change numbers.
     """
 
     def __init__(

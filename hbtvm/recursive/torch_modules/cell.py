@@ -47,44 +47,27 @@ def from_torch(
     torch's own ``RNNCell``, ``LSTMCell``, ``GRUCell``, and ``RNN``, ``LSTM``, ``GRU`` of one layer are taken
     as they are: chains, or, with ``reduce="sum"``, the child-sum cell of them.
 
-    Parameters
-    ----------
-    module
-        In float32, on the CPU; it is exported as in evaluation.
-    children
-        Places for children, or None for any number. An argument of a state is (batch, child, ...): with a
-        number of places, all of them, of zeros where there is no child; with None, the children there are.
-        With one place, it is (batch, ...).
-    state
-        Names of the states in the order of arguments and results, or their sizes or shapes by name; sizes
-        that are left out are found by trying those of the module's parameters. ``("h",)``, if left out, of
-        an LSTM ``("h", "c")``. If all are names of ``forward``'s parameters, these are the states.
-    inputs
-        Names of the other arguments in order, or what they are: a vector's size, or ``"number"``. Found as
-        the sizes of states are, if left out.
-    reduce
-        ``"sum"`` or ``"max"``: the arguments of states are sums or maxima over the children, (batch, ...).
-    apart
-        Whether each child's state is an argument of its own, (batch, ...): of the first state all
+    `module`: in float32, on the CPU; it is exported as in evaluation.
+    `children`: places for children, or None for any number. An argument of a state is (batch, child, ...):
+        with a number of places, all of them, of zeros where there is no child; with None, the children there
+        are. With one place, it is (batch, ...).
+    `state`: names of the states in the order of arguments and results, or their sizes or shapes by name;
+        sizes that are left out are found by trying those of the module's parameters. ``("h",)``, if left out,
+        of an LSTM ``("h", "c")``. If all are names of ``forward``'s parameters, these are the states.
+    `inputs`: names of the other arguments in order, or what they are: a vector's size, or ``"number"``. Found
+        as the sizes of states are, if left out.
+    `reduce`: ``"sum"`` or ``"max"``: the arguments of states are sums or maxima over the children, (batch,
+        ...).
+    `apart`: whether each child's state is an argument of its own, (batch, ...): of the first state all
         children's, then of the second.
-    leaf
-        For nodes without children: another module, or the name of a method of this one, which takes the
+    `leaf`: for nodes without children: another module, or the name of a method of this one, which takes the
         inputs (those that its parameters name) and gives the states. If left out, such nodes are computed as
         the others are.
-    optional
-        Inputs of whole numbers that a node may come without; -1 then stands for a row of zeros.
-    output, weights, classes
-        As of `hbtvm.recursive.Model`.
-    name
-        Of the cell; that of the module's class, if left out.
-
-    Raises
-    ------
-    ModelError
-        If torch can't export the module, or an operator is one that cells lack; it names the operator and
-        the line of the module.
-    MissingPackageError
-        If torch is not installed.
+    `optional`: inputs of whole numbers that a node may come without; -1 then stands for a row of zeros.
+    `output`, `weights`, `classes`: as of `hbtvm.recursive.Model`.
+    `name`: of the cell; that of the module's class, if left out.
+    Raises `ModelError` if torch can't export the module, or an operator is one that cells lack; it names the
+    operator and the line of the module. Raises `MissingPackageError` if torch is not installed.
     """
     try:
         import torch

@@ -37,29 +37,16 @@ def read_pt2(
     ``run_decompositions()`` more modules can be read. What its arguments are is told as to
     `hbtvm.recursive.from_torch`.
 
-    Parameters
-    ----------
-    source
-        Path or content of the file.
-    children
-        Places for children; None for any number.
-    state
-        Names of the states, in the order of the module's results. Arguments of these names are the
+    `source`: path or content of the file.
+    `children`: places for children; None for any number.
+    `state`: names of the states, in the order of the module's results. Arguments of these names are the
         children's states; if not all are there, the first arguments are, in order.
-    inputs
-        Names of the other arguments, in order; those of the module, if left out.
-    reduce, apart, optional
-        See `hbtvm.recursive.from_torch`.
-    leaf
-        A file with the module for nodes without children, which takes inputs only.
-    name
-        Of the cell; that of the file, if left out.
-
-    Raises
-    ------
-    ModelError
-        If the file can't be read, is damaged, holds pickled weights, or a module that no cell can be; it
-        names the operator and the line of the module.
+    `inputs`: names of the other arguments, in order; those of the module, if left out.
+    `reduce`, `apart`, `optional`: see `hbtvm.recursive.from_torch`.
+    `leaf`: a file with the module for nodes without children, which takes inputs only.
+    `name`: of the cell; that of the file, if left out.
+    Raises `ModelError` if the file can't be read, is damaged, holds pickled weights, or a module that no cell
+    can be; it names the operator and the line of the module.
     """
     states = (state,) if isinstance(state, str) else tuple(state)
     how = Convention(

@@ -13,13 +13,11 @@ from hbtvm.errors import InputError
 from hbtvm.graph.columns.steps import Encode, Fill, IsMissing, Step, is_missing
 from hbtvm.graph.columns.steps import is_nan as steps_is_nan
 
-_FEW = 48
-"""Up to so many texts, Python objects and a dictionary take less time than a call of Arrow."""
+_FEW = 48  # up to so many texts, Python objects and a dictionary take less time than a call of Arrow
 
 _CODE = np.dtype(np.int32)
 
-_SPAN = 1 << 14
-"""Integers among which categories are looked up in a table, not searched for."""
+_SPAN = 1 << 14  # integers among which categories are looked up in a table, not searched for
 
 _LARGE = 1 << 62
 
@@ -50,18 +48,10 @@ class _Codes(dict[Any, int]):
 class Coder:
     """Codes of a column's values, exactly as the steps give them one by one.
 
-    Parameters
-    ----------
-    steps
-        For which `folds` is true.
-
-    Attributes
-    ----------
-    table
-        The codes of the values that mean something to the steps. Other values are not in it; a value whose
-        code would be an error is not, either.
-    unknown
-        The code of values that are no category.
+    `steps`: for which `folds` is true.
+    `table`: the codes of the values that mean something to the steps. Other values are not in it; a value
+        whose code would be an error is not, either.
+    `unknown`: the code of values that are no category.
     """
 
     def __init__(self, steps: tuple[Step, ...]) -> None:
@@ -104,15 +94,8 @@ class Coder:
     def of_value(self, value: Any, row: int | None = None) -> int:
         """The code of one value.
 
-        Parameters
-        ----------
-        row
-            Where it is, for errors.
-
-        Raises
-        ------
-        InputError
-            If it is no category, and that is an error.
+        `row`: where it is, for errors.
+        Raises `InputError` if it is no category, and that is an error.
         """
         code = self._of(value)
         if self._refuses and code == self.unknown:
@@ -143,10 +126,7 @@ class Coder:
     def of_values(self, values: list[Any]) -> np.ndarray:
         """The codes of Python values, float64, shape (n,).
 
-        Raises
-        ------
-        InputError
-            If one is no category, and that is an error.
+        Raises `InputError` if one is no category, and that is an error.
         """
         try:
             codes = np.fromiter(map(self._quick.__getitem__, values), np.float64, len(values))
@@ -159,10 +139,7 @@ class Coder:
     def of_numbers(self, x: np.ndarray) -> np.ndarray:
         """The codes of an array of numbers, int32, shape (n,); integers are compared exactly.
 
-        Raises
-        ------
-        InputError
-            If one is no category, and that is an error.
+        Raises `InputError` if one is no category, and that is an error.
         """
         if x.dtype.kind == "b":
             x = x.view(np.uint8)
@@ -216,16 +193,10 @@ class Coder:
     ) -> np.ndarray:
         """The codes of values that are given as positions in a list, int32, shape (n,).
 
-        Parameters
-        ----------
-        at
-            Integers, shape (n,); -1 for no value.
-        levels
-            An object that stands for the list as long as it is the same.
-        values
-            Gives the list.
-        null
-            What no value means: NaN or None.
+        `at`: integers, shape (n,); -1 for no value.
+        `levels`: an object that stands for the list as long as it is the same.
+        `values`: gives the list.
+        `null`: what no value means: NaN or None.
         """
         known = self._levels
         if known is None or known[0] is not levels or known[1] is not null:
@@ -237,12 +208,8 @@ class Coder:
     def of_text(self, array: Any, null: Any) -> np.ndarray:
         """The codes of Arrow's texts, shape (n,), without an object for each.
 
-        Parameters
-        ----------
-        array
-            A pyarrow.Array of strings.
-        null
-            What no value means: NaN or None.
+        `array`: a pyarrow.Array of strings.
+        `null`: what no value means: NaN or None.
         """
         if len(array) <= _FEW:
             values = array.to_pylist()

@@ -12,19 +12,15 @@ from hbtvm.runtime.codes.coder import Coder
 _BLOCK = 1 << 14
 """Numbers that are looked up at a time, so that what is computed in between stays in the cache."""
 
-_NARROW = 1 << 30
-"""Categories up to this magnitude are looked up in int32."""
+_NARROW = 1 << 30  # categories up to this magnitude are looked up in int32
 
 
 class DenseCodes:
     """Looks up the codes of all columns at a time, or a number that stands for each code.
 
-    Parameters
-    ----------
-    coders
-        By column of the result.
-    entries
-        By column, what stands for each code, that of unknown values included (the last); by default the code.
+    `coders`: by column of the result.
+    `entries`: by column, what stands for each code, that of unknown values included (the last); by default
+        the code.
     """
 
     def __init__(self, coders: Sequence[Coder], entries: Sequence[np.ndarray] | None = None) -> None:
@@ -63,19 +59,10 @@ class DenseCodes:
 class _Tables:
     """The columns' tables one behind the other: of each category, of what is none, and of NaN.
 
-    Parameters
-    ----------
-    found
-        See `Coder.dense`.
-    entries
-        See `DenseCodes`.
-    given, dtype
-        The types of the values and of what stands for them.
-
-    Attributes
-    ----------
-    rows
-        Rows that `fill` takes at most.
+    `found`: see `Coder.dense`.
+    `entries`: see `DenseCodes`.
+    `given`, `dtype`: the types of the values and of what stands for them.
+    `rows`: rows that `fill` takes at most.
     """
 
     def __init__(

@@ -12,17 +12,12 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.runtime.codes.coder import Coder
 
-_LEAST = 512
-"""Objects from which on they are told apart by address."""
+_LEAST = 512  # objects from which on they are told apart by address
 
-_SAMPLE, _DISTINCT = 256, 160
-"""How many are looked at first, and of how many objects these may be."""
+_SAMPLE, _DISTINCT = 256, 160  # how many are looked at first, and of how many objects these may be
 
-_SLOTS = 13
-"""Binary logarithm of the slots that addresses are sorted into."""
-
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-"""Spreads addresses over the slots: 2^64 over the golden ratio."""
+_SLOTS = 13  # binary logarithm of the slots that addresses are sorted into
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # spreads addresses over the slots: 2^64 over the golden ratio
 
 
 def object_codes(array: np.ndarray, coder: Coder) -> np.ndarray:
@@ -30,10 +25,7 @@ def object_codes(array: np.ndarray, coder: Coder) -> np.ndarray:
 
     Raises `InputError` if one is no category, and that is an error.
 
-    Parameters
-    ----------
-    array
-        Of type ``object``, shape (n,), any stride.
+    `array`: of type ``object``, shape (n,), any stride.
     """
     if len(array) >= _LEAST:
         try:

@@ -19,25 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Columns:
-    """What is read of a file.
+    """What is read of a file."""
 
-    Attributes
-    ----------
-    spec
-        The columns in the terms of a bare model: texts are categories by their values, a column that nothing
-        reads has none. Where columns are found by name, only those that are read.
-    of
-        Their indices among the pipeline's columns.
-    width
-        How many columns the pipeline has.
-    empty
-        By column of `spec`, what an empty field stands for among texts.
-    """
-
+    # The columns in the terms of a bare model: texts are categories by their values, a column that nothing
+    # reads has none. Where columns are found by name, only those that are read.
     spec: InputSpec
-    of: tuple[int, ...]
-    width: int
-    empty: Mapping[int, Any]
+    of: tuple[int, ...]  # their indices among the pipeline's columns
+    width: int  # how many columns the pipeline has
+    empty: Mapping[int, Any]  # by column of `spec`, what an empty field stands for among texts
 
     def widened(self, block: Any) -> Any:
         """Rows of the columns that are read as rows of all columns, which a model knows by position."""
@@ -54,10 +43,7 @@ class Columns:
 def columns_of(reader: FeedReader) -> Columns:
     """What a pipeline reads of a file.
 
-    Parameters
-    ----------
-    reader
-        A model's `hbtvm.runtime.model.Model.pipeline`.
+    `reader`: a model's `hbtvm.runtime.model.Model.pipeline`.
     """
     spec, plan = reader.spec, reader.plan
     words: dict[int, list[str]] = {}

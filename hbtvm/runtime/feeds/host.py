@@ -17,21 +17,15 @@ from hbtvm.runtime.rows.columns import ColumnReader
 from hbtvm.runtime.rows.raw import RawColumn, Text, are_numbers
 
 _F64 = np.dtype(np.float64)
-_BLOCK = 1 << 16
-"""Numbers that are computed side by side at a time, so that they stay in the cache."""
+_BLOCK = 1 << 16  # numbers that are computed side by side at a time, so that they stay in the cache
 
 
 class HostFeeds:
     """Computes them side by side where they can be, and else by `Evaluator`.
 
-    Parameters
-    ----------
-    feeds
-        All columns of the matrix.
-    plan
-        Which of them numpy computes (``hosts``), from which of the input's columns (``host_raws``).
-    columns
-        Names the input's columns.
+    `feeds`: all columns of the matrix.
+    `plan`: which of them numpy computes (``hosts``), from which of the input's columns (``host_raws``).
+    `columns`: names the input's columns.
     """
 
     def __init__(self, feeds: Sequence[Feed], plan: FeedPlan, columns: ColumnReader) -> None:
@@ -52,12 +46,8 @@ class HostFeeds:
 
         Raises `InputError` if a step refuses a value.
 
-        Parameters
-        ----------
-        values
-            The row's values in the plan's ``host_raws``.
-        from_dict
-            Whether None in them is a missing value of any kind.
+        `values`: the row's values in the plan's ``host_raws``.
+        `from_dict`: whether None in them is a missing value of any kind.
         """
         if from_dict:
             pairs = zip(values, self._host_raws, strict=True)
@@ -91,14 +81,9 @@ class HostFeeds:
     def coded(self, columns: Mapping[int, RawColumn]) -> list[np.ndarray] | None:
         """The feeds of rows whose codes are of Arrow's texts.
 
-        Parameters
-        ----------
-        columns
-            By the input's column.
-
-        Returns
-        -------
-        float64, shape (n,) each, in the plan's order. None for other rows, or where a value may be refused.
+        `columns`: by the input's column.
+        Returns float64, shape (n,) each, in the plan's order. None for other rows, or where a value may be
+        refused.
         """
         texts = [columns[raw] for raw, _ in self._codes]
         if self._coded is None or not all(isinstance(one, Text) for one in texts):
@@ -125,12 +110,8 @@ class HostFeeds:
 
         Raises `InputError` if a step refuses a value.
 
-        Parameters
-        ----------
-        raw
-            The input's columns, of `raw_values`.
-        dtype
-            The type of numbers that come from values.
+        `raw`: the input's columns, of `raw_values`.
+        `dtype`: the type of numbers that come from values.
         """
         evaluator, found = Evaluator(raw, dtype.name), self._grouped(raw)
         for j in self._hosts:

@@ -17,30 +17,17 @@ from hbtvm.runtime.feeds.text import vectorizer
 class FeedPlan:
     """Feeds by kind.
 
-    Parameters
-    ----------
-    feeds
-        The columns of a pipeline's matrix.
-
-    Attributes
-    ----------
-    numbers
-        The feeds that are numbers as they come.
-    coders
-        By feed, what finds codes.
-    hosts
-        The feeds that numpy computes.
-    texts
-        The feeds that are made of texts.
-    guarded
-        The numbers and host feeds that refuse some values.
-    raw_of
-        The input's column of each feed that is a number or a code, in the order of the feeds.
-    host_raws, text_raws, raws
-        The columns of the input that host feeds, feeds of texts, and any feeds are made of.
-    nulls
-        For each of the input's columns what a container's missing value means: None where the steps know it,
-        else NaN. (Arrow, polars and dicts don't tell these apart, the frame of the training may have.)
+    `feeds`: the columns of a pipeline's matrix.
+    `numbers`: the feeds that are numbers as they come.
+    `coders`: by feed, what finds codes.
+    `hosts`: the feeds that numpy computes.
+    `texts`: the feeds that are made of texts.
+    `guarded`: the numbers and host feeds that refuse some values.
+    `raw_of`: the input's column of each feed that is a number or a code, in the order of the feeds.
+    `host_raws`, `text_raws`, `raws`: the columns of the input that host feeds, feeds of texts, and any feeds
+        are made of.
+    `nulls`: for each of the input's columns what a container's missing value means: None where the steps know
+        it, else NaN. (Arrow, polars and dicts don't tell these apart, the frame of the training may have.)
     """
 
     def __init__(self, feeds: Sequence[Feed]) -> None:

@@ -26,42 +26,25 @@ from hbtvm.runtime.rows.sparse import SparseRows, check_sparse, is_sparse
 from hbtvm.runtime.text.library import TextLibrary
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
-_MOST_CODES = 1 << 24
-"""float32 holds every integer up to this."""
+_MOST_CODES = 1 << 24  # float32 holds every integer up to this
 
 
 class FeedReader:
     """Reads rows into a matrix; what a pipeline needs in place of `hbtvm.runtime.rows.inputs.Inputs`.
 
-    Parameters
-    ----------
-    spec
-        What the pipeline accepts.
-    feeds
-        The matrix's columns; at least one.
-    compare_dtype
-        The type that the anchor compares in. With ``"float32"`` the matrix is cast to it.
-    dtypes
-        The types for which there are kernels.
-    float32_apart
-        Whether the kernels for float32 come from another anchor, so that only float32 numbers may use them.
-    library
-        The code that cuts texts into terms, where some feeds are made of texts.
-
-    Attributes
-    ----------
-    checks
-        Whether some feed refuses missing or infinite values.
-    plan
-        The feeds by kind.
-    plain
-        What checks rows apart from the feeds.
-    refuses
-        For each feed, what it refuses: 1 NaN, 2 infinities, 3 both; uint8, shape (feeds,).
-    ready
-        Types of arrays that are the matrix as they are.
-    interleave
-        What the executor copies columns with, once it is loaded.
+    `spec`: what the pipeline accepts.
+    `feeds`: the matrix's columns; at least one.
+    `compare_dtype`: the type that the anchor compares in. With ``"float32"`` the matrix is cast to it.
+    `dtypes`: the types for which there are kernels.
+    `float32_apart`: whether the kernels for float32 come from another anchor, so that only float32 numbers
+        may use them.
+    `library`: the code that cuts texts into terms, where some feeds are made of texts.
+    `checks`: whether some feed refuses missing or infinite values.
+    `plan`: the feeds by kind.
+    `plain`: what checks rows apart from the feeds.
+    `refuses`: for each feed, what it refuses: 1 NaN, 2 infinities, 3 both; uint8, shape (feeds,).
+    `ready`: types of arrays that are the matrix as they are.
+    `interleave`: what the executor copies columns with, once it is loaded.
     """
 
     def __init__(
@@ -144,15 +127,10 @@ class FeedReader:
 
         Raises `InputError` if the rows don't fit the pipeline.
 
-        Parameters
-        ----------
-        X
-            Rows: an array of shape (n, n_features), a pandas, polars or pyarrow table, a dict for one row or
+        `X`: rows: an array of shape (n, n_features), a pandas, polars or pyarrow table, a dict for one row or
             a list of dicts, lists of lists, a sparse matrix of scipy.
-
-        Returns
-        -------
-        float32 or float64, shape (n, feeds), C-contiguous. It is `X` itself where nothing has to be done.
+        Returns float32 or float64, shape (n, feeds), C-contiguous. It is `X` itself where nothing has to be
+        done.
         """
         if self.spec.rows_are_values:
             return self._of_values(X)
@@ -250,15 +228,8 @@ class FeedReader:
     def check(self, matrix: np.ndarray) -> None:
         """Raise an error if there are values that a feed refuses.
 
-        Parameters
-        ----------
-        matrix
-            What `prepare` returned.
-
-        Raises
-        ------
-        InputError
-            Names the first column and row.
+        `matrix`: what `prepare` returned.
+        Raises `InputError`: names the first column and row.
         """
         # Most often a value is missing where that is allowed: one look at all of them tells.
         if not _some(np.isnan, matrix, self._takes_no_nan) and not _some(

@@ -36,19 +36,8 @@ def text_column(operation: Vectorize) -> int:
 class TextOperation:
     """One operation on texts: what reads them, and what computes it.
 
-    Parameters
-    ----------
-    operation
-        The operation.
-    library
-        Its code.
-    where
-        The column of texts, for errors.
-
-    Attributes
-    ----------
-    raw
-        The column of texts.
+    `where`: the column of texts, for errors.
+    `raw`: the column of texts.
     """
 
     def __init__(self, operation: Vectorize, library: TextLibrary, where: str) -> None:
@@ -84,21 +73,10 @@ class TextOperation:
 class TextFeeds:
     """Computes them.
 
-    Parameters
-    ----------
-    feeds
-        All columns of the matrix.
-    places
-        Which of them are made of texts.
-    library
-        The code.
-    names
-        Of each of the input's columns, for errors.
-
-    Attributes
-    ----------
-    raws
-        The input's columns of texts, one for each operation.
+    `feeds`: all columns of the matrix.
+    `places`: which of them are made of texts.
+    `names`: of each of the input's columns, for errors.
+    `raws`: the input's columns of texts, one for each operation.
     """
 
     def __init__(

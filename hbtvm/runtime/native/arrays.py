@@ -20,8 +20,7 @@ _PLACES = {
     "number_at": 28, "order_at": 26,
 }  # fmt: skip
 
-_NEW, _SET_BASE = 93, 282
-"""Indices of ``PyArray_New`` and ``PyArray_SetBaseObject`` in the table."""
+_NEW, _SET_BASE = 93, 282  # indices of ``PyArray_New`` and ``PyArray_SetBaseObject`` in the table
 
 
 @functools.cache

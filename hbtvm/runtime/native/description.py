@@ -15,55 +15,34 @@ from hbtvm.runtime.native.library import Function
 from hbtvm.runtime.package.file import KernelEntry
 
 TYPES: dict[np.dtype, int] = {np.dtype(np.float32): c.FLOAT32, np.dtype(np.float64): c.FLOAT64}
-_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-"""DLPack's type codes."""
+_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # DLPack's type codes
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Kernels that compute columns from some columns of a matrix.
+    """Kernels that compute columns from some columns of a matrix."""
 
-    Attributes
-    ----------
-    kernels
-        Kernels with their functions.
-    columns
-        The columns of the matrix that they read; in a model with one stage, all columns of the rows.
-    outputs
-        Number of columns that they compute.
-    """
-
-    kernels: Sequence[tuple[KernelEntry, Function]]
+    kernels: Sequence[tuple[KernelEntry, Function]]  # kernels with their functions
+    # The columns of the matrix that they read; in a model with one stage, all columns of the rows
     columns: Sequence[int]
-    outputs: int
+    outputs: int  # number of columns that they compute
 
 
 @dataclass(frozen=True)
 class Described:
-    """The executor's parameters of a model, besides kernels.
+    """The executor's parameters of a model, besides kernels."""
 
-    Attributes
-    ----------
-    columns
-        Number of columns of the rows.
-    base, divisor
-        Raw scores are sums / divisor + base.
-    refuses
-        For each column, whether it refuses NaN (1), infinities (2), both (3) or neither; None if nothing is
-        refused.
-    telling
-        The values that are checked to be finite: ``"rows"``, all ``"scores"``, or one ``"column"`` of the
-        scores.
-    telling_column
-        That column.
-    """
-
-    columns: int
+    columns: int  # number of columns of the rows
+    # `base`, `divisor`: raw scores are sums / divisor + base
     base: Sequence[float] = ()
     divisor: float = 1.0
+    # For each column, whether it refuses NaN (1), infinities (2), both (3) or neither; None if nothing is
+    # refused
     refuses: np.ndarray | None = None
+    # The values that are checked to be finite: ``"rows"``, all ``"scores"``, or one ``"column"`` of the
+    # scores
     telling: Literal["rows", "scores", "column"] = "rows"
-    telling_column: int = 0
+    telling_column: int = 0  # that column
 
 
 @dataclass

@@ -21,21 +21,11 @@ from hbtvm.runtime.package.file import KernelEntry
 
 @dataclass(frozen=True)
 class Shape:
-    """Type and shape of results.
+    """Type and shape of results."""
 
-    Attributes
-    ----------
-    dtype
-        Type of a result.
-    columns
-        Results per row; 0 for arrays of shape (n,).
-    epilogue
-        Computes results from raw scores; None for the raw scores themselves.
-    """
-
-    dtype: np.dtype
-    columns: int
-    epilogue: Any = None
+    dtype: np.dtype  # type of a result
+    columns: int  # results per row; 0 for arrays of shape (n,)
+    epilogue: Any = None  # computes results from raw scores; None for the raw scores themselves
 
     def empty(self, n: int) -> np.ndarray:
         """Return uninitialised memory for the results of n rows."""
@@ -45,21 +35,11 @@ class Shape:
 class Executor:
     """An opened model. Several threads may call it at once, and so may a forked child.
 
-    Parameters
-    ----------
-    library
-        The executor's code.
-    stages
-        At least one stage; the last computes the scores.
-    described
-        The other parameters.
-    threads
-        Maximal number of threads per call; 0 for the number for which kernels were tuned.
-
-    Raises
-    ------
-    MemoryError
-        If there is no memory for it.
+    `library`: the executor's code.
+    `stages`: at least one stage; the last computes the scores.
+    `described`: the other parameters.
+    `threads`: maximal number of threads per call; 0 for the number for which kernels were tuned.
+    Raises `MemoryError` if there is no memory for it.
     """
 
     def __init__(
@@ -81,10 +61,7 @@ class Executor:
     def check(self) -> None:
         """Let kernels check the types and shapes of their arguments, in a call without rows.
 
-        Raises
-        ------
-        ValueError
-            If an argument differs from the description.
+        Raises `ValueError` if an argument differs from the description.
         """
         failed = int(self._library.check(self._handle))
         if failed == -2:
@@ -118,14 +95,8 @@ class Executor:
     def sums(self, rows: np.ndarray) -> np.ndarray:
         """Return plain sums, without base, divisor, or input checks.
 
-        Parameters
-        ----------
-        rows
-            float32 or float64, shape (n, columns), C-contiguous, aligned to its elements.
-
-        Returns
-        -------
-        float64, shape (n, outputs).
+        `rows`: float32 or float64, shape (n, columns), C-contiguous, aligned to its elements.
+        Returns float64, shape (n, outputs).
         """
         out = empty((len(rows), self.outputs), np.float64)
         number, n = TYPES[rows.dtype], len(rows)
@@ -135,16 +106,9 @@ class Executor:
     def finish(self, shape: Shape, raw: np.ndarray) -> np.ndarray | None:
         """Compute results from raw scores.
 
-        Parameters
-        ----------
-        shape
-            A shape with an epilogue.
-        raw
-            float64, shape (n, outputs), C-contiguous; overwritten.
-
-        Returns
-        -------
-        None where a row has none of the labels.
+        `shape`: a shape with an epilogue.
+        `raw`: float64, shape (n, outputs), C-contiguous; overwritten.
+        Returns None where a row has none of the labels.
         """
         out = shape.empty(len(raw))
         fields, width = ctypes.addressof(shape.epilogue), raw.shape[1]
@@ -156,17 +120,10 @@ class Executor:
     ) -> Callable[[Any], np.ndarray | None]:
         """Return a function from rows to results.
 
-        Parameters
-        ----------
-        shapes
-            Of the results, by the rows' type.
-        ready
-            Types of rows that kernels read as they are.
-
-        Returns
-        -------
-        A function of any object, which returns None unless the object is an array of rows of such a type in C
-        order, without refused values.
+        `shapes`: of the results, by the rows' type.
+        `ready`: types of rows that kernels read as they are.
+        Returns a function of any object, which returns None unless the object is an array of rows of such a
+        type in C order, without refused values.
         """
         bound = c.BoundOutput(
             executor=self._handle,
@@ -199,14 +156,9 @@ class Executor:
 class OneKernel:
     """An executor of a single kernel.
 
-    Parameters
-    ----------
-    library
-        The executor's code.
-    function, entry
-        The kernel.
-    threads
-        Number of threads per call.
+    `library`: the executor's code.
+    `function`, `entry`: the kernel.
+    `threads`: number of threads per call.
     """
 
     def __init__(self, library: Library, function: Function, entry: KernelEntry, threads: int) -> None:

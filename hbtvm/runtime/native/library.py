@@ -14,8 +14,7 @@ from hbtvm.runtime.native.objects.loading import closing, open_library
 from hbtvm.runtime.native.structures import SIZED, VERSION, MethodDefinition
 from hbtvm.runtime.rows.matrix import Interleave
 
-_ONE_ARGUMENT = 0x8
-"""``METH_O``."""
+_ONE_ARGUMENT = 0x8  # ``METH_O``
 
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "hbtvm_version": (ctypes.c_int64, []),
@@ -48,24 +47,12 @@ _INTERLEAVE: list[Any] = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctype
 class Library:
     """The executor's code.
 
-    Parameters
-    ----------
-    loaded
-        The shared library.
-
-    Raises
-    ------
-    PackageError
-        If it has another interface than this release calls.
-
-    Attributes
-    ----------
-    calls_arrays
-        Whether its function reads and creates numpy arrays directly; else `ctypes` passes addresses.
-    poisons
-        Whether it can set score memory to NaN before each call of a kernel.
-    interleave
-        Its `hbtvm.runtime.rows.matrix.Interleave`; None in packages of releases without it.
+    `loaded`: the shared library.
+    `calls_arrays`: whether its function reads and creates numpy arrays directly; else `ctypes` passes
+        addresses.
+    `poisons`: whether it can set score memory to NaN before each call of a kernel.
+    `interleave`: its `hbtvm.runtime.rows.matrix.Interleave`; None in packages of releases without it.
+    Raises `PackageError` if it has another interface than this release calls.
     """
 
     def __init__(self, loaded: ctypes.CDLL) -> None:
@@ -103,10 +90,7 @@ class Library:
     def declare(self, functions: Mapping[str, tuple[Any, list[Any]]]) -> None:
         """Declare result and argument types of functions by name.
 
-        Raises
-        ------
-        PackageError
-            If the library lacks a function.
+        Raises `PackageError` if the library lacks a function.
         """
         try:
             for name, (result, arguments) in functions.items():
@@ -121,12 +105,8 @@ class Library:
     def function(self, address: int, owner: Any) -> Any:
         """Return a Python function from an array of rows to an array of results.
 
-        Parameters
-        ----------
-        address
-            Address of a `structures.BoundOutput`.
-        owner
-            Object that keeps it and this library alive; the function keeps the object alive.
+        `address`: address of a `structures.BoundOutput`.
+        `owner`: object that keeps it and this library alive; the function keeps the object alive.
         """
         api = ctypes.pythonapi
         capsule = api.PyCapsule_New
@@ -141,10 +121,7 @@ class Library:
 class Function:
     """A kernel's function.
 
-    Attributes
-    ----------
-    address, handle
-        Addresses of the function and of its first argument.
+    `address`, `handle`: addresses of the function and of its first argument.
     """
 
     def __init__(self, address: int, handle: int = 0, owner: Any = None) -> None:
@@ -161,12 +138,7 @@ class Function:
 def load_kernels(libraries: Sequence[bytes]) -> list[Function]:
     """Load shared libraries of kernels and return each library's function.
 
-    A library is unloaded with its function.
-
-    Raises
-    ------
-    PackageError
-        If one can't be loaded.
+    A library is unloaded with its function. Raises `PackageError` if one can't be loaded.
     """
     functions: dict[bytes, Function] = {}
     for library in libraries:
@@ -183,10 +155,7 @@ def load_kernel(path: str) -> Function:
 def load_functions(library: bytes, names: Sequence[str]) -> list[Function]:
     """Load a shared library of kernels and return its functions by name; it is unloaded with them.
 
-    Raises
-    ------
-    PackageError
-        If it can't be loaded, or lacks a function.
+    Raises `PackageError` if it can't be loaded, or lacks a function.
     """
     return _functions(library, names, "a library of kernels")
 
@@ -205,9 +174,6 @@ def _functions(library: bytes, names: Sequence[str], what: str) -> list[Function
 def load_library(code: bytes) -> Library:
     """Load an executor; equal code is loaded once.
 
-    Raises
-    ------
-    PackageError
-        If it can't be loaded, or has an interface of another version.
+    Raises `PackageError` if it can't be loaded, or has an interface of another version.
     """
     return Library(open_library(code, "the package's executor"))

@@ -6,14 +6,11 @@ import ctypes
 
 from hbtvm.runtime.native.epilogues.epilogue import EpilogueFields
 
-VERSION = 1
-"""``HBTVM_EXECUTOR_VERSION``."""
+VERSION = 1  # ``HBTVM_EXECUTOR_VERSION``
 
-FLOAT32, FLOAT64 = 0, 1
-"""``enum type``."""
+FLOAT32, FLOAT64 = 0, 1  # ``enum type``
 
-SHARING = {"none": 0, "rows": 1, "trees": 2}
-"""``enum sharing``."""
+SHARING = {"none": 0, "rows": 1, "trees": 2}  # ``enum sharing``
 
 _I64, _POINTER, _DOUBLE = ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
 

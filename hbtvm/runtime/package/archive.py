@@ -34,18 +34,10 @@ def write_archive(members: Mapping[str, bytes | memoryview], file: BinaryIO) -> 
 def read_archive(data: bytes, required: str) -> dict[str, memoryview]:
     """Return the members of a tar archive by name; their contents are not checked.
 
-    Parameters
-    ----------
-    data
-        The whole archive.
-    required
-        The member that identifies an archive as a package.
-
-    Raises
-    ------
-    PackageError
-        If it is no tar archive, is cut short or damaged, or holds anything but regular files
-        with plain names, each once. The text continues a sentence that begins with the file.
+    `data`: the whole archive.
+    `required`: the member that identifies an archive as a package.
+    Raises `PackageError` if it is no tar archive, is cut short or damaged, or holds anything but regular
+    files with plain names, each once. The text continues a sentence that begins with the file.
     """
     members: dict[str, memoryview] = {}
     problem: str | None = None

@@ -20,79 +20,48 @@ from hbtvm.runtime.recursive.entry import RecursionEntry
 
 @dataclass(frozen=True)
 class Package:
-    """A compiled model, ready to be written or loaded.
+    """A compiled model, ready to be written or loaded."""
 
-    Attributes
-    ----------
-    library, model
-        The library and class it was trained with.
-    input, output
-        What comes in, and what goes out.
-    forest
-        What `anchor_facts` tells; base score and divisor are applied to the kernels' sums.
-    target
-        The machine it was compiled for, as `hbtvm.compiler.targets.target` describes it.
-    kernels
-        At least one; none of a pipeline that transforms, and of a recursive model without layers behind it.
-    tuning
-        Where the kernels come from: trials, time, date, whatever the tuner tells (JSON-able).
-    hbtvm_version, tvm_version
-        What compiled it; the versions installed here, if left empty.
-    cuda_version
-        The CUDA toolkit that compiled a GPU's kernels, such as ``"13.0"``; empty of a CPU's, and where it is
-        not known.
-    parts
-        The feeds of a pipeline, whose matrix the kernels read, or the table of one that transforms.
-    float32_apart
-        Whether the kernels for float32 are of another anchor (`hbtvm.graph.graph.Graph.single`).
-    steps
-        A pipeline's steps: names and classes.
-    told
-        What was done to the graph, in sentences.
-    frame
-        The library whose data frames a pipeline gives that transforms; None for arrays.
-    text_library
-        The shared library that cuts texts into terms; empty where there are no texts.
-    stages
-        What runs before `kernels`, in order.
-    columns
-        With stages: the columns of the matrix that `kernels` read.
-    executor
-        The shared library that runs the kernels (`hbtvm/native`); empty of a GPU's.
-    transform
-        The package of what the library's ``transform`` gives beside ``predict``, where it has one.
-    scores
-        Of a transformer, the package of what the library's ``score_samples`` gives, where it has that.
-    transform_predicts, keeps_integers
-        As in `hbtvm.graph.graph.Graph`.
-    recursion
-        What makes rows of structures, which all else of the package then reads; None where rows come in.
-    """
-
+    # `library`, `model`: the library and class it was trained with
     library: str
     model: str
+    # `input`, `output`: what comes in, and what goes out
     input: InputSpec
     output: OutputSpec
-    forest: Facts
-    target: Target
+    forest: Facts  # what `anchor_facts` tells; base score and divisor are applied to the kernels' sums
+    target: Target  # the machine it was compiled for, as `hbtvm.compiler.targets.target` describes it
+    # At least one; none of a pipeline that transforms, and of a recursive model without layers behind it
     kernels: tuple[KernelEntry, ...]
+    # Where the kernels come from: trials, time, date, whatever the tuner tells (JSON-able)
     tuning: Mapping[str, Any]
+    # `hbtvm_version`, `tvm_version`: what compiled it; the versions installed here, if left empty
     hbtvm_version: str = ""
     tvm_version: str = ""
+    # The CUDA toolkit that compiled a GPU's kernels, such as ``"13.0"``; empty of a CPU's, and where it is
+    # not known
     cuda_version: CudaVersion = ""
+    # The feeds of a pipeline, whose matrix the kernels read, or the table of one that transforms
     parts: Parts = field(default_factory=Parts)
+    # Whether the kernels for float32 are of another anchor (`hbtvm.graph.graph.Graph.single`)
     float32_apart: bool = False
-    steps: tuple[tuple[str, str], ...] = ()
-    told: tuple[str, ...] = ()
+    steps: tuple[tuple[str, str], ...] = ()  # a pipeline's steps: names and classes
+    told: tuple[str, ...] = ()  # what was done to the graph, in sentences
+    # The library whose data frames a pipeline gives that transforms; None for arrays
     frame: Frame | None = None
+    # The shared library that cuts texts into terms; empty where there are no texts
     text_library: Annotated[bytes, codec.Member("kernels")] = b""
-    stages: tuple[StageEntry, ...] = ()
-    columns: tuple[codec.Index, ...] = ()
+    stages: tuple[StageEntry, ...] = ()  # what runs before `kernels`, in order
+    columns: tuple[codec.Index, ...] = ()  # with stages: the columns of the matrix that `kernels` read
+    # The shared library that runs the kernels (`hbtvm/native`); empty of a GPU's
     executor: Annotated[bytes, codec.Member("kernels")] = b""
+    # The package of what the library's ``transform`` gives beside ``predict``, where it has one
     transform: Annotated[Package | None, codec.SKIP] = None
+    # Of a transformer, the package of what the library's ``score_samples`` gives, where it has that
     scores: Annotated[Package | None, codec.SKIP] = None
+    # `transform_predicts`, `keeps_integers`: as in `hbtvm.graph.graph.Graph`
     transform_predicts: bool = False
     keeps_integers: bool = False
+    # What makes rows of structures, which all else of the package then reads; None where rows come in
     recursion: RecursionEntry | None = None
 
     def validate(self) -> None:

@@ -13,8 +13,7 @@ from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.runtime.cpu import architecture
 from hbtvm.runtime.package.signature import Dtype
 
-_MOST = 2**40
-"""No count is as large as this."""
+_MOST = 2**40  # no count is as large as this
 
 _COUNTS = {
     "trees": {"trees": 1, "nodes": 0, "leaves": 0, "depth": 0},

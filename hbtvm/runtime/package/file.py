@@ -54,10 +54,7 @@ _DIGEST, _TRANSFORM, _SCORES = "manifest.sha256", "transform.tar", "scores.tar"
 def write(package: Package, path: str | Path) -> None:
     """Write a package; whatever happens, the file is never half-written.
 
-    Raises
-    ------
-    PackageError
-        If it can't be written.
+    Raises `PackageError` if it can't be written.
     """
     replace_file(Path(path), _members(package))
 
@@ -76,22 +73,12 @@ Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
 def read(source: Source, trust: Trust | None = None) -> Package:
     """Read a package and check every byte of it. Its code is not loaded yet.
 
-    Parameters
-    ----------
-    source
-        A path, the package's bytes, or a binary file, which is read from where it stands to its end and is
-        not closed.
-    trust
-        What its bytes have to be.
-
-    Raises
-    ------
-    PackageNotFoundError, PackageFileError
-        If there is no such file, or it can't be read.
-    PackageError
-        If it is damaged, no package, of a newer format, or not what `trust` demands.
-    InputTypeError
-        If the source is none of these.
+    `source`: a path, the package's bytes, or a binary file, which is read from where it stands to its end and
+        is not closed.
+    `trust`: what its bytes have to be.
+    Raises `PackageNotFoundError`, `PackageFileError` if there is no such file, or it can't be read. Raises
+    `PackageError` if it is damaged, no package, of a newer format, or not what `trust` demands. Raises
+    `InputTypeError` if the source is none of these.
     """
     return from_bytes(*content(source, trust))
 

@@ -19,51 +19,31 @@ from hbtvm.runtime.parallelism import Parallel
 @codec.bound
 @dataclass(frozen=True)
 class KernelEntry:
-    """One tuned kernel.
+    """One tuned kernel."""
 
-    Attributes
-    ----------
-    strategy, config
-        What it was made from; told to the user, not needed to run it.
-    rows, threads
-        Rows of a call that it was tuned for, and threads that such a call might use.
-    seconds
-        Measured time of such a call; None if it was not measured.
-    value_dtype
-        Type of its leaf values.
-    library
-        The shared library, whose function ``main`` is the kernel; for a GPU, its machine code (a
-        fatbin or cubin).
-    signature
-        What the kernel takes.
-    tables
-        Its tables in argument order.
-    parallel, grain
-        What threads shared when it was timed, see `hbtvm.runtime.parallelism.Parallel`; fewest row tiles
-        that are worth a hand-off.
-    missing
-        Whether its rows may have missing values. Where some kernels take none, others of the same
-        type of rows do.
-    launch
-        How a GPU's kernel is started; None for a CPU's.
-    object
-        What `library` was linked from, a relocatable object, for libraries that hold the kernel; empty for a
-        GPU's.
-    """
-
+    # `strategy`, `config`: what it was made from; told to the user, not needed to run it
     strategy: str
     config: Mapping[str, Any]
+    # `rows`, `threads`: rows of a call that it was tuned for, and threads that such a call might use
     rows: codec.Count
     threads: Annotated[int, codec.Within(1, 2**16)]
-    seconds: codec.Seconds | None
-    value_dtype: Dtype
+    seconds: codec.Seconds | None  # measured time of such a call; None if it was not measured
+    value_dtype: Dtype  # type of its leaf values
+    # The shared library, whose function ``main`` is the kernel; for a GPU, its machine code (a fatbin or
+    # cubin)
     library: Annotated[bytes, codec.Member("kernels")]
-    signature: Signature
-    tables: tuple[np.ndarray, ...]
+    signature: Signature  # what the kernel takes
+    tables: tuple[np.ndarray, ...]  # its tables in argument order
+    # `parallel`, `grain`: what threads shared when it was timed, see `hbtvm.runtime.parallelism.Parallel`;
+    # fewest row tiles that are worth a hand-off
     parallel: Parallel = "none"
     grain: codec.Count = 1
+    # Whether its rows may have missing values. Where some kernels take none, others of the same type of rows
+    # do.
     missing: bool = True
-    launch: Launch | None = None
+    launch: Launch | None = None  # how a GPU's kernel is started; None for a CPU's
+    # What `library` was linked from, a relocatable object, for libraries that hold the kernel; empty for a
+    # GPU's
     object: Annotated[bytes, codec.Member("objects")] = b""
 
     def validate(self) -> None:
@@ -92,19 +72,10 @@ class KernelEntry:
 
 @dataclass(frozen=True)
 class StageEntry:
-    """Kernels that run before the last ones; see `hbtvm.graph.stages.Stage`.
+    """Kernels that run before the last ones; see `hbtvm.graph.stages.Stage`."""
 
-    Attributes
-    ----------
-    facts
-        What `anchor_facts` tells of what they compute.
-    columns
-        Which columns of the matrix they read: its first ones are the feeds, or the caller's columns, those
-        behind are what each stage makes.
-    kernels
-        At least one.
-    """
-
-    facts: Facts
+    facts: Facts  # what `anchor_facts` tells of what they compute
+    # Which columns of the matrix they read: its first ones are the feeds, or the caller's columns, those
+    # behind are what each stage makes
     columns: tuple[codec.Index, ...]
-    kernels: tuple[KernelEntry, ...]
+    kernels: tuple[KernelEntry, ...]  # at least one

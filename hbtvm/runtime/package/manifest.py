@@ -26,10 +26,7 @@ _OWN = ("format", "version", "members")
 def to_manifest(package: Package, store: codec.Store) -> dict[str, Any]:
     """Return the values of a manifest, ``members`` aside, from which `from_manifest` makes an equal package.
 
-    Raises
-    ------
-    PackageError
-        If some value has no form.
+    Raises `PackageError` if some value has no form.
     """
     try:
         return {"format": FORMAT, "version": VERSION, **codec.write(package, store)}
@@ -40,11 +37,8 @@ def to_manifest(package: Package, store: codec.Store) -> dict[str, Any]:
 def read_manifest(data: bytes) -> dict[str, Any]:
     """Return the values in the file, of which only format and version have been looked at.
 
-    Raises
-    ------
-    PackageError
-        If it is no manifest, or one of another format. The text continues a sentence that begins with the
-        package, as do those of all errors here.
+    Raises `PackageError` if it is no manifest, or one of another format. The text continues a sentence that
+    begins with the package, as do those of all errors here.
     """
     try:
         manifest = codec.parse(data)
@@ -68,15 +62,8 @@ def read_manifest(data: bytes) -> dict[str, Any]:
 def from_manifest(manifest: Mapping[str, Any], members: Mapping[str, Any]) -> Package:
     """Return what a manifest describes, checked.
 
-    Parameters
-    ----------
-    members
-        The package's code (bytes) and tables (arrays) by name.
-
-    Raises
-    ------
-    CodecError
-        If it makes no sense.
+    `members`: the package's code (bytes) and tables (arrays) by name.
+    Raises `CodecError` if it makes no sense.
     """
     fields = {name: value for name, value in manifest.items() if name not in _OWN}
     return codec.read(Package, fields, members)

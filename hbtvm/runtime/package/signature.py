@@ -24,8 +24,7 @@ Role = Literal["rows", "table", "scores"]
 Dtype = Literal["float32", "float64"]
 Element = Literal["float32", "float64", "float16", "int8", "int16", "int32", "int64"]
 
-TILES = "tiles"
-"""Row tiles of a call."""
+TILES = "tiles"  # row tiles of a call
 
 TREE_TILES = "tree_tiles"
 """Tiles of trees; threads may share a kernel's work by splitting tables along an axis of this extent."""
@@ -37,11 +36,8 @@ On a CPU, rows are read one element at a time (which ones, a table says), so the
 elements' own alignment.
 """
 
-GPU_ROW_ALIGNMENT = 16
-"""The same for the rows of a GPU's kernel, which may read several values at once."""
-
-_MOST = 2**40
-"""No extent, and no bound of a table's contents, is as large as this."""
+GPU_ROW_ALIGNMENT = 16  # the same for the rows of a GPU's kernel, which may read several values at once
+_MOST = 2**40  # no extent, and no bound of a table's contents, is as large as this
 
 
 def _name(text: str) -> str:
@@ -50,54 +46,29 @@ def _name(text: str) -> str:
     return text
 
 
-Name = Annotated[str, Via(str, None, _name)]
-"""A name in a signature."""
+Name = Annotated[str, Via(str, None, _name)]  # a name in a signature
 
 Size = Annotated[int, Within(0, _MOST)]
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a table may hold, as far as a kernel relies on it to read no memory but its own.
+    """What a table may hold, as far as a kernel relies on it to read no memory but its own."""
 
-    Attributes
-    ----------
-    kind
-        A name in `hbtvm.runtime.package.contents.CHECKS`.
-    bounds
-        Whole numbers that the check takes.
-    """
-
-    kind: Name
-    bounds: Mapping[str, Size] = field(default_factory=dict)
+    kind: Name  # a name in `hbtvm.runtime.package.contents.CHECKS`
+    bounds: Mapping[str, Size] = field(default_factory=dict)  # whole numbers that the check takes
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a kernel.
+    """One argument of a kernel."""
 
-    Attributes
-    ----------
-    role
-        ``"rows"`` (input), ``"table"`` (constant of the model) or ``"scores"`` (output).
-    name
-        The name of its parameter; that of a table tells what the table is for.
-    dtype
-        Type of its elements.
-    shape
-        Numbers and names, see above.
-    alignment
-        Bytes that its address is a multiple of.
-    contents
-        What a table may hold; None for anything of its type.
-    """
-
-    role: Role
-    name: Name
-    dtype: Annotated[str, Via(Element)]
-    shape: tuple[Size | Name, ...]
-    alignment: Annotated[int, Within(1, ALIGNMENT + 1)] = ALIGNMENT
-    contents: Contents | None = None
+    role: Role  # ``"rows"`` (input), ``"table"`` (constant of the model) or ``"scores"`` (output)
+    name: Name  # the name of its parameter; that of a table tells what the table is for
+    dtype: Annotated[str, Via(Element)]  # type of its elements
+    shape: tuple[Size | Name, ...]  # numbers and names, see above
+    alignment: Annotated[int, Within(1, ALIGNMENT + 1)] = ALIGNMENT  # bytes that its address is a multiple of
+    contents: Contents | None = None  # what a table may hold; None for anything of its type
 
     @property
     def itemsize(self) -> int:
@@ -120,15 +91,8 @@ class Argument:
     def check(self, array: np.ndarray, named: dict[str, int]) -> None:
         """Check type and shape of an array.
 
-        Parameters
-        ----------
-        named
-            What names are known to stand for; names that it lacks are added.
-
-        Raises
-        ------
-        ValueError
-            If they are others.
+        `named`: what names are known to stand for; names that it lacks are added.
+        Raises `ValueError` if they are others.
         """
         shape = array.shape
         fits = array.dtype == self.dtype and len(shape) == len(self.shape)
@@ -146,25 +110,14 @@ class Argument:
 class Signature:
     """All arguments of a kernel.
 
-    Attributes
-    ----------
-    arguments
-        In order: the rows, shape (`TILES`, R, F); the tables; the scores, float64, shape
-        (`TILES`, P * G, V, ...), where the last axes are R rows, or (`TILES`, R, V), of float32 as well.
-    groups
-        Groups of outputs, G; a row has G * V of them.
-    parts
-        Sums that a kernel leaves of each score, P, to be added by whoever called it.
-
-    Raises
-    ------
-    ValueError
-        If the arguments are not as said.
+    Raises `ValueError` if the arguments are not as said.
     """
 
+    # In order: the rows, shape (`TILES`, R, F); the tables; the scores, float64, shape (`TILES`, P * G, V,
+    # ...), where the last axes are R rows, or (`TILES`, R, V), of float32 as well
     arguments: tuple[Argument, ...]
-    groups: Count
-    parts: Count = 1
+    groups: Count  # groups of outputs, G; a row has G * V of them
+    parts: Count = 1  # sums that a kernel leaves of each score, P, to be added by whoever called it
 
     def __post_init__(self) -> None:
         roles = [argument.role for argument in self.arguments]
@@ -258,14 +211,7 @@ class Signature:
     def check_tables(self, tables: Sequence[np.ndarray]) -> dict[str, int]:
         """Check types and shapes of a kernel's tables, given in argument order.
 
-        Returns
-        -------
-        What the names in their shapes stand for.
-
-        Raises
-        ------
-        ValueError
-            If they are others.
+        Raises `ValueError` if they are others.
         """
         if len(tables) != len(self.tables):
             raise ValueError(f"a kernel takes {len(self.tables)} tables, not {len(tables)}")

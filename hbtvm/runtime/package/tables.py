@@ -27,11 +27,8 @@ def table_bytes(table: np.ndarray) -> bytes:
 def table_from_bytes(name: str, data: memoryview) -> np.ndarray:
     """Return the table of a `.npy` file, in aligned memory and read-only.
 
-    Raises
-    ------
-    PackageError
-        If it is no such file, or holds anything but numbers. The text continues a sentence
-        that begins with the package.
+    Raises `PackageError` if it is no such file, or holds anything but numbers. The text continues a sentence
+    that begins with the package.
     """
     try:
         shape, fortran, dtype, start = array_header(data)

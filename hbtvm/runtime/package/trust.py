@@ -16,32 +16,21 @@ from pathlib import Path
 
 from hbtvm.errors import InputError, PackageError
 
-NAMESPACE = "hbtvm"
-"""What signatures are for; those of other uses of the same key do not count."""
+NAMESPACE = "hbtvm"  # what signatures are for; those of other uses of the same key do not count
 
 
 @dataclass(frozen=True)
 class Trust:
     """What a package has to be to be loaded.
 
-    Attributes
-    ----------
-    sha256
-        The hash of the whole file, 64 hexadecimal digits; None for any.
-    allowed_signers
-        A file of keys in the format of ``ssh-keygen`` (ALLOWED SIGNERS in its manual), one of which has to
-        have signed the package; None if it need not be signed.
-    signature
-        The file of the signature; by default the package's name with ``.sig``.
-
-    Raises
-    ------
-    InputError
-        If `sha256` is not a hash, or there is a signature and no `allowed_signers`.
+    Raises `InputError` if `sha256` is not a hash, or there is a signature and no `allowed_signers`.
     """
 
-    sha256: str | None = None
+    sha256: str | None = None  # the hash of the whole file, 64 hexadecimal digits; None for any
+    # A file of keys in the format of ``ssh-keygen`` (ALLOWED SIGNERS in its manual), one of which has to have
+    # signed the package; None if it need not be signed
     allowed_signers: str | os.PathLike[str] | None = None
+    # The file of the signature; by default the package's name with ``.sig``
     signature: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
@@ -53,19 +42,11 @@ class Trust:
     def check(self, data: bytes, name: str, path: str | os.PathLike[str] | None = None) -> None:
         """Check a package's bytes.
 
-        Parameters
-        ----------
-        data
-            The whole file.
-        name
-            What errors call it.
-        path
-            Where it was read; None if not from a file.
-
-        Raises
-        ------
-        PackageError
-            If it has another hash, or no signature by an allowed signer that can be verified here.
+        `data`: the whole file.
+        `name`: what errors call it.
+        `path`: where it was read; None if not from a file.
+        Raises `PackageError` if it has another hash, or no signature by an allowed signer that can be
+        verified here.
         """
         if self.sha256 is not None:
             found = hashlib.sha256(data).hexdigest()
@@ -99,8 +80,7 @@ class Trust:
         raise PackageError(f"{name} is not signed by a key of {signers} for {NAMESPACE} ({reason}).")
 
 
-ANY = Trust()
-"""Any package may be loaded."""
+ANY = Trust()  # any package may be loaded
 
 
 def _run(command: list[str], data: bytes = b"") -> subprocess.CompletedProcess[bytes]:

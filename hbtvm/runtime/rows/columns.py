@@ -17,15 +17,8 @@ from hbtvm.runtime.unreadable import described
 class ColumnReader:
     """Reads columns as the model's library would.
 
-    Parameters
-    ----------
-    spec
-        What the model accepts.
-
-    Attributes
-    ----------
-    maps
-        Whether any column holds categories, so that columns have to be looked at one by one.
+    `spec`: what the model accepts.
+    `maps`: whether any column holds categories, so that columns have to be looked at one by one.
     """
 
     def __init__(self, spec: InputSpec) -> None:
@@ -86,12 +79,8 @@ class ColumnReader:
 
         Raises `InputError` if a column can't be the model's.
 
-        Parameters
-        ----------
-        columns
-            As many as the model has.
-        named
-            Whether they are a data frame's, whose types mean something.
+        `columns`: as many as the model has.
+        `named`: whether they are a data frame's, whose types mean something.
         """
         maps = self._placed(columns, named) if self._order else self._maps
         return [self._column(i, column, named, maps.get(i)) for i, column in enumerate(columns)]

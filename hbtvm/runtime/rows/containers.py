@@ -22,18 +22,12 @@ _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
 class Container:
-    """Rows, by column.
+    """Rows, by column."""
 
-    Attributes
-    ----------
-    rows, width
-        How many rows and columns there are.
-    names
-        The columns' names; None where they have none, or these are no strings.
-    """
-
+    # `rows`, `width`: how many rows and columns there are
     rows: int
     width: int
+    # The columns' names; None where they have none, or these are no strings
     names: tuple[str, ...] | None = None
 
     def column(self, at: int, null: Any) -> RawColumn:
@@ -197,10 +191,7 @@ def container_of(X: Any, names: tuple[str, ...] | None) -> Container | PandasFra
 
     Raises `InputError` if they are of such a kind, but can't be read.
 
-    Parameters
-    ----------
-    names
-        The model's columns, which dicts have by name.
+    `names`: the model's columns, which dicts have by name.
     """
     if isinstance(X, np.ndarray):
         return ArrayRows(X) if X.ndim == 2 else None
@@ -232,10 +223,7 @@ def values_of(X: Any) -> ValueRows:
 
     Raises `InputError` if it is none of these.
 
-    Parameters
-    ----------
-    X
-        A list, any other iterable, an array of one dimension, a series of pandas or polars, an array of
+    `X`: a list, any other iterable, an array of one dimension, a series of pandas or polars, an array of
         pyarrow; a table of one column.
     """
     if isinstance(X, str | bytes):

@@ -13,31 +13,19 @@ import numpy as np
 
 from hbtvm.runtime.rows.arrow_column import check_arrow
 
-NUMBERS = "fiub"
-"""Kinds of numpy types that hold real numbers."""
+NUMBERS = "fiub"  # kinds of numpy types that hold real numbers
 
 
 @dataclass(frozen=True)
 class Column:
-    """The type and values of one column.
+    """The type and values of one column."""
 
-    Attributes
-    ----------
-    type_name
-        The library's name of the type, for errors.
-    values
-        Shape (n,): numbers, NaN where one is missing; or positions in `levels`, -1 where a value
-        is missing; None where the column holds neither numbers nor categories.
-    levels
-        The distinct values of a column of categories or strings.
-    categorical
-        Whether the column has its library's type for categories, whatever these are.
-    """
-
-    type_name: str
+    type_name: str  # the library's name of the type, for errors
+    # Shape (n,): numbers, NaN where one is missing; or positions in `levels`, -1 where a value is missing;
+    # None where the column holds neither numbers nor categories
     values: np.ndarray | None
-    levels: tuple[Any, ...] | None = None
-    categorical: bool = False
+    levels: tuple[Any, ...] | None = None  # the distinct values of a column of categories or strings
+    categorical: bool = False  # whether the column has its library's type for categories, whatever these are
 
     def numbers(self) -> np.ndarray | None:
         """Return the values themselves, where they are numbers or categories that are numbers."""
@@ -49,21 +37,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Frame:
-    """The names and columns of a data frame.
+    """The names and columns of a data frame."""
 
-    Attributes
-    ----------
-    names
-        Column names; None where they are no strings.
-    columns
-        The columns; empty where `matrix` holds them all.
-    matrix
-        Shape (n, columns): the values of a frame that has only numbers.
-    """
-
-    names: tuple[str, ...] | None
-    columns: tuple[Column, ...]
-    matrix: np.ndarray | None = None
+    names: tuple[str, ...] | None  # column names; None where they are no strings
+    columns: tuple[Column, ...]  # the columns; empty where `matrix` holds them all
+    matrix: np.ndarray | None = None  # shape (n, columns): the values of a frame that has only numbers
 
 
 def read_frame(X: Any) -> Frame | None:

@@ -17,8 +17,7 @@ from hbtvm.runtime.rows.row_types import RowTypes
 from hbtvm.runtime.unreadable import reason
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
-_EXACT_INTEGER = 1 << 24
-"""float32 holds every integer up to this magnitude."""
+_EXACT_INTEGER = 1 << 24  # float32 holds every integer up to this magnitude
 _SMALL = 8192
 
 
@@ -37,31 +36,17 @@ class Inputs:
     Values are checked apart from that (`all_finite`, `check`), by the executor, which reads
     the rows anyway.
 
-    Parameters
-    ----------
-    spec
-        What the model accepts.
-    compare_dtype
-        The type that the library compares in. With ``"float32"`` every input is cast to it; with
+    `spec`: what the model accepts.
+    `compare_dtype`: the type that the library compares in. With ``"float32"`` every input is cast to it; with
         ``"float64"`` input that float32 does not hold exactly needs a float64 kernel.
-    dtypes
-        The types for which there are kernels.
-    float32_apart
-        Whether the kernels for float32 rows compute what the library does with float32 numbers alone: rows
-        of integers, which the library converts to float64, then need a float64 kernel.
-
-    Attributes
-    ----------
-    checks
-        Whether the library refuses missing or infinite values.
-    refuses
-        For each column, what it refuses: 1 NaN, 2 infinities, 3 both; uint8, shape (n_features,).
-    ready
-        Types of arrays that are a kernel's rows as they are.
-    columns
-        What reads the columns of tables.
-    interleave
-        What the executor copies columns with, once it is loaded.
+    `dtypes`: the types for which there are kernels.
+    `float32_apart`: whether the kernels for float32 rows compute what the library does with float32 numbers
+        alone: rows of integers, which the library converts to float64, then need a float64 kernel.
+    `checks`: whether the library refuses missing or infinite values.
+    `refuses`: for each column, what it refuses: 1 NaN, 2 infinities, 3 both; uint8, shape (n_features,).
+    `ready`: types of arrays that are a kernel's rows as they are.
+    `columns`: what reads the columns of tables.
+    `interleave`: what the executor copies columns with, once it is loaded.
     """
 
     def __init__(
@@ -89,15 +74,9 @@ class Inputs:
 
         Raises `InputError` if the rows don't fit the model.
 
-        Parameters
-        ----------
-        X
-            Shape (n, n_features): a numpy array, a pandas, polars or pyarrow table, or lists.
-
-        Returns
-        -------
-        float32 or float64, shape (n, n_features), C-contiguous, aligned to its elements. It is
-        `X` itself where nothing has to be done.
+        `X`: shape (n, n_features): a numpy array, a pandas, polars or pyarrow table, or lists.
+        Returns float32 or float64, shape (n, n_features), C-contiguous, aligned to its elements. It is `X`
+        itself where nothing has to be done.
         """
         if (
             type(X) is np.ndarray
@@ -118,15 +97,8 @@ class Inputs:
     def check(self, X: np.ndarray) -> None:
         """Raise an error if there are values that the library refuses.
 
-        Parameters
-        ----------
-        X
-            What `prepare` returned.
-
-        Raises
-        ------
-        InputError
-            Names the first of them.
+        `X`: what `prepare` returned.
+        Raises `InputError`: names the first of them.
         """
         if not self.spec.allow_nan:
             self._refuse_values(np.isnan(X), "NaN, but the model was trained without missing values")

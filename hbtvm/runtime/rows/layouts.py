@@ -11,24 +11,16 @@ from hbtvm.runtime.rows.columns import ColumnReader
 from hbtvm.runtime.rows.containers import Container, DictRows
 from hbtvm.runtime.rows.pandas_frame import PandasFrame
 
-_KEPT = 4
-"""Layouts that are remembered; a service has one or two."""
-
-Positions = Mapping[int, int] | Sequence[int]
-"""By a column of the input, its position."""
+_KEPT = 4  # layouts that are remembered; a service has one or two
+Positions = Mapping[int, int] | Sequence[int]  # by a column of the input, its position
 
 
 class Layouts:
     """Finds columns.
 
-    Parameters
-    ----------
-    spec
-        What the pipeline accepts.
-    needed
-        The columns that it reads, by their index.
-    columns
-        What checks names where these have to be the pipeline's.
+    `spec`: what the pipeline accepts.
+    `needed`: the columns that it reads, by their index.
+    `columns`: what checks names where these have to be the pipeline's.
     """
 
     def __init__(self, spec: InputSpec, needed: Sequence[int], columns: ColumnReader) -> None:

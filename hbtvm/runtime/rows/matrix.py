@@ -11,11 +11,8 @@ import numpy as np
 Interleave = Callable[[Any, int, int, int, int], None]
 """The executor's ``hbtvm_interleave``: addresses of columns, how many, bytes of a value, rows, the matrix."""
 
-_ROWS = 1024
-"""Rows that are copied at a time: the matrix's lines are still in the cache for the next column."""
-
-_FEW = 256
-"""Rows from which on a call of C is worth its preparation."""
+_ROWS = 1024  # rows that are copied at a time: the matrix's lines are still in the cache for the next column
+_FEW = 256  # rows from which on a call of C is worth its preparation
 
 
 def matrix_of(
@@ -23,18 +20,11 @@ def matrix_of(
 ) -> np.ndarray:
     """Return a matrix of columns.
 
-    Parameters
-    ----------
-    columns
-        Shape (n,) each; numbers or booleans.
-    dtype
-        Of the matrix.
-    interleave
-        Copies columns of that type faster than numpy; None where the package's executor is too old for that.
-
-    Returns
-    -------
-    Shape (n, columns), C-contiguous.
+    `columns`: shape (n,) each; numbers or booleans.
+    `dtype`: of the matrix.
+    `interleave`: copies columns of that type faster than numpy; None where the package's executor is too old
+        for that.
+    Returns shape (n, columns), C-contiguous.
     """
     given = list(columns)
     out = np.empty((n, len(given)), dtype)

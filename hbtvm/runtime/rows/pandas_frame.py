@@ -23,12 +23,8 @@ _NARROW = ("halffloat[pyarrow]", "float[pyarrow]")
 class PandasFrame:
     """A pandas.DataFrame; see `hbtvm.runtime.rows.containers.Container`.
 
-    Attributes
-    ----------
-    rows, width
-        How many rows and columns there are.
-    index
-        The index of the columns.
+    `rows`, `width`: how many rows and columns there are.
+    `index`: the index of the columns.
     """
 
     def __init__(self, frame: Any) -> None:

@@ -29,10 +29,7 @@ _PLAIN = frozenset((float, int, bool))
 class Numbers:
     """Numbers in an array.
 
-    Parameters
-    ----------
-    array
-        Of a type of real numbers or bool, shape (n,), any stride; NaN where one is missing.
+    `array`: of a type of real numbers or bool, shape (n,), any stride; NaN where one is missing.
     """
 
     def __init__(self, array: np.ndarray) -> None:
@@ -107,10 +104,7 @@ class Values:
 class Objects:
     """Python values of any kind, in an array.
 
-    Parameters
-    ----------
-    array
-        Of type ``object``, shape (n,), any stride; or (n, k), if rows are lists of texts.
+    `array`: of type ``object``, shape (n,), any stride; or (n, k), if rows are lists of texts.
     """
 
     def __init__(self, array: np.ndarray) -> None:
@@ -139,12 +133,8 @@ class Objects:
 class Text:
     """Texts of Arrow.
 
-    Parameters
-    ----------
-    array
-        A pyarrow.Array of strings.
-    null
-        See above.
+    `array`: a pyarrow.Array of strings.
+    `null`: see above.
     """
 
     def __init__(self, array: Any, null: Any) -> None:
@@ -174,16 +164,10 @@ class Text:
 class Levels:
     """Positions in a list of values.
 
-    Parameters
-    ----------
-    at
-        Integers, shape (n,); -1 for no value.
-    levels
-        An object that stands for the list as long as it is the same.
-    values
-        Gives the list.
-    null
-        See above.
+    `at`: integers, shape (n,); -1 for no value.
+    `levels`: an object that stands for the list as long as it is the same.
+    `values`: gives the list.
+    `null`: see above.
     """
 
     def __init__(self, at: np.ndarray, levels: Any, values: Callable[[], list[Any]], null: Any) -> None:

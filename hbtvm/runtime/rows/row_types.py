@@ -22,10 +22,7 @@ TypeOf = Callable[[int], str | None]
 class RowTypes:
     """Checks the types of rows.
 
-    Parameters
-    ----------
-    spec
-        What the model accepts.
+    `spec`: what the model accepts.
     """
 
     def __init__(self, spec: InputSpec) -> None:
@@ -34,10 +31,7 @@ class RowTypes:
     def check(self, X: Any) -> None:
         """Raise an error for rows in any container that have a column of a refused type.
 
-        Raises
-        ------
-        InputError
-            Names the column, its type and the step that reads it.
+        Raises `InputError`: names the column, its type and the step that reads it.
         """
         self._check(self._types_of(X))
 

@@ -18,8 +18,7 @@ from hbtvm.runtime.memory import empty
 from hbtvm.runtime.rows.frames import NUMBERS
 from hbtvm.runtime.rows.inputs import Inputs
 
-_TILE_BYTES = 1 << 22
-"""Dense rows that are there at a time, unless a single one takes more."""
+_TILE_BYTES = 1 << 22  # dense rows that are there at a time, unless a single one takes more
 
 
 def is_sparse(X: Any) -> bool:
@@ -44,16 +43,10 @@ class SparseRows:
 
     Raises `InputError` if the rows don't fit the model.
 
-    Parameters
-    ----------
-    inputs
-        What the model accepts.
-    X
-        A sparse matrix or array of any format, real numbers, shape (n, n_features).
-    library
-        The training library, whose convention holds.
-    wide
-        Whether integers become float64, also those that float32 holds.
+    `inputs`: what the model accepts.
+    `X`: a sparse matrix or array of any format, real numbers, shape (n, n_features).
+    `library`: the training library, whose convention holds.
+    `wide`: whether integers become float64, also those that float32 holds.
     """
 
     def __init__(self, inputs: Inputs, X: Any, library: str, wide: bool = False) -> None:
@@ -98,9 +91,7 @@ class SparseRows:
     def tiles(self) -> Iterator[tuple[int, np.ndarray]]:
         """Dense rows, one tile after the other, in the same memory.
 
-        Yields
-        ------
-        The first row's number, and the rows: of the kernel's type, C-contiguous, shape (up to as many
+        Yields the first row's number, and the rows: of the kernel's type, C-contiguous, shape (up to as many
         as fit a tile, n_features). They hold until the next tile is asked for.
         """
         n, width = self.shape

@@ -16,8 +16,7 @@ from hbtvm.runtime.text.library import InputFields, TextFields, TextLibrary
 from hbtvm.runtime.text.objects import ObjectRows
 from hbtvm.runtime.text.texts import Texts, address_of, of_strings
 
-_CHUNK = 1 << 16
-"""Bytes of texts that are worth a thread of their own."""
+_CHUNK = 1 << 16  # bytes of texts that are worth a thread of their own
 
 _BRIEF = 1 << 12
 """Up to so many bytes, the interpreter stays locked: to give it back and get it again may take longer."""
@@ -27,25 +26,15 @@ _TYPES = {"float64": 0, "float32": 1, "int64": 2}
 
 _I64 = ctypes.c_int64
 
-_LOCKED = 1 << 13
-"""Rows of Python's objects that are read before other threads of Python may run."""
-
-_FAILED = -1
-"""Of a function that found no memory."""
-
-_ENTRIES = 512
-"""Of one row, at first."""
+_LOCKED = 1 << 13  # rows of Python's objects that are read before other threads of Python may run
+_FAILED = -1  # of a function that found no memory
+_ENTRIES = 512  # of one row, at first
 
 
 class TextKernel:
     """A vectorizer's tables with the code that reads them; safe to call from several threads at once.
 
-    Parameters
-    ----------
-    library
-        The code.
-    operation
-        What is computed.
+    `operation`: what is computed.
     """
 
     def __init__(self, library: TextLibrary, operation: Vectorize) -> None:

@@ -11,8 +11,7 @@ from hbtvm.runtime.cpu import check_architecture
 from hbtvm.runtime.native.objects.loading import closing, open_library
 from hbtvm.runtime.threads import ThreadPool
 
-_VERSION = 2
-"""That of `text.c`: what its functions take."""
+_VERSION = 2  # that of `text.c`: what its functions take
 
 _I64, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
@@ -46,29 +45,19 @@ class InputFields(ctypes.Structure):
 
 
 class Functions(NamedTuple):
-    """The functions. Those of one text, and of Python's objects, keep the interpreter locked.
+    """The functions. Those of one text, and of Python's objects, keep the interpreter locked."""
 
-    Attributes
-    ----------
-    sums, rows
-        Weighted sums, and sparse rows, of many texts.
-    one_sums, one_row
-        Of one text.
-    fill
-        Fills a table with terms.
-    object_sums, object_rows
-        As `sums` and `rows`, of the features of Python's objects.
-    read, release
-        Reads Python's texts, and frees what was read.
-    """
-
+    # `sums`, `rows`: weighted sums, and sparse rows, of many texts
     sums: Any
     rows: Any
+    # `one_sums`, `one_row`: of one text
     one_sums: Any
     one_row: Any
-    fill: Any
+    fill: Any  # fills a table with terms
+    # `object_sums`, `object_rows`: as `sums` and `rows`, of the features of Python's objects
     object_sums: Any
     object_rows: Any
+    # `read`, `release`: reads Python's texts, and frees what was read
     read: Any
     release: Any
 
@@ -76,14 +65,9 @@ class Functions(NamedTuple):
 class TextLibrary:
     """The compiled code of a package, loaded when it is first called.
 
-    Parameters
-    ----------
-    code
-        The shared library.
-    pool
-        Threads that share long calls; None for the calling thread alone.
-    target
-        The package's; None for code that was compiled here.
+    `code`: the shared library.
+    `pool`: threads that share long calls; None for the calling thread alone.
+    `target`: the package's; None for code that was compiled here.
     """
 
     def __init__(

@@ -64,25 +64,14 @@ class _Memory:
 class ObjectRows:
     """Rows of features, which compiled code reads as it computes them.
 
-    Parameters
-    ----------
-    rows
-        A list or tuple of rows, or an array of them: see `hbtvm.graph.columns.text.Analyzer.form` for what a
-        row is. Of strings, an array may have the shape (n, k).
-    form
-        That.
-    separator
-        Between the name of a feature and its text.
-    plain
-        Reads the rows in Python, where compiled code can't.
-
-    Attributes
-    ----------
-    rows
-        How many there are.
-    arguments
-        For the functions of `hbtvm.runtime.text.library.Functions`, between the operation and the first row;
-        None where the interpreter, or the container, is of a kind that they don't read.
+    `rows`: a list or tuple of rows, or an array of them: see `hbtvm.graph.columns.text.Analyzer.form` for
+        what a row is. Of strings, an array may have the shape (n, k).
+    `form`: that.
+    `separator`: between the name of a feature and its text.
+    `plain`: reads the rows in Python, where compiled code can't.
+    `rows`: how many there are.
+    `arguments`: for the functions of `hbtvm.runtime.text.library.Functions`, between the operation and the
+        first row; None where the interpreter, or the container, is of a kind that they don't read.
     """
 
     def __init__(self, rows: Any, form: Form, separator: str, plain: Callable[[], Texts]) -> None:
@@ -103,9 +92,7 @@ class ObjectRows:
 def read_texts(library: TextLibrary, values: Any) -> Texts | None:
     """Texts of a list or tuple, or of an array of objects, shape (n,), read by compiled code.
 
-    Returns
-    -------
-    None where a value is no text, or anything else is not as expected.
+    Returns None where a value is no text, or anything else is not as expected.
     """
     python, found = _python(), _objects(values, flat=True)
     if python is None or found is None:

@@ -25,14 +25,9 @@ _NUMBERS = frozenset((int, float, bool, np.float64, np.float32, np.int64, np.int
 class TextReader:
     """Reads a column as a vectorizer of scikit-learn's would.
 
-    Parameters
-    ----------
-    analyzer
-        What it expects.
-    where
-        The column, for errors.
-    library
-        The code that reads objects.
+    `analyzer`: what it expects.
+    `where`: the column, for errors.
+    `library`: the code that reads objects.
     """
 
     def __init__(self, analyzer: Analyzer, where: str, library: TextLibrary) -> None:

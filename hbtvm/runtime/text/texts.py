@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-PADDING = 16
-"""Bytes behind terms that may be read."""
+PADDING = 16  # bytes behind terms that may be read
 
 
 def address_of(array: np.ndarray) -> int:
@@ -21,25 +20,15 @@ def address_of(array: np.ndarray) -> int:
 class Texts:
     """Texts, one behind the other.
 
-    Attributes
-    ----------
-    rows
-        How many rows there are: of one text each, or those of `row_starts`.
-    address
-        Where the bytes begin.
-    offsets
-        Where the offsets begin: text i is from offset i to offset i + 1.
-    wide
-        Whether offsets are of 64 bits, rather than 32.
-    row_starts
-        Where they lie, int64: row i has the texts ``row_starts[i]`` to ``row_starts[i + 1]``, each a term;
-        None for one each. Behind terms there are `PADDING` bytes that may be read.
-    values
-        Where it lies what each term counts, float64; None for 1.
-    texts
-        How many there are.
-    size
-        Bytes in all.
+    `rows`: how many rows there are: of one text each, or those of `row_starts`.
+    `address`: where the bytes begin.
+    `offsets`: where the offsets begin: text i is from offset i to offset i + 1.
+    `wide`: whether offsets are of 64 bits, rather than 32.
+    `row_starts`: where they lie, int64: row i has the texts ``row_starts[i]`` to ``row_starts[i + 1]``, each
+        a term; None for one each. Behind terms there are `PADDING` bytes that may be read.
+    `values`: where it lies what each term counts, float64; None for 1.
+    `texts`: how many there are.
+    `size`: bytes in all.
     """
 
     def __init__(

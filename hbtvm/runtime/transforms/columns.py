@@ -16,8 +16,7 @@ from hbtvm.runtime.transforms.selection import Selection, sparse_rows
 from hbtvm.runtime.transforms.transformer import Transformer
 from hbtvm.runtime.unreadable import reading
 
-_BLOCK = 1 << 19
-"""Dense values in memory at a time that become sparse rows."""
+_BLOCK = 1 << 19  # dense values in memory at a time that become sparse rows
 
 
 class TransformedColumns:
@@ -25,14 +24,9 @@ class TransformedColumns:
 
     Its columns are selected from the rows, computed by numpy (`Transformer`), or computed by kernels.
 
-    Parameters
-    ----------
-    package
-        The package; its ``transforms`` is True.
-    kernels
-        Its kernels, if it has any.
-    library
-        The library that counts terms of texts.
+    `package`: the package; its ``transforms`` is True.
+    `kernels`: its kernels, if it has any.
+    `library`: the library that counts terms of texts.
     """
 
     def __init__(self, package: Package, kernels: Kernels, library: TextLibrary) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 
 from hbtvm.errors import MissingPackageError
 
-MOST_INT32 = (1 << 31) - 1
-"""scipy has places in int32 as long as there are no more entries."""
+MOST_INT32 = (1 << 31) - 1  # scipy has places in int32 as long as there are no more entries
 
 
 class CsrRows:
@@ -23,12 +22,8 @@ class CsrRows:
 
     Raises `MissingPackageError` if scipy is not installed.
 
-    Parameters
-    ----------
-    width
-        Columns.
-    dtype
-        Type of the values.
+    `width`: columns.
+    `dtype`: type of the values.
     """
 
     def __init__(self, width: int, dtype: np.dtype) -> None:
@@ -43,14 +38,9 @@ class CsrRows:
     def make(self, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray) -> Any:
         """Return the matrix of rows; the arrays are its own from now on.
 
-        Parameters
-        ----------
-        data
-            Shape (entries,).
-        indices
-            int32 or int64, shape (entries,): their columns, which ascend in each row.
-        indptr
-            Of the same type, shape (n + 1,): where each row begins.
+        `data`: shape (entries,).
+        `indices`: int32 or int64, shape (entries,): their columns, which ascend in each row.
+        `indptr`: of the same type, shape (n + 1,): where each row begins.
         """
         shape = len(indptr) - 1, self._width
         if not self._quick:
@@ -68,12 +58,9 @@ class CsrRows:
     def of_places(self, places: np.ndarray, values: np.ndarray | None) -> Any:
         """Return the matrix of rows that have at most as many entries each.
 
-        Parameters
-        ----------
-        places
-            int32, shape (n, most): columns, ascending in each row; -1 for no entry. The matrix may keep it.
-        values
-            Of the matrix' type, shape (n, most); None if all are 1. The matrix may keep it.
+        `places`: int32, shape (n, most): columns, ascending in each row; -1 for no entry. The matrix may keep
+            it.
+        `values`: of the matrix' type, shape (n, most); None if all are 1. The matrix may keep it.
         """
         n, most = places.shape
         dtype = self._attributes["data"].dtype if self._attributes else np.dtype(np.float64)

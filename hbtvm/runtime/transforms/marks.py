@@ -30,12 +30,8 @@ def are_marks(columns: Sequence[Column]) -> bool:
 class Marks:
     """Computes them.
 
-    Parameters
-    ----------
-    feeds
-        The columns, for which `are_marks` is true, with names for errors.
-    width
-        Columns of the input.
+    `feeds`: the columns, for which `are_marks` is true, with names for errors.
+    `width`: columns of the input.
     """
 
     def __init__(self, feeds: Sequence[Feed], width: int) -> None:

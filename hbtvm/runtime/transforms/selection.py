@@ -19,12 +19,8 @@ class Selection:
 
     Raises `PackageError` if there is no such column.
 
-    Parameters
-    ----------
-    spec
-        What the selector accepts.
-    kept
-        The columns, in order.
+    `spec`: what the selector accepts.
+    `kept`: the columns, in order.
     """
 
     def __init__(self, spec: InputSpec, kept: Sequence[int]) -> None:
@@ -56,12 +52,8 @@ class Selection:
 def sparse_rows(tiles: Iterable[np.ndarray], like: Any) -> Any:
     """Return dense rows as one sparse matrix (CSR).
 
-    Parameters
-    ----------
-    tiles
-        At least one array of rows, one below the other.
-    like
-        If this is a sparse array of scipy, the result is one, else it is a matrix.
+    `tiles`: at least one array of rows, one below the other.
+    `like`: if this is a sparse array of scipy, the result is one, else it is a matrix.
     """
     scipy = sparse_library()
     kind = scipy.csr_array if isinstance(like, getattr(scipy, "sparray", ())) else scipy.csr_matrix

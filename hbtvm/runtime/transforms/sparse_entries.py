@@ -22,21 +22,12 @@ _INT32 = np.dtype(np.int32)
 
 @dataclass
 class Entry:
-    """At most one entry of each row.
+    """At most one entry of each row."""
 
-    Attributes
-    ----------
-    column
-        What is read: its source and the steps that make codes, or all of them.
-    places, values
-        By code, the table's column (-1 for none) and the value there; None for a number as it comes, whose
-        column is `at`.
-    at
-        The table's first column of the entry.
-    """
-
-    column: Column
-    at: int
+    column: Column  # what is read: its source and the steps that make codes, or all of them
+    at: int  # the table's first column of the entry
+    # `places`, `values`: by code, the table's column (-1 for none) and the value there; None for a number as
+    # it comes, whose column is `at`
     places: np.ndarray | None = None
     values: np.ndarray | None = None
 

@@ -20,8 +20,7 @@ from hbtvm.runtime.transforms.sparse_entries import dtype_of, entries_of
 
 _INT32, _F32, _F64 = np.dtype(np.int32), np.dtype(np.float32), np.dtype(np.float64)
 
-_BLOCK = 1 << 13
-"""Entries that are found at a time."""
+_BLOCK = 1 << 13  # entries that are found at a time
 
 
 class SparseTable:
@@ -29,14 +28,8 @@ class SparseTable:
 
     Raises `MissingPackageError` if scipy is not installed.
 
-    Parameters
-    ----------
-    spec
-        What the pipeline accepts.
-    table
-        The table.
-    library
-        The code that cuts texts into terms.
+    `spec`: what the pipeline accepts.
+    `library`: the code that cuts texts into terms.
     """
 
     def __init__(self, spec: InputSpec, table: Table, library: TextLibrary) -> None:
@@ -98,10 +91,7 @@ class SparseTable:
 
         Raises `InputError` if the rows don't fit the pipeline, or there are none.
 
-        Parameters
-        ----------
-        X
-            As for `FeedReader.prepare`.
+        `X`: as for `FeedReader.prepare`.
         """
         if type(X) is np.ndarray and self._dense is not None and X.ndim == 2 and X.shape[1] == self._width:
             if len(X) == 1:

@@ -29,17 +29,9 @@ from hbtvm.runtime.transforms.sparse_table import SparseTable
 class Transformer:
     """Computes the table of a package.
 
-    Parameters
-    ----------
-    package
-        One that has a table.
-    library
-        The code that cuts texts into terms.
-
-    Attributes
-    ----------
-    reader
-        What reads rows' columns.
+    `package`: one that has a table.
+    `library`: the code that cuts texts into terms.
+    `reader`: what reads rows' columns.
     """
 
     def __init__(self, package: Package, library: TextLibrary) -> None:

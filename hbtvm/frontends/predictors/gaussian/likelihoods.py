@@ -15,8 +15,7 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce
 
-_MOST_COLUMNS = 1 << 10
-"""Columns of a density: there is a weight for each pair of them."""
+_MOST_COLUMNS = 1 << 10  # columns of a density: there is a weight for each pair of them
 
 
 def principal_components(record: Record, table: Table, where: Where) -> Predictor:

@@ -21,24 +21,15 @@ _NAMES = (
     *("Sum", "Product", "Exponentiation"),
 )
 
-_DEEPEST = 100
-"""Kernels within kernels."""
+_DEEPEST = 100  # kernels within kernels
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of rows.
+    """A kernel of rows."""
 
-    Attributes
-    ----------
-    values
-        With each of T points, width T; or width 1 where it is the same number for all.
-    diagonal
-        Of each row with itself, width 1.
-    """
-
-    values: Node
-    diagonal: Node
+    values: Node  # with each of T points, width T; or width 1 where it is the same number for all
+    diagonal: Node  # of each row with itself, width 1
 
 
 def total(values: Node, weight: np.ndarray) -> Node:
@@ -50,10 +41,7 @@ def total(values: Node, weight: np.ndarray) -> Node:
 def kernel_of(record: Record, rows: Node, points: np.ndarray, where: Where, depth: int = 0) -> Kernel:
     """Read a fitted kernel of rows with stored points, float64, shape (T, F).
 
-    Raises
-    ------
-    UnsupportedModel
-        If it is none of scikit-learn's, or one whose function is not known here.
+    Raises `UnsupportedModel` if it is none of scikit-learn's, or one whose function is not known here.
     """
     if record.library != "sklearn" or record.kind not in _NAMES:
         raise where.unsupported(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_LARGE = 10.0
-"""From here on a few terms of the asymptotic series are exact to float64."""
+_LARGE = 10.0  # from here on a few terms of the asymptotic series are exact to float64
 
 
 def digamma(x: np.ndarray) -> np.ndarray:

@@ -24,10 +24,7 @@ from hbtvm.operators.tables import lookup
 def members(record: Record, table: Table, where: Where, name: str = "estimators_") -> list[Predictor]:
     """All estimators of a list that read the same table.
 
-    Raises
-    ------
-    ModelError
-        If there are none.
+    Raises `ModelError` if there are none.
     """
     records = record.records(name)
     if not records:
@@ -38,10 +35,7 @@ def members(record: Record, table: Table, where: Where, name: str = "estimators_
 def output(predictor: Predictor, name: str, where: Where) -> Node:
     """An output of an estimator within.
 
-    Raises
-    ------
-    UnsupportedModel
-        If it has none of that name.
+    Raises `UnsupportedModel` if it has none of that name.
     """
     found = predictor.outputs.get(name)
     if found is None:
@@ -53,10 +47,7 @@ def output(predictor: Predictor, name: str, where: Where) -> Node:
 def prediction(predictor: Predictor, where: Where) -> Node:
     """What an estimator's ``predict`` returns, as numbers: labels of one or several targets, or responses.
 
-    Raises
-    ------
-    UnsupportedModel
-        If the labels are no numbers.
+    Raises `UnsupportedModel` if the labels are no numbers.
     """
     if "index" not in predictor.outputs:
         return output(predictor, "response", where)
@@ -76,10 +67,7 @@ def prediction(predictor: Predictor, where: Where) -> Node:
 def single_target(predictor: Predictor, where: Where) -> np.ndarray:
     """The labels of a classifier of one target.
 
-    Raises
-    ------
-    UnsupportedModel
-        If it is no such classifier.
+    Raises `UnsupportedModel` if it is no such classifier.
     """
     if len(predictor.classes) != 1 or "index" not in predictor.outputs:
         raise where.unsupported("holds an estimator that is no classifier of one target.")
@@ -105,10 +93,7 @@ def positive_threshold(predictor: Predictor) -> float:
 def second(predictor: Predictor, where: Where) -> Node:
     """The probability of the second of two classes.
 
-    Raises
-    ------
-    ModelError
-        If there is no second class.
+    Raises `ModelError` if there is no second class.
     """
     proba = output(predictor, "proba", where)
     if proba.width < 2:

@@ -98,12 +98,8 @@ def one_vs_one(record: Record, table: Table, where: Where) -> Predictor:
 def votes_of_pairs(second_wins: Node, scores: Node, n_classes: int) -> Node:
     """Votes for each class, and less than half a vote by the sum of its scores.
 
-    Parameters
-    ----------
-    second_wins
-        For each pair of classes in lexical order, 1 if the second is preferred, else 0.
-    scores
-        By how much the second is preferred.
+    `second_wins`: for each pair of classes in lexical order, 1 if the second is preferred, else 0.
+    `scores`: by how much the second is preferred.
     """
     pairs = list(combinations(range(n_classes), 2))
     first, second_ = np.zeros((len(pairs), n_classes)), np.zeros((len(pairs), n_classes))

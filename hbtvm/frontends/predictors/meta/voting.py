@@ -58,10 +58,7 @@ def regressor(record: Record, table: Table, where: Where) -> Predictor:
 def columns(record: Record, table: Table, where: Where) -> Table:
     """Read what ``transform`` gives: the probabilities, labels or responses of each estimator.
 
-    Raises
-    ------
-    UnsupportedModel
-        If the library gives an array of three dimensions.
+    Raises `UnsupportedModel` if the library gives an array of three dimensions.
     """
     found = members(record, table, where)
     soft = record.kind == "VotingClassifier" and one_of(record, "voting", ("hard", "soft")) == "soft"

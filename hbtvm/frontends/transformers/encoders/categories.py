@@ -18,47 +18,23 @@ from hbtvm.graph.columns.table import Column
 
 @dataclass(frozen=True)
 class Known:
-    """The categories of one column.
+    """The categories of one column."""
 
-    Attributes
-    ----------
-    values
-        Distinct values, in the order of their codes.
-    texts
-        The same as scikit-learn writes them in names of columns.
-    groups
-        int64, shape (categories,): the number of each after infrequent ones are grouped into the last; for
-        `infrequent` alone, and where none are, the categories' own numbers.
-    infrequent
-        The number of the group of infrequent ones; None where there are none.
-    """
-
-    values: tuple[Any, ...]
-    texts: tuple[str, ...]
+    values: tuple[Any, ...]  # distinct values, in the order of their codes
+    texts: tuple[str, ...]  # the same as scikit-learn writes them in names of columns
+    # Int64, shape (categories,): the number of each after infrequent ones are grouped into the last; for
+    # `infrequent` alone, and where none are, the categories' own numbers
     groups: np.ndarray
-    infrequent: int | None
+    infrequent: int | None  # the number of the group of infrequent ones; None where there are none
 
 
 def known_categories(record: Record, width: int, where: Where, apart: bool = False) -> list[Known]:
     """The categories of each column of an encoder.
 
-    Parameters
-    ----------
-    record
-        The encoder.
-    width
-        Columns that it reads.
-    where
-        Its place.
-    apart
-        Whether NaN, the last category then, is never infrequent and not grouped (``OrdinalEncoder``).
-
-    Raises
-    ------
-    UnsupportedModel
-        If categories are dates or other objects.
-    ModelError
-        If they are damaged.
+    `width`: columns that it reads.
+    `apart`: whether NaN, the last category then, is never infrequent and not grouped (``OrdinalEncoder``).
+    Raises `UnsupportedModel` if categories are dates or other objects. Raises `ModelError` if they are
+    damaged.
     """
     stored = record.sequence("categories_")
     if len(stored) != width:

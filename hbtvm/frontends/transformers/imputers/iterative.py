@@ -22,11 +22,8 @@ from hbtvm.operators.imputation import Imputation
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import concat, select
 
-_MOST_LINEAR = 1 << 16
-"""Steps of linear models: a table has a row of weights for each of them."""
-
-_MOST_OTHERS = 32
-"""Steps of other models, each of which is an operator, or a kernel, of its own."""
+_MOST_LINEAR = 1 << 16  # steps of linear models: a table has a row of weights for each of them
+_MOST_OTHERS = 32  # steps of other models, each of which is an operator, or a kernel, of its own
 
 
 @dataclass(frozen=True)
@@ -117,10 +114,7 @@ def _imputed(
 ) -> Table:
     """What the steps make of columns that are filled by first guesses.
 
-    Parameters
-    ----------
-    missing
-        Not 0 where a value is missing.
+    `missing`: not 0 where a value is missing.
     """
     if len(steps) > _MOST_LINEAR:
         raise where.unsupported(f"imputes in {len(steps):,} steps; at most {_MOST_LINEAR:,} are supported.")

@@ -27,12 +27,8 @@ def computed(
 ) -> Table:
     """The table of what a network makes of a table's rows; columns are named ``prefix0``, ``prefix1``, ...
 
-    Parameters
-    ----------
-    names
-        Other names of the columns.
-    sparse
-        See `Table`.
+    `names`: other names of the columns.
+    `sparse`: see `Table`.
     """
     operation = Computed(table, rows, output, narrow)
     columns = tuple(Column(Made(operation, i)) for i in range(output.width))

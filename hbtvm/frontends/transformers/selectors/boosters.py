@@ -20,25 +20,11 @@ _STATISTICS = {"gain": "loss_changes", "cover": "sum_hessian"}
 def of_lightgbm(estimator: Record, width: int, where: Where) -> np.ndarray:
     """The importances to an estimator of LightGBM.
 
-    Parameters
-    ----------
-    estimator
-        The fitted estimator.
-    width
-        Columns that it reads.
-    where
-        The place of what selects by it.
-
-    Returns
-    -------
-    Shape (width,): int32 for ``importance_type="split"``, float64 for ``"gain"``.
-
-    Raises
-    ------
-    UnsupportedModel
-        If the type of importance is not known.
-    ValueError
-        If the model is damaged.
+    `estimator`: the fitted estimator.
+    `width`: columns that it reads.
+    `where`: the place of what selects by it.
+    Returns shape (width,): int32 for ``importance_type="split"``, float64 for ``"gain"``. Raises
+    `UnsupportedModel` if the type of importance is not known. Raises `ValueError` if the model is damaged.
     """
     kind = estimator.get("importance_type", "split")
     if kind not in ("split", "gain"):
@@ -57,21 +43,9 @@ def of_lightgbm(estimator: Record, width: int, where: Where) -> np.ndarray:
 def of_xgboost(estimator: Record, width: int, where: Where) -> np.ndarray:
     """The importances to an estimator of XGBoost, which add up to 1.
 
-    Parameters
-    ----------
-    estimator, width, where
-        As for `of_lightgbm`.
-
-    Returns
-    -------
-    float32, shape (width,).
-
-    Raises
-    ------
-    UnsupportedModel
-        If the type of importance is not known, or it has none by nodes (gblinear, vector leaves).
-    ValueError, KeyError
-        If the model is damaged.
+    `estimator`, `width`, `where`: as for `of_lightgbm`.
+    Returns float32, shape (width,). Raises `UnsupportedModel` if the type of importance is not known, or it
+    has none by nodes (gblinear, vector leaves). Raises `ValueError`, `KeyError` if the model is damaged.
     """
     given = estimator.get("importance_type", None) or "gain"
     name = given.removeprefix("total_") if isinstance(given, str) else ""

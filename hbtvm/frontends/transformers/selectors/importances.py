@@ -25,25 +25,11 @@ _BOOSTING = ("GradientBoostingClassifier", "GradientBoostingRegressor")
 def scores(record: Record, estimator: Record, width: int, where: Where) -> np.ndarray:
     """The importance of each column.
 
-    Parameters
-    ----------
-    record
-        The ``SelectFromModel``.
-    estimator
-        Its fitted model.
-    width
-        Columns that it reads.
-    where
-        Its place.
-
-    Returns
-    -------
-    Shape (width,), a type of floats.
-
-    Raises
-    ------
-    UnsupportedModel
-        If they are not an attribute of the model, and not known how to compute.
+    `record`: the ``SelectFromModel``.
+    `estimator`: its fitted model.
+    `width`: columns that it reads.
+    Returns shape (width,), a type of floats. Raises `UnsupportedModel` if they are not an attribute of the
+    model, and not known how to compute.
     """
     getter = record.get("importance_getter", "auto")
     if getter not in ("auto", "coef_", "feature_importances_"):
@@ -121,10 +107,7 @@ def _of_tree(tree: Record, width: int, normalize: bool) -> np.ndarray:
 def threshold(record: Record, estimator: Record, found: np.ndarray, where: Where) -> float:
     """The importance below which columns are left out.
 
-    Raises
-    ------
-    UnsupportedModel
-        If it is given as something else than a number or words that the library knows.
+    Raises `UnsupportedModel` if it is given as something else than a number or words that the library knows.
     """
     given: Any = record.get("threshold", None)
     if given is None:

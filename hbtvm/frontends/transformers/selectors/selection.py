@@ -16,8 +16,7 @@ from hbtvm.frontends.transformers.values import scalar
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.table import Table
 
-Mask = np.ndarray
-"""bool, shape (columns,): which are kept."""
+Mask = np.ndarray  # bool, shape (columns,): which are kept
 
 
 def variance_threshold(record: Record, table: Table, where: Where) -> Table:

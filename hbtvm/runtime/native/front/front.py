@@ -28,11 +28,8 @@ from hbtvm.runtime.native.front.values import Codes, of_categories, of_steps
 from hbtvm.runtime.package.entry import Package
 from hbtvm.runtime.rows.columns import ColumnReader
 
-VERSION = 2
-"""``HBTVM_FRONT_VERSION``."""
-
-_MOST_CODES = 1 << 24
-"""float32 holds all codes up to this."""
+VERSION = 2  # ``HBTVM_FRONT_VERSION``
+_MOST_CODES = 1 << 24  # float32 holds all codes up to this
 
 
 class FeedKind(IntEnum):
@@ -88,56 +85,33 @@ class FrontCategories:
 
 @dataclass(frozen=True, eq=False)
 class FrontTexts:
-    """``struct texts``.
+    """``struct texts``."""
 
-    Attributes
-    ----------
-    operation
-        The operation from which ``struct text`` is laid out (`hbtvm.runtime.text.layout`).
-    column
-        The input's column.
-    cased, ignored
-        uint32, shape (ranges, 2): first and last code points.
-    """
-
-    operation: Vectorize
-    column: int
+    operation: Vectorize  # the operation from which ``struct text`` is laid out (`hbtvm.runtime.text.layout`)
+    column: int  # the input's column
+    # `cased`, `ignored`: uint32, shape (ranges, 2): first and last code points
     cased: np.ndarray
     ignored: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Front:
-    """``struct front``.
-
-    Attributes
-    ----------
-    feeds
-        The columns of the matrix; empty for a bare model, whose matrix is its columns.
-    f32, f64
-        Whether there are kernels for rows of these types.
-    single
-        Whether numbers are compared in float32.
-    apart
-        Whether float32 rows have kernels of another anchor.
-    only_codes
-        Whether all feeds are codes that float32 holds.
-    whole_text
-        Whether the matrix is the columns of a single text.
-    numbers_are_categories, missing_value, lists
-        For bare models, see `InputSpec`; lists are those of its ``category_order``.
-    """
+    """``struct front``."""
 
     naming: Naming
     columns: tuple[InputColumn, ...]
+    # The columns of the matrix; empty for a bare model, whose matrix is its columns
     feeds: tuple[FrontFeed, ...]
     texts: tuple[FrontTexts, ...]
+    # `f32`, `f64`: whether there are kernels for rows of these types
     f32: bool
     f64: bool
-    single: bool
-    apart: bool
-    only_codes: bool
-    whole_text: bool
+    single: bool  # whether numbers are compared in float32
+    apart: bool  # whether float32 rows have kernels of another anchor
+    only_codes: bool  # whether all feeds are codes that float32 holds
+    whole_text: bool  # whether the matrix is the columns of a single text
+    # `numbers_are_categories`, `missing_value`, `lists`: for bare models, see `InputSpec`; lists are those of
+    # its ``category_order``
     numbers_are_categories: bool
     missing_value: float | None
     lists: tuple[FrontCategories, ...] = ()
@@ -151,10 +125,8 @@ class Front:
 def lowered(package: Package) -> Front:
     """Return the reader of a package's rows from Arrow record batches.
 
-    Raises
-    ------
-    UnsupportedModel
-        If it only transforms, or C cannot compute a step as Python does; the message names the step.
+    Raises `UnsupportedModel` if it only transforms, or C cannot compute a step as Python does; the message
+    names the step.
     """
     if not package.kernels:
         raise UnsupportedModel(f"a {package.model} that only transforms can't be read from Arrow in C.")

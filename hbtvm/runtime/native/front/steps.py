@@ -93,15 +93,7 @@ LIBM = {
 
 @dataclass(frozen=True, eq=False)
 class FrontStep:
-    """``struct feed_step``; see there.
-
-    Attributes
-    ----------
-    table
-        float64; None if the step has none.
-    count
-        The value of the C structure's length.
-    """
+    """``struct feed_step``; see there."""
 
     kind: StepKind
     flag: int = 0
@@ -112,24 +104,16 @@ class FrontStep:
     value: Constant = field(default_factory=Constant)
     lost: Constant = field(default_factory=Constant)
     codes: Codes | None = None
-    table: np.ndarray | None = None
-    count: int = 0
+    table: np.ndarray | None = None  # float64; None if the step has none
+    count: int = 0  # the value of the C structure's length
 
 
 def front_steps(steps: Sequence[Step], where: str, exact: bool = True) -> tuple[FrontStep, ...]:
     """Convert steps.
 
-    Parameters
-    ----------
-    where
-        The column, for errors.
-    exact
-        Whether the last bits matter, as they do to trees.
-
-    Raises
-    ------
-    UnsupportedModel
-        If C can't compute one as numpy does; it names the step.
+    `where`: the column, for errors.
+    `exact`: whether the last bits matter, as they do to trees.
+    Raises `UnsupportedModel` if C can't compute one as numpy does; it names the step.
     """
     try:
         return tuple(_step(step, exact) for step in steps)

@@ -89,10 +89,7 @@ class FrontFields(ctypes.Structure):
 def filled(front: Front, text_of: Callable[[Vectorize], int]) -> tuple[FrontFields, list[Any]]:
     """Return a front's C structures, and the objects to keep alive while C uses them.
 
-    Parameters
-    ----------
-    text_of
-        Returns the address of an operation's ``struct text``, which the caller keeps alive.
+    `text_of`: returns the address of an operation's ``struct text``, which the caller keeps alive.
     """
     filling = _Filling(text_of)
     fields = FrontFields(

@@ -14,8 +14,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph.columns.steps import Encode, Fill, IsMissing, Step
 from hbtvm.runtime.codes.coder import Coder
 
-REFUSED, NAN = -1, -2
-"""``enum no_code``, in place of a code."""
+REFUSED, NAN = -1, -2  # ``enum no_code``, in place of a code
 
 SLOT = np.dtype(
     [("kind", np.int64), ("bits", np.uint64), ("size", np.int64), ("codes", np.int64, (3,))], align=True
@@ -37,21 +36,11 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Constant:
-    """``struct constant``: a constant value.
+    """``struct constant``: a constant value."""
 
-    Attributes
-    ----------
-    kind
-        Its kind; `Kind.NONE` for None.
-    bits
-        Bits of a number.
-    text
-        UTF-8.
-    """
-
-    kind: Kind = Kind.NONE
-    bits: int = 0
-    text: bytes = b""
+    kind: Kind = Kind.NONE  # its kind; `Kind.NONE` for None
+    bits: int = 0  # bits of a number
+    text: bytes = b""  # UTF-8
 
 
 def constant(value: Any) -> Constant | None:
@@ -88,25 +77,14 @@ def constant(value: Any) -> Constant | None:
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """``struct codes``: codes of values, with `REFUSED` or `NAN` in place of some.
+    """``struct codes``: codes of values, with `REFUSED` or `NAN` in place of some."""
 
-    Attributes
-    ----------
-    slots
-        Shape (2^k,), of `SLOT`.
-    pool
-        The texts' bytes, uint8.
-    none, other
-        The codes of None and of values outside the table.
-    nan
-        The code of NaN in a column of float32, and of float64 numbers.
-    """
-
-    slots: np.ndarray
-    pool: np.ndarray
+    slots: np.ndarray  # shape (2^k,), of `SLOT`
+    pool: np.ndarray  # the texts' bytes, uint8
+    # `none`, `other`: the codes of None and of values outside the table
     none: int
     other: int
-    nan: tuple[int, int, int]
+    nan: tuple[int, int, int]  # the code of NaN in a column of float32, and of float64 numbers
 
 
 def hash_of(value: Constant) -> int:

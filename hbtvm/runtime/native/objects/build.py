@@ -13,8 +13,7 @@ from pathlib import Path
 from hbtvm.errors import BuildError
 from hbtvm.runtime.native.objects.cache import kept
 
-SOURCES = Path(__file__).resolve().parents[3] / "native"
-"""The C sources that are compiled into packages."""
+SOURCES = Path(__file__).resolve().parents[3] / "native"  # the C sources that are compiled into packages
 
 EXECUTOR = (
     "epilogue/epilogue.c", "executor/executor.c", "executor/kernel.c", "executor/plan.c", "executor/pool.c",
@@ -39,10 +38,7 @@ def compiled(
 ) -> bytes:
     """Compile C files of `SOURCES` to one file, and return its contents.
 
-    Raises
-    ------
-    BuildError
-        If the compiler failed.
+    Raises `BuildError` if the compiler failed.
     """
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         output = Path(folder, "compiled")
@@ -73,15 +69,8 @@ def compiled_once(
 def executor_library(compiler: str, machine: tuple[str, ...] = ()) -> bytes:
     """Return the executor with its Python binding, compiled once for all processes.
 
-    Parameters
-    ----------
-    machine
-        Options that select instruction sets.
-
-    Raises
-    ------
-    BuildError
-        If the compiler failed.
+    `machine`: options that select instruction sets.
+    Raises `BuildError` if the compiler failed.
     """
     options = (*OPTIONS, *machine, "-shared", "-fno-semantic-interposition", "-Wl,-Bsymbolic")
     return compiled_once(compiler, (*EXECUTOR, *RECURSIVE, *BINDING), options, ["-lm", "-lpthread"])
@@ -99,10 +88,7 @@ def of_c(compiler: str) -> str:
 def c_compiler() -> str:
     """Return the path of a C or C++ compiler that can link.
 
-    Raises
-    ------
-    BuildError
-        If there is none.
+    Raises `BuildError` if there is none.
     """
     for name in (os.environ.get("CXX"), "g++", "clang++", "c++", "gcc", "clang", "cc"):
         path = shutil.which(name) if name else None

@@ -30,16 +30,12 @@ VARIABLE = "HBTVM_CACHE_DIR"
 KERNELS = "HBTVM_KERNEL_CACHE_DIR"
 """Environment variable with the folder of built kernels; by default they are not cached."""
 
-MOST = 32
-"""Maximal number of entries, the last used: a few for each release, compiler and instruction set."""
-
-MOST_KERNELS = 8192
-"""Maximal number of cached kernels, the last used: some 500 MB."""
+MOST = 32  # maximal number of entries, the last used: a few for each release, compiler and instruction set
+MOST_KERNELS = 8192  # maximal number of cached kernels, the last used: some 500 MB
 
 _DIGEST = hashlib.sha256().digest_size
 _ENTRY = re.compile("[0-9a-f]{64}")
-_UNFINISHED = re.compile(r"\.hbtvm-[0-9a-f]{64}-\w{8}")
-"""Names of temporary files of entries being written."""
+_UNFINISHED = re.compile(r"\.hbtvm-[0-9a-f]{64}-\w{8}")  # names of temporary files of entries being written
 
 
 def kept(
@@ -52,20 +48,12 @@ def kept(
 ) -> bytes:
     """Return the cached result for these inputs, or compute and cache it.
 
-    Parameters
-    ----------
-    compiler
-        Path of the compiler; a replaced file counts as another compiler.
-    options
-        All of its options.
-    sources
-        Source files, headers included.
-    make
-        Compiles them.
-    variable
-        Environment variable with the folder: `VARIABLE` or `KERNELS`.
-    library
-        Whether the content starts with a library or object for a CPU, which is checked.
+    `compiler`: path of the compiler; a replaced file counts as another compiler.
+    `options`: all of its options.
+    `sources`: source files, headers included.
+    `make`: compiles them.
+    `variable`: environment variable with the folder: `VARIABLE` or `KERNELS`.
+    `library`: whether the content starts with a library or object for a CPU, which is checked.
     """
     path = None
     with contextlib.suppress(OSError):

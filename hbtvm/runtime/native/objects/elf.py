@@ -26,19 +26,15 @@ _NO_BITS = 8
 _ALLOCATED, _THREADS = 2, 0x400
 _FUNCTION, _THREADS_OWN = 2, 6
 _PAGE = 4096
-_MOST_MEMORY = 1 << 34
-"""Maximal bytes from the first segment to the end of the last."""
+_MOST_MEMORY = 1 << 34  # maximal bytes from the first segment to the end of the last
 
 _NEEDED, _PLT_SIZE, _OLD_HASH, _STRINGS, _SYMBOLS, _RELA, _RELA_SIZE = 1, 2, 4, 5, 6, 7, 8
 _RELA_ENTRY, _STRINGS_SIZE, _SYMBOL_ENTRY, _INIT, _FINI, _PLT_KIND = 9, 10, 11, 12, 13, 20
 _PLT, _RELR_SIZE, _RELR, _RELR_ENTRY = 23, 35, 36, 37
 _HASH, _VERSIONS, _RELA_COUNT = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFF9
 _VERSIONS_DEFINED, _VERSIONS_NEEDED = 0x6FFFFFFC, 0x6FFFFFFE
-_ARRAYS = {25: 27, 26: 28}
-"""Tags of INIT_ARRAY and FINI_ARRAY, and of their sizes."""
-
-_NAMES = (_NEEDED, 14, 15, 29)
-"""NEEDED, SONAME, RPATH and RUNPATH."""
+_ARRAYS = {25: 27, 26: 28}  # tags of INIT_ARRAY and FINI_ARRAY, and of their sizes
+_NAMES = (_NEEDED, 14, 15, 29)  # NEEDED, SONAME, RPATH and RUNPATH
 
 _OTHERS = (
     3, 16, 21, 22, 24, 30, 0x6FFFFEF6, 0x6FFFFEF7, 0x6FFFFFFB, 0x6FFFFFFD, 0x6FFFFFFF, 0x70000001, 0x70000003,
@@ -68,11 +64,8 @@ _TABLES: dict[int, tuple[tuple[int, int], ...]] = {
 """By type of section: the tags of its address and size; 0 if the size has no tag."""
 
 _RELATIVE = {8, 1027}
-_COPY = {5, 1024}
-"""Relocations by which programs, but not libraries, copy a symbol's object."""
-
-_OF_SYMBOLS = {6, 7, 1025, 1026}
-"""Relocations that store a symbol's address, on x86-64 and 64-bit Arm."""
+_COPY = {5, 1024}  # relocations by which programs, but not libraries, copy a symbol's object
+_OF_SYMBOLS = {6, 7, 1025, 1026}  # relocations that store a symbol's address, on x86-64 and 64-bit Arm
 
 _RELOCATION = np.dtype([("offset", "<u8"), ("kind", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 _SYMBOL = np.dtype(
@@ -83,13 +76,9 @@ _SYMBOL = np.dtype(
 def problem(code: bytes, shared: bool = True) -> str | None:
     """Return a description of the defect of a shared object or another ELF file; None if there is none.
 
-    Parameters
-    ----------
-    code
-        The whole file.
-    shared
-        Whether a shared object is expected. In other files, such as objects or a GPU's code, only headers and
-        sections are checked.
+    `code`: the whole file.
+    `shared`: whether a shared object is expected. In other files, such as objects or a GPU's code, only
+        headers and sections are checked.
     """
     try:
         _check(code, shared)
@@ -130,14 +119,8 @@ def _check(code: bytes, shared: bool) -> None:
 class _Checked(Image):
     """A shared object with checked tables.
 
-    Parameters
-    ----------
-    code
-        The file.
-    headers
-        Offset of its program headers, and their bytes.
-    segments, sections
-        Its headers.
+    `headers`: offset of its program headers, and their bytes.
+    `segments`, `sections`: its headers.
     """
 
     def __init__(

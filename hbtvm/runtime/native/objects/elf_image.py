@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-EXECUTE, WRITE, READ = 1, 2, 4
-"""Flags of segments."""
+EXECUTE, WRITE, READ = 1, 2, 4  # flags of segments
 
 Segment = namedtuple("Segment", "kind flags offset address physical size memory alignment")
 """A program header."""
@@ -28,12 +27,7 @@ class Image:
 
     Methods raise a `ValueError` for addresses outside the file.
 
-    Parameters
-    ----------
-    code
-        The file.
-    loaded
-        The segments that the loader maps, by address.
+    `loaded`: the segments that the loader maps, by address.
     """
 
     def __init__(self, code: bytes, loaded: Sequence[Segment]) -> None:

@@ -22,17 +22,9 @@ _number = itertools.count()
 def open_library(code: bytes, what: str) -> ctypes.CDLL:
     """Load a shared object permanently; see `closing`.
 
-    Parameters
-    ----------
-    code
-        The whole file.
-    what
-        Its name in errors, such as ``"a kernel's library"``.
-
-    Raises
-    ------
-    PackageError
-        If it is damaged, or the operating system refuses it.
+    `code`: the whole file.
+    `what`: its name in errors, such as ``"a kernel's library"``.
+    Raises `PackageError` if it is damaged, or the operating system refuses it.
     """
     wrong = problem(code) if sys.platform == "linux" else None
     reasons = [wrong] if wrong else []
