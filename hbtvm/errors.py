@@ -125,6 +125,16 @@ _SERVE = frozenset(("httptools", "orjson", "prometheus_client", "uvloop"))
 """Top-level modules of the extra ``serve``."""
 
 
+def missing_package(needs: str, module: str | None, install: str) -> MissingPackageError:
+    """Return the error that a module is not installed.
+
+    `needs`: what needs the module, with the verb, as in ``"serving needs"``.
+    `install`: what pip installs, as in ``"hbtvm[serve]"``.
+    """
+    quoted = f"'{install}'" if "[" in install else install
+    return MissingPackageError(f"{needs} {module}, which is not installed: pip install {quoted}", name=module)
+
+
 def explained(error: ModuleNotFoundError) -> MissingPackageError | None:
     """Return the error that says which extra installs a missing module; None if no extra does."""
     module = (error.name or "").partition(".")[0]
@@ -138,6 +148,4 @@ def explained(error: ModuleNotFoundError) -> MissingPackageError | None:
         what, extra = "serving needs", "serve"
     else:
         return None
-    return MissingPackageError(
-        f"{what} {module}, which is not installed: pip install 'hbtvm[{extra}]'", name=module
-    )
+    return missing_package(what, module, f"hbtvm[{extra}]")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hbtvm.errors import InputError, MissingPackageError
+from hbtvm.errors import InputError, missing_package
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.feeds.of_package import reader_of
 from hbtvm.runtime.feeds.reader import FeedReader
@@ -90,10 +90,7 @@ class Kernels:
         try:
             importlib.import_module("tvm_ffi")
         except ImportError as error:
-            raise MissingPackageError(
-                "predicting on a GPU needs tvm_ffi, which is not installed: pip install 'hbtvm[cuda]'",
-                name="tvm_ffi",
-            ) from error
+            raise missing_package("predicting on a GPU needs", "tvm_ffi", "hbtvm[cuda]") from error
         from hbtvm.runtime.cuda.model import DeviceModel
 
         self.on_device = DeviceModel(package, device_index(self._device))

@@ -258,8 +258,9 @@ def test_predict_needs_no_compiler_and_no_training_library(packages: Any) -> Non
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 301
     done = run([sys.executable, "-c", code, "-o", "o.parquet"])
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "hbtvm: error: for .parquet files pyarrow is needed: pip install 'hbtvm[parquet]'\n"
+    assert (done.returncode, done.stdout) == (1, "")
+    sentence = ".parquet files need pyarrow, which is not installed: pip install 'hbtvm[parquet]'"
+    assert done.stderr == f"hbtvm: error: {sentence}\n"
 
 
 def test_inspect_a_package(packages: Any, capsys: pytest.CaptureFixture[str]) -> None:

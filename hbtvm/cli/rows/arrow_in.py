@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
-from hbtvm.errors import InputError
+from hbtvm.errors import InputError, missing_package
 from hbtvm.graph.graph import InputSpec
 from hbtvm.streaming.categories import codes, numbers_of
 from hbtvm.streaming.matching import category_types
@@ -94,12 +94,12 @@ class ParquetFile:
 def arrow_parquet() -> Any:
     """The module `pyarrow.parquet`.
 
-    Raises `UsageError` if it is not installed.
+    Raises `MissingPackageError` if it is not installed.
     """
     try:
         import pyarrow.parquet as parquet
     except ImportError:
-        raise UsageError("for .parquet files pyarrow is needed: pip install 'hbtvm[parquet]'") from None
+        raise missing_package(".parquet files need", "pyarrow", "hbtvm[parquet]") from None
     return parquet
 
 
@@ -110,9 +110,7 @@ class ArrowBatches:
         try:
             from pyarrow import ipc, memory_map
         except ImportError:
-            raise UsageError(
-                "for .arrow and .feather files pyarrow is needed: pip install 'hbtvm[parquet]'"
-            ) from None
+            raise missing_package(".arrow and .feather files need", "pyarrow", "hbtvm[parquet]") from None
         self._source = memory_map(str(path))
         try:
             self._file = ipc.open_file(self._source)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.show import is_terminal, print_line
-from hbtvm.errors import MissingPackageError
+from hbtvm.errors import missing_package
 from hbtvm.words.quantities import count, duration
 
 
@@ -30,9 +30,7 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path) -> int:
         from hbtvm.streaming import dataset, reading
         from hbtvm.streaming.places import check_apart
     except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            "folders are read by pyarrow: pip install 'hbtvm[parquet]'", name=error.name
-        ) from error
+        raise missing_package("folders need", error.name, "hbtvm[parquet]") from error
     out = Path(arguments.out)
     check_apart(data, out)
     job = dataset.Job(package, data, out, arguments.output, arguments.keep, arguments.drop)

@@ -23,7 +23,7 @@ from hbtvm import atomic
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.rows.datasets import progress
 from hbtvm.cli.show import print_line
-from hbtvm.errors import HbtvmError, InputError, MissingPackageError
+from hbtvm.errors import HbtvmError, InputError, missing_package
 from hbtvm.words import quantities as wording
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path, out: Path
         from hbtvm.streaming.reading import Dataset
         from hbtvm.streaming.shipped import Shipped
     except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            f"--engine {engine} needs {error.name}: pip install 'hbtvm[{engine}]'", name=error.name
-        ) from error
+        raise missing_package(f"--engine {engine} needs", error.name, f"hbtvm[{engine}]") from error
     # Absolute paths are valid in other processes.
     rows = Dataset(data.absolute())
     check_apart(data, out)
@@ -184,10 +182,7 @@ def _explained(engine: str) -> Iterator[None]:
     except (HbtvmError, KeyboardInterrupt):
         raise
     except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            f"--engine {engine} needs {error.name}, which is not installed: pip install 'hbtvm[{engine}]'",
-            name=error.name,
-        ) from error
+        raise missing_package(f"--engine {engine} needs", error.name, f"hbtvm[{engine}]") from error
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
         for line in lines:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.cli.arguments import UsageError
+from hbtvm.errors import missing_package
 from hbtvm.runtime.rows.frames import NUMBERS
 from hbtvm.runtime.rows.sparse import check_sparse
 from hbtvm.runtime.unreadable import reason
@@ -63,10 +64,10 @@ def check_unpacked(path: Path) -> None:
 def scipy_sparse() -> Any:
     """The module `scipy.sparse`.
 
-    Raises `UsageError` if it is not installed.
+    Raises `MissingPackageError` if it is not installed.
     """
     try:
         import scipy.sparse as sparse
     except ImportError:
-        raise UsageError("for .npz files of sparse rows scipy is needed: pip install scipy") from None
+        raise missing_package(".npz files of sparse rows need", "scipy", "scipy") from None
     return sparse
