@@ -53,7 +53,9 @@ def judge(error: Exception | None, refusal: Exception | None) -> Verdict:
     return (WRONG if about_values else MORE), what
 
 
-def difference(got: Any, expected: Any, rtol: float, scale: float, *, finite: bool = False) -> str:
+def difference(
+    got: Any, expected: Any, rtol: float, scale: float, *, finite: bool = False, least: float = 0.0
+) -> str:
     """Say how an answer differs from the one expected.
 
     Parameters
@@ -64,6 +66,8 @@ def difference(got: Any, expected: Any, rtol: float, scale: float, *, finite: bo
         Tolerance of numbers, relative to the number, or to `scale` times a column's largest one.
     finite
         Whether to compare only numbers that are finite in the library's answer.
+    least
+        What numbers are a difference of, at least: their rounding errors are relative to it.
 
     Returns
     -------
@@ -73,7 +77,9 @@ def difference(got: Any, expected: Any, rtol: float, scale: float, *, finite: bo
         if not isinstance(got, list) or len(got) != len(expected):
             return f"{_container(got)} for {_container(expected)}"
         pairs = zip(got, expected, strict=True)
-        return next(filter(None, (difference(a, b, rtol, scale, finite=finite) for a, b in pairs)), "")
+        return next(
+            filter(None, (difference(a, b, rtol, scale, finite=finite, least=least) for a, b in pairs)), ""
+        )
     if _container(got) != _container(expected):
         return f"{_container(got)} for {_container(expected)}"
     if hasattr(expected, "columns"):
@@ -92,9 +98,12 @@ def difference(got: Any, expected: Any, rtol: float, scale: float, *, finite: bo
     rtol = max(rtol, _RTOL.get(expected.dtype.name, 0.0))
     a, b = got.astype(np.float64), expected.astype(np.float64)
     bounded = np.isfinite(b)
-    largest = np.max(np.abs(np.where(bounded, b, 0)), axis=0, initial=0.0)
+    numbers = np.abs(np.where(bounded, b, 0))
+    # Numbers near 0 beside large ones may be what their rounding left.
+    left, underflow = (1e-2, 1e-37) if rtol >= _RTOL["float32"] else (1e-9, 1e-300)
+    largest = np.maximum(scale * np.max(numbers, axis=0, initial=least), left * np.max(numbers, initial=0.0))
     with np.errstate(all="ignore"):
-        close = np.abs(a - b) <= rtol * np.maximum(np.abs(b), scale * largest) + 1e-300
+        close = np.abs(a - b) <= rtol * np.maximum(np.abs(b), largest) + underflow
     same = (a == b) | (np.isnan(a) & np.isnan(b)) | (close & bounded)
     if finite:
         same |= ~bounded

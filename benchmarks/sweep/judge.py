@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.sweep import compare
-from benchmarks.sweep.edges import parts
+from benchmarks.sweep.edges import has_trees, parts
 
 _FAR = 1e12
 """From here on, distances and sums keep nothing of what is near."""
@@ -32,12 +32,13 @@ class Judge:
         half = "float16" in title
         single = half or "float32" in title or "Float32" in title or "mixed" in title
         # Radial kernels of rows that float32 holds, integers among them.
+        single |= self._of_float32()
         single |= self._radial() and any(word in title for word in ("int", "Int64", "bool", "category"))
         rtol = 2e-3 if half else 1e-5 if self.trees or single else 1e-6
         rounds = single and (self._radial() or getattr(expected, "dtype", None) != np.float64)
         scale = 1.0 if rounds or far or self._measures() else 1e-2
         try:
-            told = compare.difference(got, expected, rtol, scale, finite=far)
+            told = compare.difference(got, expected, rtol, scale, finite=far, least=self._offset())
         except (AttributeError, TypeError, ValueError) as failure:
             return f"can't be compared: {type(failure).__name__}: {failure}"
         if told and self.method == "predict" and self._ties(got, expected, rows, rtol):
@@ -47,6 +48,15 @@ class Judge:
     def _radial(self) -> bool:
         """Whether an estimator in the model has a radial kernel."""
         return any(getattr(part, "kernel", None) == "rbf" for part in parts(self.model))
+
+    def _of_float32(self) -> bool:
+        """Whether the model has parameters in float32: those, and what is computed with them, are rounded."""
+        arrays = (value for part in parts(self.model) for value in vars(part).values())
+        return any(isinstance(one, np.ndarray) and one.dtype == np.float32 for one in arrays)
+
+    def _offset(self) -> float:
+        """What an outlier detector takes from its scores."""
+        return max(float(np.max(np.abs(getattr(part, "offset_", 0.0)))) for part in parts(self.model))
 
     def _measures(self) -> bool:
         """Whether distances decide, which are equal within rounding for rows far from all points."""
@@ -90,10 +100,11 @@ class Judge:
 
     def _rounded(self, got: Any, expected: Any, rows: Any) -> bool:
         """Whether an answer is the library's for the same rows in float64, which its own float32 rounds."""
-        if not isinstance(rows, np.ndarray) or not isinstance(got, np.ndarray) or got.dtype.kind != "f":
+        known = isinstance(rows, np.ndarray) or hasattr(rows, "iloc")
+        if not known or not isinstance(got, np.ndarray) or got.dtype.kind != "f":
             return False
         exact, error = compare.call(getattr(self.model, self.method), rows.astype(np.float64))
-        if error is not None or compare.difference(expected, exact, 1e-3, 1.0):
+        if error is not None or compare.difference(expected, exact, 5e-3, 1.0):
             return False
         return not compare.difference(got, exact, 1e-5, 1.0)
 
@@ -114,9 +125,31 @@ class Answers:
         if not far.any():
             return self._compared(False)
         try:
-            return self.among(~far)._compared(False) or self.among(far)._compared(True)
+            return self.among(~far)._compared(False) or self.among(far)._of_far()
         except (IndexError, ValueError):
             return self._compared(False)
+
+    def _of_far(self) -> str:
+        """As `difference`, of rows with huge values: what a last place of these changes does not count."""
+        told = self._compared(True)
+        if not told or has_trees(self.judge.model) or not isinstance(self.got, np.ndarray):
+            return told
+        moved = [
+            answer for rows in _neighbours(self.rows) for answer in [self._theirs(rows)] if answer is not None
+        ]
+        if self.got.dtype.kind != "f":
+            unstable = sum((np.asarray(answer != self.expected) for answer in moved), np.zeros(1, bool))
+            return told if (np.asarray(self.got != self.expected) & ~unstable).any() else ""
+        with np.errstate(all="ignore"):
+            spread = sum((np.abs(answer - self.expected) for answer in moved), np.zeros(1))
+            largest = np.max(np.abs(self.expected), axis=0, initial=0.0, where=np.isfinite(self.expected))
+            unstable = (np.abs(self.got - self.expected) <= 4 * spread) | (spread > 1e-2 * largest)
+        expected = np.where(unstable, self.got, self.expected)
+        return replace(self, expected=expected)._compared(True)
+
+    def _theirs(self, rows: np.ndarray) -> Any:
+        """The library's answer for other rows; None where it raises."""
+        return compare.call(getattr(self.judge.model, self.judge.method), rows)[0]
 
     def among(self, some: np.ndarray) -> Answers:
         """Return the answers for some rows, by a mask of shape (n,)."""
@@ -145,6 +178,15 @@ class Answers:
 
     def _compared(self, far: bool) -> str:
         return self.judge.difference(self.got, self.expected, self.rows, self.title, far=far)
+
+
+def _neighbours(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield some rows whose values are one place above or below; of integers, of float64."""
+    floats = rows if rows.dtype.kind == "f" else rows.astype(np.float64)
+    signs = np.random.default_rng(0).choice([-np.inf, np.inf], (8, *rows.shape))
+    for toward in signs.astype(floats.dtype):
+        with np.errstate(all="ignore"):
+            yield np.nextafter(floats, toward)
 
 
 def far_rows(rows: Any) -> np.ndarray:

@@ -98,10 +98,10 @@ class _Builder:
         if how.model is not None:
             return self._model(model, table, where)
         if how.transforms is not None:
-            plain = table is self._raw and not self._inputs.by_name
+            columns = apply(model, table, where)
             return replace(
-                self._columns(model, apply(model, table, where), where),
-                keeps_integers=plain and how.keeps_integers,
+                self._columns(model, columns, where),
+                keeps_integers=not self._inputs.by_name and results.keeps_integers(columns),
             )
         raise unsupported(model, where, predicts)
 

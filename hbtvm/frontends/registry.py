@@ -90,7 +90,7 @@ _SECTIONS: dict[tuple[str, str], _Section] = {
         "MaxAbsScaler": Estimator(transforms=scaling.max_abs),
         "RobustScaler": Estimator(transforms=scaling.robust),
         "Normalizer": Estimator(transforms=scaling.normalizer, fitted=False),
-        "Binarizer": Estimator(transforms=scaling.binarizer, fitted=False, keeps_integers=True),
+        "Binarizer": Estimator(transforms=scaling.binarizer, fitted=False),
         "SimpleImputer": Estimator(transforms=imputing.simple_imputer),
         "KNNImputer": Estimator(transforms=neighbor_imputing.knn_imputer),
         "IterativeImputer": Estimator(transforms=iterative_imputing.iterative_imputer),

@@ -6,7 +6,7 @@ from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.transformers.typed import kind_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.kernel_input import Coded, resolve
-from hbtvm.graph.columns.steps import IsMissing
+from hbtvm.graph.columns.steps import Above, Fill, IsMissing
 from hbtvm.graph.columns.table import AllColumns, Column, Made, Raw, Table, parts_of
 from hbtvm.graph.networks.inlined import made_by_nodes
 from hbtvm.graph.networks.network import Computed
@@ -82,6 +82,22 @@ def of_numbers(model: Record) -> bool:
     are stacked read numbers.
     """
     return model.is_a("sklearn", "VarianceThreshold", "StackingClassifier", "StackingRegressor")
+
+
+def keeps_integers(table: Table) -> bool:
+    """Whether the library gives integers for integers: it fills, compares or marks values."""
+    if isinstance(table.columns, AllColumns) or not any(column.steps for column in table.columns):
+        return False
+    steps = [step for column in table.columns for step in column.steps]
+    kept = all(
+        isinstance(one, Above | IsMissing) or (isinstance(one, Fill) and one.keeps_integers) for one in steps
+    )
+    # Marks alone are bools.
+    return (
+        kept
+        and all(isinstance(column.source, Raw) for column in table.columns)
+        and not all(any(isinstance(step, IsMissing) for step in column.steps) for column in table.columns)
+    )
 
 
 def gives_labels(model: Record) -> bool:

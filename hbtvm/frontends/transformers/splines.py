@@ -28,6 +28,9 @@ from hbtvm.operators.tables import Bucketize, lookup, ragged
 
 _MOST_DEGREE = 32
 
+_MOST_PERIODS = 2.0**24
+"""Periods that numbers of a periodic spline may be away: the rest keeps 29 bits."""
+
 
 @dataclass(frozen=True)
 class _Pieces:
@@ -54,6 +57,15 @@ def spline(record: Record, table: Table, where: Where) -> Table:
         # Numbers beyond the knots become missing, which is refused.
         within = [Within(one.low, one.high) for one in knots]
         columns = tuple(column.then(step) for column, step in zip(inputs.columns, within, strict=True))
+        inputs = Table(columns, inputs.sparse, inputs.names)
+    if mode == "periodic" and not missing:
+        # Further away, the rest of a division by the period keeps too few digits.
+        reach = [(one.low, _MOST_PERIODS * (one.high - one.low)) for one in knots]
+        near = [Within(low - most, low + most) if most else None for low, most in reach]
+        columns = tuple(
+            column if step is None else column.then(step)
+            for column, step in zip(inputs.columns, near, strict=True)
+        )
         inputs = Table(columns, inputs.sparse, inputs.names)
     rows = TableRows(inputs, allow_nan=missing)
     x: Node = rows

@@ -48,7 +48,6 @@ class Estimator:
     fitted: bool = True  # whether fitting gives it attributes
     selects: bool = False  # whether it keeps some columns as they are
     transform_predicts: bool = False  # whether ``transform`` returns what ``predict`` does
-    keeps_integers: bool = False  # whether ``transform`` returns integers and bools in the type of the rows
     section: str = ""  # the row of the table in docs/reference/models.md that names it
 
 

@@ -105,6 +105,8 @@ class Evaluator:
 def _of_values(step: Step, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """A step on Python values; all but the first kinds take numbers only."""
     values = x.tolist()
+    if isinstance(step, Fill | IsMissing) and step.numbers:
+        return step.apply(numbers_of(values, dtype))
     if isinstance(step, Encode):
         return np.array([step.code(value) for value in values], dtype)
     if isinstance(step, IsMissing):

@@ -174,6 +174,7 @@ class Fill(Step):
     missing: Missing = np.nan  # what is missing
     # Whether the library leaves integers in their type. (Front ends ask for it; packages do not hold it.)
     keeps_integers: Annotated[bool, codec.SKIP] = False
+    numbers: bool = False  # whether the library refuses values that are no numbers
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         return np.where(self.found(x), x.dtype.type(self.value), x)
@@ -188,6 +189,7 @@ class IsMissing(Step):
     """1 where a value is missing, else 0."""
 
     missing: Missing = np.nan
+    numbers: bool = False  # whether the library refuses values that are no numbers
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         result: np.ndarray = missing_in(x, self.missing).astype(x.dtype)

@@ -109,6 +109,7 @@ class FeedReader:
         self._row_shape = (1, spec.n_features)
         self._row_values = list(zip(plan.raw_of.values(), self._row_readers[False], strict=True))
         row = self._dtype_for([] if self._only_codes else [_F64])
+        wide = row == _F64
         self._row_dtype = row if row == _F64 or (self._only_codes and row in self._dtypes) else None
         # (None, too, is equal to numpy's float64.)
         self._wide = self._row_dtype is not None and self._row_dtype == _F64
@@ -118,9 +119,8 @@ class FeedReader:
         plain = in_order and len(self._numbers) == self._width and not spec.rows_are_values
         self.ready = frozenset(kernels if plain else ())
         # Columns that only share their type: the library makes one array of all of them.
-        self._unread = [raw for raw in range(spec.n_features) if raw not in plan.raws]
-        if not float32_apart or spec.by_name or self._row_dtype != _F64:
-            self._unread = []
+        self._unread = [] if spec.by_name else [i for i in range(spec.n_features) if i not in plan.raws]
+        self._typed = self._unread if float32_apart and wide else []
 
     def prepare(self, X: Any) -> np.ndarray:
         """Return the matrix of rows.
@@ -171,7 +171,7 @@ class FeedReader:
                 order = [at[self._raw_of[j]] for j in self._numbers]
                 taken = array if order == list(range(rows.width)) else array[:, order]
                 return self._finished(taken, array.dtype)
-        if rows.rows == 1 and not (self._unread and isinstance(rows, PandasFrame) and rows.has_small()):
+        if rows.rows == 1 and not (self._typed and isinstance(rows, PandasFrame) and rows.has_small()):
             values = rows.row([at[raw] for raw in self._row_raws], self._row_nulls)
             if values is not None:
                 return self._one(values, False)
@@ -181,9 +181,7 @@ class FeedReader:
             if codes is not None:
                 return codes
         columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
-        beside = [rows.column(raw, None) for raw in self._unread]
-        dtypes = [column.dtype for column in beside if isinstance(column, Numbers)]
-        return self._matrix(columns, rows.rows, dtypes)
+        return self._matrix(columns, rows.rows, _types_of(rows, self._typed))
 
     def _of_values(self, X: Any) -> np.ndarray:
         """The matrix of rows that are one value each."""
@@ -214,6 +212,10 @@ class FeedReader:
         rows = self._container(X)
         at = self._layouts.positions(rows)
         return {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}, rows.rows
+
+    def types_beside(self, X: Any) -> list[np.dtype]:
+        """The types of numbers in columns that are not read, where one array holds all columns."""
+        return _types_of(self._container(X), self._unread) if self._unread and not is_sparse(X) else []
 
     def evaluator(self, columns: Mapping[int, RawColumn]) -> Evaluator:
         """What computes tables of `columns`, but for what is made of texts."""
@@ -348,6 +350,11 @@ class FeedReader:
                 "the model was compiled for float32 rows only; expected values that float32 holds exactly."
             )
         return out if target in self._dtypes else out.astype(_F64)
+
+
+def _types_of(rows: Container | PandasFrame, columns: Sequence[int]) -> list[np.dtype]:
+    read = (rows.column(at, None) for at in columns)
+    return [column.dtype for column in read if isinstance(column, Numbers)]
 
 
 def _mask(columns: list[bool]) -> np.ndarray | None:

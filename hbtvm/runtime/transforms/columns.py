@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.errors import InputError
 from hbtvm.graph.outputs import output_columns
 from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.runtime.kernels import Kernels
@@ -16,6 +17,7 @@ from hbtvm.runtime.transforms.selection import Selection, sparse_rows
 from hbtvm.runtime.transforms.transformer import Transformer
 from hbtvm.runtime.unreadable import reading
 
+_EXACT = 2**53  # integers up to this are exact in float64
 _BLOCK = 1 << 19  # dense values in memory at a time that become sparse rows
 
 
@@ -52,12 +54,22 @@ class TransformedColumns:
     def transform(self, X: Any) -> Any:
         """Return the transformed columns of rows."""
         found = self._transform(X)
-        if not self._keeps_integers:
-            return found
+        return self._as_integers(X, found) if self._keeps_integers else found
+
+    def _as_integers(self, X: Any, found: Any) -> Any:
+        """Return `found` in the type of `X` if that is of integers or bools."""
         inputs = self._kernels.inputs
         plain = inputs.plain if isinstance(inputs, FeedReader) else inputs
         dtype = X.dtype if is_sparse(X) else plain.numbers(X).dtype
-        return found.astype(dtype) if dtype.kind in "iub" else found
+        if dtype.kind not in "iub":
+            return found
+        values = found.data if is_sparse(found) else np.asarray(found)
+        if dtype.itemsize == 8 and np.abs(values).max(initial=0.0) > _EXACT:
+            raise InputError(f"got integers beyond {_EXACT:,}, which are computed in float64.")
+        if hasattr(found, "astype"):
+            return found.astype(dtype)
+        # A frame of Polars
+        return type(found)({name: found[name].to_numpy().astype(dtype) for name in found.columns})
 
     def _transform(self, X: Any) -> Any:
         if self._selection is not None:

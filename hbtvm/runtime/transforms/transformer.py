@@ -105,7 +105,8 @@ class Transformer:
         if not rows:
             raise InputError("expected at least one row, got none.")
         together = self._frame is not None and not self._input.by_name
-        evaluator = self.reader.evaluator(_of_one_type(columns) if together else columns)
+        typed = _of_one_type(columns, self.reader.types_beside(X)) if together else columns
+        evaluator = self.reader.evaluator(typed)
         for operation, terms in self._terms.items():
             evaluator.give(operation, terms.sums(columns[terms.raw]))
         return columns, evaluator
@@ -177,7 +178,7 @@ class Transformer:
                 name=self._frame,
             ) from None
         if not isinstance(X, library.DataFrame):
-            given = _of_one_type(given)
+            given = _of_one_type(given, self.reader.types_beside(X))
         names = self._table.names or ()
         columns: list[np.ndarray] = []
         for block in self._blocks:
@@ -211,12 +212,19 @@ def _terms(block: TextOperation, rows: CsrRows, column: RawColumn) -> Any:
     return rows.make(values, at.astype(narrow, copy=False), starts.astype(narrow, copy=False))
 
 
-def _of_one_type(columns: Mapping[int, RawColumn]) -> Mapping[int, RawColumn]:
-    """Return numbers in their common type, as an array of all columns has them."""
+def _of_one_type(columns: Mapping[int, RawColumn], beside: list[np.dtype]) -> Mapping[int, RawColumn]:
+    """Return numbers in their common type, as an array of all columns has them.
+
+    Parameters
+    ----------
+    beside
+        Types of numbers in columns that are not read.
+    """
     arrays = {i: column.numbers("") for i, column in columns.items() if isinstance(column, Numbers)}
-    if len({array.dtype for array in arrays.values()}) < 2:
+    dtypes = {*beside, *(array.dtype for array in arrays.values())}
+    if len(dtypes) < 2:
         return columns
-    common = np.result_type(*arrays.values())
+    common = np.result_type(*dtypes)
     return {**columns, **{i: Numbers(array.astype(common, copy=False)) for i, array in arrays.items()}}
 
 

@@ -29,7 +29,8 @@ def simple_imputer(record: Record, table: Table, where: Where) -> Table:
         i for i, value in enumerate(values) if record.get("keep_empty_features", False) or not is_nan(value)
     ]
     keeps = record.get("strategy", "mean") in ("most_frequent", "constant")
-    columns = tuple(table.columns[i].then(Fill(values[i], missing, keeps)) for i in kept)
+    numbers = _reads_numbers(record)
+    columns = tuple(table.columns[i].then(Fill(values[i], missing, keeps, numbers)) for i in kept)
     filled = Table(columns, table.sparse, None if names is None else tuple(names[i] for i in kept))
     if not record.get("add_indicator", False):
         return filled
@@ -55,7 +56,8 @@ def indicators(record: Record, table: Table, missing: Missing, where: Where) -> 
     columns = record.array("features_", "iu", 1).tolist()
     if any(not 0 <= i < len(table) for i in columns):
         raise where.damaged("it marks a column that is not there.")
-    marks = tuple(table.columns[i].then(IsMissing(missing)) for i in columns)
+    mark = IsMissing(missing, _reads_numbers(record))
+    marks = tuple(table.columns[i].then(mark) for i in columns)
     names = None if table.names is None else tuple(f"missingindicator_{table.names[i]}" for i in columns)
     return Table(marks, table.sparse, names)
 
@@ -68,6 +70,10 @@ def _missing(record: Record, where: Where) -> Missing:
 
 def _takes_nan(missing: Missing) -> bool:
     return missing is NA or is_nan(missing)
+
+
+def _reads_numbers(record: Record) -> bool:
+    return _fitted_type(record) not in (None, "O")
 
 
 def _fitted_type(record: Record) -> str | None:
