@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,15 @@ os.environ.setdefault(KERNELS, str(CACHE / "kernels"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So are commands started that a shell runs in the background, and those that they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _interrupts_end_tests() -> Iterator[None]:
+    """Take back handlers of Ctrl-C that a module's libraries install for good, such as Spark's."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)
 
 
 def _seed() -> None:

@@ -28,8 +28,8 @@ from hbtvm.operators.tables import Bucketize, lookup, ragged
 
 _MOST_DEGREE = 32
 
+# Periods that numbers of a periodic spline may be away: the rest of the division keeps 29 bits.
 _MOST_PERIODS = 2.0**24
-"""Periods that numbers of a periodic spline may be away: the rest keeps 29 bits."""
 
 
 @dataclass(frozen=True)

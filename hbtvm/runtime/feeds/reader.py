@@ -11,6 +11,7 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.graph.columns.evaluate import Evaluator
 from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.steps import Within
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.codes.dense import DenseCodes
 from hbtvm.runtime.feeds.host import HostFeeds, refuse
@@ -241,7 +242,7 @@ class FeedReader:
         for j in self.plan.guarded:
             feed, x = self.feeds[j], matrix[:, j]
             if not feed.allow_nan:
-                refuse(np.isnan(x), feed, "NaN, but the model takes no missing values here")
+                refuse(np.isnan(x), feed, _nan_in_words(feed))
             if not feed.allow_inf and not feed.steps:
                 refuse(np.isinf(x), feed, f"infinity or a value too large for {matrix.dtype}")
 
@@ -350,6 +351,14 @@ class FeedReader:
                 "the model was compiled for float32 rows only; expected values that float32 holds exactly."
             )
         return out if target in self._dtypes else out.astype(_F64)
+
+
+def _nan_in_words(feed: Feed) -> str:
+    bounds = [step for step in feed.steps if isinstance(step, Within)]
+    if not bounds:
+        return "NaN, but the model takes no missing values here"
+    low, high = max(step.low for step in bounds), min(step.high for step in bounds)
+    return f"NaN or a number outside of {low:.6g} to {high:.6g}, which the model does not take"
 
 
 def _types_of(rows: Container | PandasFrame, columns: Sequence[int]) -> list[np.dtype]:

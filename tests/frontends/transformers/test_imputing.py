@@ -107,3 +107,18 @@ def test_infinities_are_refused() -> None:
     rows[0, 0] = np.inf
     with pytest.raises(InputError, match="infinity"):
         evaluate(table, raw_of(rows))
+
+
+@pytest.mark.parametrize("strategy", ["mean", "most_frequent", "constant"])
+@pytest.mark.parametrize("indicator", [False, True])
+def test_texts_are_refused_by_imputers_of_numbers(strategy: str, indicator: bool) -> None:
+    model = SimpleImputer(strategy=strategy, add_indicator=indicator).fit(numbers(0))
+    table = table_of(model, 5)
+    rows = numbers(1).astype(object)
+    check(model, rows)
+    rows[3, 2] = "some text"
+    with pytest.raises(ValueError, match=r"non-numeric|does not support"):
+        model.transform(rows.astype(str))
+    for texts in (rows, rows.astype(str).astype(object)):
+        with pytest.raises(InputError, match="expected numbers, got 'some text'"):
+            evaluate(table, raw_of(texts))

@@ -101,6 +101,19 @@ def test_splines_of_tied_quantiles(name: str, mode: str) -> None:
             np.testing.assert_allclose(found, model.transform(rows), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("degree", [1, 3])
+def test_periodic_splines_of_far_numbers(degree: int) -> None:
+    known = np.linspace(0.5, 3.5, 30)[:, None]
+    model = splines({"n_knots": 5, "degree": degree, "extrapolation": "periodic"}, known)
+    table = table_of(model, 1)
+    far = 3 * 2.0**24
+    near = np.concatenate([np.linspace(-far, far, 101) + 0.5, [0.5 - far, 0.5 + far]])[:, None]
+    np.testing.assert_allclose(evaluate(table, raw_of(near)), model.transform(near), rtol=0, atol=1e-6)
+    for row in (np.nextafter(0.5 + far, np.inf), np.nextafter(0.5 - far, -np.inf), 1e30, -1e300):
+        with pytest.raises(InputError, match="got NaN"):
+            evaluate(table, raw_of(np.array([[1.0], [row]])))
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("bias", [False, True])
 def test_splines_of_missing_numbers(mode: str, bias: bool) -> None:
