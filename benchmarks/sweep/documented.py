@@ -44,13 +44,16 @@ def sentence(answers: Answers, reason: str) -> str:
         keeps = _WHOLE.search(title) and _has(model, "FunctionTransformer")
         return "A FunctionTransformer gives float64 where its function leaves integers." if keeps else ""
     mixture = _has(model, "GaussianMixture", "BayesianGaussianMixture")
-    if mixture and _WHOLE.search(title) and not answers.of_floats().difference():
-        return "Mixtures compute for integers as for the same numbers in float64."
+    if mixture and (_WHOLE.search(title) or far.any()) and not answers.of_floats().difference():
+        return "Mixtures compute for integers and float32 as for the same numbers in float64."
     small = _small(model, rows)
     if small.any() and not answers.among(~small).difference():
         return "A Normalizer divides float32 rows with a norm below 1.2e-6."
     if title == "NaN, all" and _has(model, "IterativeImputer"):
         return "Rows do not depend on the other rows of a call."
+    same = _in_one_centre(model, rows)
+    if same.any() and not answers.among(~same).difference():
+        return "Distances that agree in nine digits are equal."
     tied = _tied(model, rows)
     if tied.any() and not answers.among(~tied).difference():
         return "Of tied neighbours, those that come first are taken."
@@ -128,6 +131,24 @@ def _small(model: Any, rows: Any) -> np.ndarray:
                 largest = np.abs(X).max(axis=1)
             small = small | (largest < 1.2e-6) | (largest > 1e18)
     return small
+
+
+def _in_one_centre(model: Any, rows: Any) -> np.ndarray:
+    """Return which rows are as far from one centroid as from another, within rounding, shape (n,)."""
+    same = np.zeros(1, bool)
+    for part in parts(model):
+        if not hasattr(part, "centroids_"):
+            continue
+
+        def squares(X: Any, part: Any = part) -> Any:
+            for step in steps_before(model, part):
+                X = step.transform(X)
+            return np.sort(((np.asarray(X, np.float64)[:, None] - part.centroids_) ** 2).sum(2), axis=1)
+
+        found, error = compare.call(squares, rows)
+        if error is None:
+            same = same | np.isclose(found[:, 1:], found[:, :-1], rtol=1e-9, atol=0.0).any(axis=1)
+    return same
 
 
 def _tied(model: Any, rows: Any) -> np.ndarray:

@@ -171,10 +171,9 @@ class Answers:
 
     def of_floats(self) -> Answers:
         """Return the answers with the library's for the rows as float64."""
-        expected, error = compare.call(
-            getattr(self.judge.model, self.judge.method), np.asarray(self.rows, np.float64)
-        )
-        return self if error else replace(self, expected=expected)
+        rows = np.asarray(self.rows, np.float64)
+        expected, error = compare.call(getattr(self.judge.model, self.judge.method), rows)
+        return self if error else replace(self, rows=rows, expected=expected)
 
     def _compared(self, far: bool) -> str:
         return self.judge.difference(self.got, self.expected, self.rows, self.title, far=far)
