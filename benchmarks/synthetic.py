@@ -7,6 +7,7 @@ import numpy as np
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
+from hbtvm.operators.base import Input
 
 
 def graph(
@@ -63,7 +64,7 @@ def graph(
         base_score=np.zeros(outputs),
         precise=precise,
     ).validate()
-    output = OutputSpec(kind="regressor", n_outputs=outputs)
+    output = OutputSpec("regressor", outputs, {"response": Input(outputs)})
     return Graph("synthetic", f"{trees} trees", InputSpec(features), ensemble, output)
 
 

@@ -12,6 +12,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -180,7 +181,11 @@ def _torch(model: str, path: str, output: str, device: str) -> dict[str, Make]:
     if device == "cuda" and not torch.cuda.is_available():
         raise RuntimeError("torch sees no GPU")
     graph = load_model(path)
-    ensemble, finish, arrays = graph.anchor, graph.output.maker(OUTPUTS[output]), TorchLibrary().arrays
+    ensemble, finish, arrays = (
+        graph.anchor,
+        partial(graph.output.compute, OUTPUTS[output]),
+        TorchLibrary().arrays,
+    )
     forest = TorchForest(make_forest(ensemble, "float32", "float32"), device)
     base = torch.from_numpy(np.array(ensemble.base_score, np.float64)).to(device)
 

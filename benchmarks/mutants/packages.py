@@ -98,7 +98,7 @@ def _use(data: bytes, rows: Any) -> str:
         if model.package.transforms:
             model.transform(rows)
         else:
-            for output in (None, *model.package.output.available()):
+            for output in (None, *model.package.output.outputs):
                 model.predict(rows, output)
     return "used"
 

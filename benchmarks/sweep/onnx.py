@@ -97,7 +97,7 @@ def answers(found: Any, rows: np.ndarray) -> list[Any]:
 def differs(compiled: Any, expected: Sequence[Any], rows: np.ndarray) -> str:
     """How a model's answers differ from ONNX Runtime's; empty if they don't."""
     main = np.asarray(compiled.predict(rows))
-    available = compiled.package.output.available()
+    available = compiled.package.output.outputs
     name = next((one for one in ("proba", "decision") if one in available), None)
     scores = None
     if name is not None and len(expected) > 1:

@@ -132,9 +132,9 @@ class _Builder:
     def _network(self, model: Record, table: Table, where: Where) -> Graph:
         """The graph of an estimator that is read as operators."""
         predictor = read_predictor(model, table, where)
-        trees, output = predictor.trees, predictor.spec
-        if trees is None or output is None:
-            return self._lowered(model, table, predictor.scores(), predictor.output_spec())
+        trees, output = predictor.trees, predictor.output_spec()
+        if trees is None:
+            return self._lowered(model, table, predictor.scores(), output)
         leaf = trees.x
         if not isinstance(leaf, TableRows) or any(
             is_computed(one.source) for one in other_columns(leaf.table)
@@ -195,8 +195,8 @@ class _Builder:
     ) -> tuple[OutputSpec, InputSpec]:
         """How columns are returned, and what the caller's rows may have in them."""
         output = OutputSpec(
-            kind="transformer",
-            n_outputs=len(table),
+            "transformer",
+            len(table),
             container="rows" if table.sparse is None else "sparse" if table.sparse else "array",
         )
         kept = results.selected(model, table, where)

@@ -13,11 +13,10 @@ from hbtvm.frontends.transformers import Where
 from hbtvm.frontends.transformers.containers import steps_of
 from hbtvm.frontends.transformers.dispatch import read_predictor
 from hbtvm.frontends.transformers.functions import known_function
-from hbtvm.graph import of_graph
 from hbtvm.graph.columns.table import Table
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.outputs.inverse import Inverse
-from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.networks.step_nodes import function_node
+from hbtvm.graph.outputs.output import unrounded
 from hbtvm.graph.predictor import Predictor
 from hbtvm.operators.base import Node
 from hbtvm.operators.error_function import erf
@@ -53,36 +52,26 @@ def last_regressor(
 
 def undone_graph(model: Record, graph: Graph, where: Where) -> Graph:
     """The graph of the regressor with its outputs on the scale of the target."""
-    return replace(graph, output=_undone(model, graph.output, where))
+    output = graph.output
+    if output.kind == "clusterer" or "response" not in output.nodes:
+        raise where.unsupported(f"has a {output.kind} as its regressor, which is not supported.")
+    response = undone_node(model.record("transformer_"), output.nodes["response"], where)
+    keeps = output.keeps_axis or keeps_axis(model)
+    return replace(graph, output=replace(output, nodes={"response": response}, keeps_axis=keeps))
 
 
 def predictor(model: Record, table: Table, where: Where) -> Predictor:
     """Read ``TransformedTargetRegressor`` as operators."""
     found = read_predictor(regressor_of(model, where), table, where.child("regressor_"))
-    if set(found.outputs) != {"response"}:
+    if set(found.outputs) - {"raw"} != {"response"}:
         raise where.unsupported(f"has a {found.kind} as its regressor, which is not supported.")
-    response, own_axis = found.outputs["response"], keeps_axis(model)
-    if by_nodes(model):
-        response = undone_node(model.record("transformer_"), response, where)
-    else:
-        output = _undone(model, OutputSpec(found.kind, response.width, keeps_axis=found.keeps_axis), where)
-        response, own_axis = of_graph.undone(response, output.inverse), ("column", ()) in output.inverse
+    response = undone_node(model.record("transformer_"), found.outputs["response"], where)
     return Predictor(
         found.kind,
         {"response": response},
-        keeps_axis=found.keeps_axis or own_axis,
+        keeps_axis=found.keeps_axis or keeps_axis(model),
         label_dtype=found.label_dtype,
     )
-
-
-def _undone(model: Record, output: OutputSpec, where: Where) -> OutputSpec:
-    """The outputs of a regressor on the scale of the target before it was transformed."""
-    if output.kind not in ("regressor", "ranker", "booster") or output.label_rule is not None:
-        raise where.unsupported(f"has a {output.kind} as its regressor, which is not supported.")
-    steps: Inverse = inverse_of(model.record("transformer_"), output.n_outputs, where)
-    if keeps_axis(model) and output.n_outputs == 1:
-        steps = (*steps, ("column", ()))
-    return replace(output, outputs=(), inverse=(*output.inverse, *steps))
 
 
 def keeps_axis(model: Record) -> bool:
@@ -106,7 +95,7 @@ def undone_node(transformer: Record, x: Node, where: Where) -> Node:
         return _quantile(transformer, x, where)
     if transformer.is_a("sklearn", "PowerTransformer"):
         return _power(transformer, x, where)
-    return of_graph.undone(x, inverse_of(transformer, x.width, where))
+    return _by_steps(transformer, x, where)
 
 
 def _quantile(transformer: Record, x: Node, where: Where) -> Node:
@@ -131,7 +120,7 @@ def _power(transformer: Record, x: Node, where: Where) -> Node:
         raise where.damaged(f"its target has {len(exponents)} exponents for {x.width} outputs.")
     method = one_of(transformer, "method", ("yeo-johnson", "box-cox"))
     if transformer.get("standardize", True):
-        x = of_graph.undone(x, inverse_of(transformer.record("_scaler"), x.width, where))
+        x = _by_steps(transformer.record("_scaler"), x, where)
     if method == "box-cox":
         scaled = apply("divide", apply("log1p", apply("multiply", x, exponents)), _not_zero(exponents))
         return apply("exp", apply("where", exponents == 0, x, scaled))
@@ -153,36 +142,39 @@ def _not_zero(exponents: np.ndarray) -> np.ndarray:
     return np.where(np.abs(exponents) <= np.spacing(0.0), 1.0, exponents)
 
 
-def inverse_of(transformer: Record, width: int, where: Where) -> Inverse:
-    """What a fitted transformer's ``inverse_transform`` does, in order."""
+def _by_steps(transformer: Record, x: Node, where: Where) -> Node:
+    """A function of numpy, or the arithmetic of a scaler; float32 values are rounded after each step."""
+    rounds = unrounded(x) is not x
+
+    def then(value: Node) -> Node:
+        return apply("round_float32", value) if rounds else value
+
     if transformer.is_a("sklearn", "FunctionTransformer"):
         arguments = transformer.get("inv_kw_args", None)
         name = known_function(transformer.get("inverse_func", None), arguments, where)
-        return () if name is None else ((name, ()),)
+        return x if name in (None, "positive") else then(function_node(name, x))
     if not transformer.is_a("sklearn", *_SCALERS):
         raise where.unsupported(
             f"transforms its target by a {transformer.kind}, which is not supported; supported are functions "
             f"of numpy, {', '.join((*_SCALERS, *_BY_NODES))}."
         )
 
-    def constants(name: str) -> tuple[float, ...]:
+    def step(operation: str, name: str) -> Node:
         values = transformer.array(name, "f", 1)
-        if len(values) != width:
-            raise where.damaged(f"its target's {name} has {len(values)} values for {width} outputs.")
-        return tuple(values.tolist())
+        if len(values) != x.width:
+            raise where.damaged(f"its target's {name} has {len(values)} values for {x.width} outputs.")
+        return then(apply(operation, x, values))
 
     if transformer.kind == "MinMaxScaler":
-        return (("subtract", constants("min_")), ("divide", constants("scale_")))
+        x = step("subtract", "min_")
+        return step("divide", "scale_")
     if transformer.kind == "MaxAbsScaler":
-        return (("multiply", constants("scale_")),)
+        return step("multiply", "scale_")
     scaled, shifted, center = (
         ("with_std", "with_mean", "mean_")
         if transformer.kind == "StandardScaler"
         else ("with_scaling", "with_centering", "center_")
     )
-    steps: Inverse = ()
     if transformer.get(scaled, True):
-        steps = (("multiply", constants("scale_")),)
-    if transformer.get(shifted, True):
-        steps = (*steps, ("add", constants(center)))
-    return steps
+        x = step("multiply", "scale_")
+    return step("add", center) if transformer.get(shifted, True) else x

@@ -14,11 +14,14 @@ from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import Lowered, lower_types
 from hbtvm.graph.networks import fold_linear
 from hbtvm.graph.networks.fold_text import narrowed
-from hbtvm.graph.networks.network import Linear
+from hbtvm.graph.networks.network import Linear, TableRows, Trees
 from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.predictor import Predictor, predictor_over
 from hbtvm.graph.trees import fold as fold_trees
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.operators.base import Node
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.products import Contract
 
 
 def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str, str], ...]) -> Graph:
@@ -100,6 +103,27 @@ def of_nodes(
         columns=lowered.columns,
         told=lowered.told,
     )
+
+
+def predictor_of(graph: Graph, table: Table) -> Predictor:
+    """Return the operators of a bare model over the table that it reads.
+
+    Raises
+    ------
+    ValueError
+        If its anchor is another kind of thing.
+    """
+    rows, anchor = (
+        TableRows(as_read(table, graph), graph.input.allow_nan, graph.input.allow_inf),
+        graph.anchor,
+    )
+    if isinstance(anchor, TreeEnsemble):
+        return predictor_over(graph.output, Trees(rows, anchor))
+    if not isinstance(anchor, Linear):
+        raise ValueError(f"no operators for {type(anchor).__name__}")
+    product = Contract(rows, anchor.sums.weight).checked()
+    scores = apply("add", product, anchor.base_score) if anchor.base_score.any() else product
+    return predictor_over(graph.output, scores)
 
 
 def as_read(table: Table, last: Graph) -> Table:

@@ -9,12 +9,12 @@ import numpy as np
 
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.networks.network import Linear, Network
-from hbtvm.graph.of_graph import outputs_of
-from hbtvm.operators.base import Input, Node
+from hbtvm.graph.predictor import predictor_over
+from hbtvm.operators.base import Input, Node, rewrite
 from hbtvm.operators.distances import Distance
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract, LinearSum
-from hbtvm.operators.shapes import concat, reduce
+from hbtvm.operators.shapes import Select, concat, reduce, select
 
 
 def in_kernel(graph: Graph) -> Graph:
@@ -27,16 +27,13 @@ def in_kernel(graph: Graph) -> Graph:
     """
     if isinstance(graph.anchor, Linear) and graph.output.kind == "classifier" and graph.output.n_outputs > 1:
         graph = _with_outputs(graph, graph.anchor)
-    if isinstance(graph.anchor, Network) and graph.output.slices and not graph.stages and _refuses(graph):
+    if isinstance(graph.anchor, Network) and graph.output.nodes and not graph.stages and _refuses(graph):
         graph = _with_check(graph, graph.anchor)
     return graph
 
 
 def _with_outputs(graph: Graph, linear: Linear) -> Graph:
-    scores: Node = linear.sums
-    if linear.base_score.any():
-        scores = apply("add", scores, linear.base_score)
-    predictor = outputs_of(graph.output, scores)
+    predictor = predictor_over(graph.output, linear.node())
     return replace(
         graph, anchor=Network(linear.n_features, predictor.scores()), output=predictor.output_spec()
     )
@@ -53,7 +50,16 @@ def _with_check(graph: Graph, network: Network) -> Graph:
     anchor, output, width = _checked(network), graph.output, network.n_outputs
     if anchor is None:
         return graph
-    spec = replace(output, n_outputs=width + 1, slices={**output.slices, "finite": (width, width + 1)})
+    wide = Input(width + 1)
+    whole = select(wide, range(width))
+
+    def over_wide(node: Node) -> Node:
+        if isinstance(node, Select) and node.x is whole:
+            return Select(wide, node.indices)
+        return whole if isinstance(node, Input) else node
+
+    nodes = dict(zip(output.nodes, rewrite(list(output.nodes.values()), over_wide), strict=True))
+    spec = replace(output, n_outputs=width + 1, nodes=nodes, finite=width)
     single = _checked(graph.single) if isinstance(graph.single, Network) else graph.single
     return replace(graph, anchor=anchor, single=single, output=spec)
 

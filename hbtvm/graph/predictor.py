@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hbtvm.graph.networks.network import Trees
-from hbtvm.graph.outputs.output import Kind, OutputSpec
-from hbtvm.operators.base import Node
+from hbtvm.graph.outputs.output import Kind, OutputSpec, unrounded
+from hbtvm.operators.base import Input, Node, rewrite
 from hbtvm.operators.coupling import Coupling
-from hbtvm.operators.shapes import concat
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import concat, select
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,7 @@ class Predictor:
         - ``"index"``: positions of labels in `classes`, width the number of targets (of an anomaly detector
           without `classes`, -1 and 1 themselves);
         - ``"proba"``: probabilities, those of all targets side by side; a `Coupling` is left to the host;
+        - ``"raw"``: raw scores, where kernels compute those of `trees`;
         - ``"decision"``: decision function;
         - ``"response"``: what a regressor's (or a clusterer's) ``predict`` returns;
         - ``"score"``: anomaly scores, ``score_samples``.
@@ -37,8 +39,8 @@ class Predictor:
         Whether a response or decision of one column has shape (n, 1), rather than (n,).
     label_dtype
         Type of the labels, or of the response, where `classes` is empty and it is not float64.
-    trees, spec
-        Where all outputs are functions of one forest's scores that `OutputSpec` knows: the forest, and these.
+    trees
+        The forest, where kernels compute its scores only, of which all outputs are functions.
     """
 
     kind: Kind
@@ -47,37 +49,44 @@ class Predictor:
     keeps_axis: bool = False
     label_dtype: str | None = None
     trees: Trees | None = None
-    spec: OutputSpec | None = None
-
-    def computed(self) -> dict[str, Node]:
-        """What a kernel computes, by name; the host makes probabilities of those of ``"pairs"``."""
-        proba = self.outputs.get("proba")
-        if not isinstance(proba, Coupling):
-            return dict(self.outputs)
-        return {
-            **{name: node for name, node in self.outputs.items() if name != "proba"},
-            "pairs": proba.x,
-        }
 
     def scores(self) -> Node:
-        """All of `computed` side by side."""
-        return concat(list(self.computed().values()))
+        """All that a kernel computes side by side; the host makes probabilities of those of pairs."""
+        return concat([node.x if isinstance(node, Coupling) else node for node in self._computed().values()])
 
     def output_spec(self) -> OutputSpec:
-        """How outputs are cut out of `scores`."""
-        slices, first = {}, 0
-        for name, node in self.computed().items():
-            slices[name] = (first, first + node.width)
-            first += node.width
-        offered = {"label": "index", "proba": "proba", "decision": "decision", "score": "score"}
+        """How outputs follow from `scores`, or from those of `trees`."""
+        if self.trees is not None:
+            scores, width = self.trees, self.trees.width
+            outputs = rewrite(
+                list(self.outputs.values()), lambda node: Input(width) if node is scores else node
+            )
+            nodes = dict(zip(self.outputs, outputs, strict=True))
+        else:
+            nodes, width = self._cut()
         return OutputSpec(
-            kind=self.kind,
-            n_outputs=first,
-            transform="columns",
-            # In the order in which they are listed to users.
-            outputs=tuple(name for name, own in offered.items() if own in self.outputs),  # type: ignore[misc]
-            classes=self.classes,
-            label_dtype=self.label_dtype,
-            keeps_axis=self.keeps_axis,
-            slices=slices,
+            self.kind, width, nodes, self.classes, label_dtype=self.label_dtype, keeps_axis=self.keeps_axis
         )
+
+    def _computed(self) -> dict[str, Node]:
+        computed = [(name, node) for name, node in self.outputs.items() if name != "raw"]
+        return dict(sorted(computed, key=lambda one: isinstance(one[1], Coupling)))
+
+    def _cut(self) -> tuple[dict[str, Node], int]:
+        """Outputs as columns of `scores`, and the number of these."""
+        scores = Input(self.scores().width)
+        nodes, first = dict[str, Node](), 0
+        for name, node in self._computed().items():
+            width = node.x.width if isinstance(node, Coupling) else node.width
+            part = select(scores, range(first, first + width))
+            if isinstance(node, Coupling):
+                part = node.on(part)
+            nodes[name] = part if unrounded(node) is node else apply("round_float32", part)
+            first += width
+        return nodes, first
+
+
+def predictor_over(spec: OutputSpec, scores: Node) -> Predictor:
+    """Return the outputs of a specification over what computes its raw scores."""
+    trees = scores if isinstance(scores, Trees) else None
+    return Predictor(spec.kind, spec.over(scores), spec.classes, spec.keeps_axis, spec.label_dtype, trees)

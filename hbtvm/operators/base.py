@@ -16,7 +16,10 @@ from typing import Any
 
 import numpy as np
 
-Form = dict[str, Any]  # kind and shapes of a node in plain values; see `Node.form`
+from hbtvm import codec
+
+Form = dict[str, Any]
+"""Kind and shapes of a node in plain values; see `Node.form`."""
 
 
 class Node(ABC):
@@ -49,6 +52,11 @@ class Node(ABC):
     @abstractmethod
     def on(self, *inputs: Node) -> Node:
         """The same operator on other inputs of the same widths."""
+
+    def validate(self) -> None:
+        """Refuse a node of a package whose widths don't fit, with a `ValueError`."""
+        if self.checked().width < 1:
+            raise ValueError(f"a {self.kind} has no column")
 
     def checked(self) -> Node:
         """Return this node after a look at widths.
@@ -88,7 +96,7 @@ class Unary(Node):
 class Input(Node):
     """The rows that a kernel reads: numbers (NaN where missing), and codes of categories as whole numbers."""
 
-    columns: int
+    columns: codec.Count
     kind = "input"
 
     @property
@@ -106,7 +114,7 @@ class Input(Node):
 class Constant(Node):
     """The same values in every row."""
 
-    values: np.ndarray  # float64, shape (width,)
+    values: codec.Numbers  # float64, shape (width,)
     kind = "constant"
 
     @property

@@ -15,6 +15,7 @@ from hbtvm.operators.shapes import concat, reduce
 
 Kernel = Literal["linear", "poly", "rbf", "sigmoid", "laplacian", "cosine"]
 
+MOST_POWER = float(np.float32(88.7))  # XGBoost's sigmoid takes e to no larger power: it never gets to 0
 _MOST_FACTORS = 64  # the largest whole power that is computed by multiplication
 
 
@@ -28,6 +29,33 @@ def shares(values: Node) -> Node:
     """Each row divided by its sum; rows of zeros become equal shares."""
     total = reduce("sum", values)
     return apply("where", total, apply("divide", values, total), 1.0 / values.width)
+
+
+def sigmoid(x: Node, scale: float = 1.0) -> Node:
+    """``1 / (1 + exp(-scale * x))``."""
+    return apply("sigmoid", x if scale == 1.0 else apply("multiply", x, scale))
+
+
+def float32_sigmoid(x: Node) -> Node:
+    """XGBoost's sigmoid, which is never 0."""
+    return apply("sigmoid", apply("maximum", x, -MOST_POWER))
+
+
+def signed_square(x: Node) -> Node:
+    """``sign(x) * x ** 2``."""
+    return apply("multiply", apply("multiply", apply("sign", x), x), x)
+
+
+def modified_huber(x: Node) -> Node:
+    """scikit-learn's probabilities for that loss: scores cut to -1 and 1, moved to 0 and 1."""
+    cut = apply("maximum", apply("minimum", x, 1.0), -1.0)
+    share = apply("divide", apply("add", cut, 1.0), 2.0)
+    return share if x.width == 1 else shares(share)
+
+
+def likelier(second: Node) -> Node:
+    """Whether the second of two classes is likelier, from its probability."""
+    return apply("greater", second, apply("subtract", 1.0, second))
 
 
 def total(parts: Sequence[Node]) -> Node:

@@ -125,6 +125,8 @@ class Elementwise(Node):
 
     def checked(self) -> Elementwise:
         widths = {one.width for one in self.operands} - {1}
+        if self.function not in FUNCTIONS:
+            raise ValueError(f"{self.function!r:.60} is no function that is known")
         if len(widths) > 1 or len(self.operands) != FUNCTIONS[self.function].arity:
             raise ValueError(
                 f"{self.function} of operands of the widths {[one.width for one in self.operands]}"

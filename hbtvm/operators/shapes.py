@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from hbtvm import codec
 from hbtvm.operators.base import Node, Unary
 
 Reduction = Literal["sum", "max", "min", "product", "argmax", "argmin"]
@@ -17,7 +18,12 @@ Reduction = Literal["sum", "max", "min", "product", "argmax", "argmin"]
 class Select(Unary):
     """Some of the columns, in any order, maybe several times."""
 
-    indices: np.ndarray  # int32, shape (width,)
+    indices: Annotated[  # int32, shape (width,)
+        np.ndarray,
+        codec.Via(
+            tuple[codec.Index, ...], lambda indices: indices.tolist(), lambda one: np.array(one, np.int32)
+        ),
+    ]
     kind = "select"
 
     @property
@@ -35,6 +41,11 @@ class Select(Unary):
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         return inputs[0][:, self.indices]
+
+    def checked(self) -> Select:
+        if not len(self.indices) or self.indices.max() >= self.x.width:
+            raise ValueError(f"columns {self.indices.tolist()} of {self.x.width}")
+        return self
 
 
 def select(x: Node, indices: Sequence[int] | np.ndarray) -> Node:

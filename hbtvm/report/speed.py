@@ -93,12 +93,11 @@ def largest_difference(predict: Call, model: Model, X: np.ndarray) -> tuple[floa
     """
     method = getattr(predict, "func", predict)  # unwrap a partial
     estimator = getattr(method, "__self__", None)
-    available = model.package.output.available()
     for output, name in (("proba", "predict_proba"), ("score", "score_samples")):
         theirs = getattr(estimator, name, None)
-        if output in available and theirs is not None:
+        if output in model.package.output.outputs and theirs is not None:
             compared = "probabilities" if output == "proba" else "scores"
-            return _relative(theirs(X), model.predict(X, output)), compared  # type: ignore[arg-type]
+            return _relative(theirs(X), model.predict(X, output)), compared
     return _relative(predict(X), model.predict(X)), "predictions"
 
 

@@ -197,7 +197,7 @@ def described(package: Package, inputs: Inputs | FeedReader) -> Described:
         divisor=float(forest["divisor"]),
         refuses=inputs.refuses,
         telling=telling,  # type: ignore[arg-type]
-        telling_column=output.slices["finite"][0] if telling == "column" else 0,
+        telling_column=output.finite or 0,
     )
 
 
@@ -205,7 +205,7 @@ def _telling(package: Package, output: OutputSpec) -> str:
     if package.stages:
         return "rows"
     # A network may have a column for that.
-    if "finite" in output.slices:
+    if output.finite is not None:
         return "column"
     # Scores that tell of NaN and infinities are fewer than the rows' values.
     return "scores" if all(map(scores_tell, package.kernels)) else "rows"

@@ -310,7 +310,7 @@ def _outputs(model: Model) -> dict[str, _Output]:
         name, call = _METHODS[output], partial(model.predict, output=output)
         if output == "proba" and len(spec.classes) > 1:
             outputs |= {f"{name}_{i}": _Output(call, output, i) for i in range(len(spec.classes))}
-        elif output != "label" or spec.label_rule is None:
+        elif output != "label" or not spec.predicts_labels:
             outputs[name] = _Output(call, output)
     if model.beside is not None:
         outputs[_TRANSFORM] = _Output(model.beside.transform)

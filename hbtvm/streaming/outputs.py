@@ -29,7 +29,7 @@ def column_names(spec: OutputSpec, output: str | None, shape: Sequence[int]) -> 
             else [name for target in targets for name in target]
         )
         return names if len(names) == columns else [str(i) for i in range(columns)]
-    name = output or ("prediction" if spec.label_rule is None else "label")
+    name = output or ("label" if spec.predicts_labels else "prediction")
     if len(shape) == 1 and name != "raw":
         return [name]
     return [f"{name}_{i}" for i in range(columns)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -162,8 +162,7 @@ def _method(model: Model, output: str | None) -> tuple[Model, Any, Output | None
         if part is None or output not in (None, TRANSFORM):
             raise InputError(f"{package.model} has no output {output!r}.")
         return part, part.transform, None
-    available = package.output.available()
+    available = package.output.outputs
     if output is not None and output not in available:
         raise InputError(f"there is no output {output!r}; there are {', '.join(available) or 'none'}.")
-    known = cast(Output | None, output)
-    return model, partial(model.predict, output=known), known
+    return model, partial(model.predict, output=output), output

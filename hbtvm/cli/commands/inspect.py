@@ -130,7 +130,7 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
         "classes": [labels.tolist() for labels in model.output.classes],
         "predicts": [
             "predict",
-            *model.output.available(),
+            *model.output.outputs,
             *(["transform"] if model.transform is not None else []),
         ],
     }
@@ -210,7 +210,7 @@ def _package(path: Path, as_json: bool, trust: Trust) -> int:
             if package.input.feature_names is None
             else list(package.input.feature_names),
             "classes": [labels.tolist() for labels in package.output.classes],
-            "predicts": ["predict", *package.output.available()],
+            "predicts": ["predict", *package.output.outputs],
             "forest": dict(package.forest),
             "steps": [list(step) for step in package.steps],
             "told": list(package.told),

@@ -201,7 +201,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     output = arguments.output
     spec = model.package.output
-    available = (*spec.available(), *(("transform",) if model.beside is not None else ()))
+    available = (*spec.outputs, *(("transform",) if model.beside is not None else ()))
     if output == "transform" and (model.beside is not None or model.package.transforms):
         model, output = model.beside or model, None
         spec = model.package.output

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.runtime.host import OUTPUTS
 from hbtvm.runtime.native.epilogues.epilogue import Epilogue, Type
 from hbtvm.runtime.native.epilogues.select import epilogue_of, epilogue_of_columns
@@ -70,7 +69,7 @@ def methods_of(package: Package) -> tuple[list[Method], list[str]]:
     spec = package.output
     # Mostly, labels are what ``predict`` returns.
     names = [name for name in OUTPUTS[1:] if name in spec.outputs]
-    if predicts_labels(spec) and "label" in names:
+    if spec.predicts_labels and "label" in names:
         names.remove("label")
     for name in (None, *names):
         method = _NAMES[name]
@@ -93,7 +92,7 @@ def methods_of(package: Package) -> tuple[list[Method], list[str]]:
             lacking.append(method)
             continue
         told = _TOLD[method]
-        if spec.transform == "isolation" and name in (None, "decision"):
+        if spec.hangs_on_power(spec.name_of(name)):
             told += " (a power decides, whose last bit may be another than in Python)"
         found.append(Method(method, 0, (epilogue, epilogue), told))
     if package.transform_predicts and found:
@@ -101,11 +100,6 @@ def methods_of(package: Package) -> tuple[list[Method], list[str]]:
     if package.transform is not None:
         found.append(_transform(package.transform, 1))
     return found, lacking
-
-
-def predicts_labels(spec: OutputSpec) -> bool:
-    """Whether ``predict`` returns class labels."""
-    return spec.label_rule is not None or "index" in spec.slices
 
 
 def label_names(package: Package, methods: Sequence[Method]) -> list[list[str]]:

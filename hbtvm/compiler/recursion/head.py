@@ -55,7 +55,8 @@ def width_of(model: RecursiveModel) -> int:
 
 def bare_output(model: RecursiveModel) -> OutputSpec:
     """The output of a model without layers: the readout itself."""
-    return OutputSpec("regressor", width_of(model), dtype="float32")
+    width = width_of(model)
+    return OutputSpec("regressor", width, {"response": apply("round_float32", Input(width))})
 
 
 def _predictor(model: RecursiveModel, values: Node) -> Predictor:

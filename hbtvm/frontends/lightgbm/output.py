@@ -7,8 +7,10 @@ from typing import Any
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.sklearn.common import labels_of
-from hbtvm.graph.outputs.output import Kind, Output, OutputSpec
-from hbtvm.graph.outputs.transforms import Transform
+from hbtvm.graph.outputs.output import Kind, OutputSpec, likeliest
+from hbtvm.operators.base import Input, Node
+from hbtvm.operators.formulas import sigmoid, signed_square, softmax
+from hbtvm.operators.pointwise import apply
 from hbtvm.words.printable import shown
 
 _IDENTITY = (
@@ -36,25 +38,25 @@ _ALIASES = {
 before 2.3 wrote some of them."""
 
 
-def transform_of(objective: str) -> tuple[Transform, float]:
-    """The response transform and its scale of an objective as the model text writes it.
+def response_of(objective: str, raw: Node) -> Node:
+    """The response to raw scores of an objective as the model text writes it.
 
     Raises
     ------
     UnsupportedModel
         If the objective is not known.
     ModelError
-        If its parameters are no numbers.
+        If its parameters are no numbers, or do not fit the scores.
     """
     name, *rest = objective.split() or [""]
     name = _ALIASES.get(name, name)
     parameters = dict(word.partition(":")[::2] for word in rest)
     if name == "regression":
-        return ("signed_square" if "sqrt" in parameters else "identity"), 1.0
+        return signed_square(raw) if "sqrt" in parameters else raw
     if name in _IDENTITY:
-        return "identity", 1.0
+        return raw
     if name in _EXP:
-        return "exp", 1.0
+        return apply("exp", raw)
     if name in ("binary", "multiclassova"):
         try:
             scale = float(parameters.get("sigmoid", 1.0))
@@ -62,13 +64,17 @@ def transform_of(objective: str) -> tuple[Transform, float]:
             scale = math.nan
         if not 0 < scale < math.inf:
             raise ModelError(f"the LightGBM model has the damaged objective '{shown(objective)}'.")
-        return "sigmoid", scale
+        return sigmoid(raw, scale)
     if name == "multiclass":
-        return "softmax", 1.0
+        if raw.width < 2:
+            raise ModelError(
+                f"the LightGBM model is damaged: its objective is multiclass, with {raw.width} score."
+            )
+        return softmax(raw)
     if name == "cross_entropy":
-        return "sigmoid", 1.0
+        return sigmoid(raw)
     if name == "cross_entropy_lambda":
-        return "softplus", 1.0
+        return apply("log1p", apply("exp", raw))
     raise UnsupportedModel(
         f"the LightGBM objective '{shown(name)}' is not supported; LightGBM 4's own objectives are."
     )
@@ -76,20 +82,9 @@ def transform_of(objective: str) -> tuple[Transform, float]:
 
 def booster_output(objective: str, n_outputs: int, average: int, kind: Kind = "booster") -> OutputSpec:
     """What a ``Booster`` (or a regressor, a ranker) returns."""
-    transform, scale = transform_of(objective)
-    if transform == "softmax" and n_outputs < 2:
-        raise ModelError(
-            f"the LightGBM model is damaged: its objective is multiclass, with {n_outputs} score."
-        )
-    return OutputSpec(
-        kind=kind,
-        n_outputs=n_outputs,
-        transform=transform,
-        scale=scale,
-        outputs=("raw",),
-        # LightGBM averages before its transform, but gives raw scores as sums.
-        raw_factor=float(average),
-    )
+    raw = Input(n_outputs)
+    nodes = {"response": response_of(objective, raw), "raw": _margin(raw, average)}
+    return OutputSpec(kind, n_outputs, nodes)
 
 
 def estimator_output(name: str, labels: Any, objective: str, n_outputs: int, average: int) -> OutputSpec:
@@ -106,18 +101,14 @@ def estimator_output(name: str, labels: Any, objective: str, n_outputs: int, ave
         # With an objective of the user's own, LGBMClassifier gives raw scores, too.
         kinds: dict[str, Kind] = {"LGBMRanker": "ranker", "LGBMClassifier": "booster"}
         return booster_output(objective, n_outputs, average, kinds.get(name, "regressor"))
-    transform, scale = transform_of(objective)
-    outputs: tuple[Output, ...] = ("label", "proba", "raw", "decision")
-    classes = labels_of(labels)
+    classes, raw = labels_of(labels), Input(n_outputs)
+    response, margin = response_of(objective, raw), _margin(raw, average)
     if len(classes) != n_outputs and not (n_outputs == 1 and len(classes) == 2):
         raise ModelError(f"the {name} is damaged: it has {n_outputs} scores for {len(classes)} classes.")
-    return OutputSpec(
-        kind="classifier",
-        n_outputs=n_outputs,
-        transform=transform,
-        scale=scale,
-        outputs=outputs,
-        classes=(classes,),
-        label_rule="argmax",
-        raw_factor=float(average),
-    )
+    nodes = {**likeliest(response), "raw": margin, "decision": margin}
+    return OutputSpec("classifier", n_outputs, nodes, (classes,))
+
+
+def _margin(raw: Node, average: int) -> Node:
+    """Raw scores as LightGBM gives them: sums, though it averages before it transforms."""
+    return raw if average == 1 else apply("multiply", raw, float(average))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,11 @@ from hbtvm.frontends.sklearn.common import (
     values_of,
 )
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.outputs.output import OutputSpec, likeliest
+from hbtvm.operators.base import Input
+from hbtvm.operators.formulas import sigmoid, softmax
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import reduce
 
 _NEW_LOSSES = (1, 4)
 """The release of scikit-learn that took the losses of HistGradientBoosting for GradientBoosting, too."""
@@ -145,20 +148,16 @@ def _logit(share: float) -> float:
 
 
 def _output(model: Record, outputs: int) -> OutputSpec:
+    raw = Input(outputs)
     if "classes_" not in model:
-        return OutputSpec(kind="regressor", n_outputs=outputs)
+        return OutputSpec("regressor", outputs, {"response": raw})
     labels = labels_of(model.get("classes_"))
     if outputs != (1 if len(labels) == 2 else len(labels)):
         raise ModelError(f"the {model.kind} is damaged: it has {outputs} scores for {len(labels)} classes.")
+    # The exponential loss takes half the log-odds as its raw score.
+    scale = 2.0 if model.get("loss") == "exponential" else 1.0
+    nodes = likeliest(sigmoid(raw, scale) if outputs == 1 else softmax(raw))
     # Before its new losses, scikit-learn compared probabilities.
-    raw: Any = "raw_not_negative" if outputs == 1 else "raw_argmax"
-    return OutputSpec(
-        kind="classifier",
-        n_outputs=outputs,
-        transform="sigmoid" if outputs == 1 else "softmax",
-        # The exponential loss takes half the log-odds as its raw score.
-        scale=2.0 if model.get("loss") == "exponential" else 1.0,
-        outputs=("label", "proba", "decision"),
-        classes=(labels,),
-        label_rule=raw if model.version() >= _NEW_LOSSES else "argmax",
-    )
+    if model.version() >= _NEW_LOSSES:
+        nodes["index"] = apply("greater_equal", raw, 0.0) if outputs == 1 else reduce("argmax", raw)
+    return OutputSpec("classifier", outputs, {**nodes, "decision": raw}, (labels,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,6 +23,8 @@ from hbtvm.frontends.sklearn.common import (
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.operators.base import Input
+from hbtvm.operators.shapes import concat, reduce, select
 
 _ROUNDING = 1e-6
 """How far from 1 shares may sum up to."""
@@ -103,15 +106,13 @@ def _shares(values: np.ndarray, model: Record) -> np.ndarray:
 def _output(model: Record) -> OutputSpec:
     outputs = model.whole("n_outputs_", 1)
     if "classes_" not in model:
-        return OutputSpec(kind="regressor", n_outputs=outputs)
+        return OutputSpec("regressor", outputs, {"response": Input(outputs)})
     targets = [model.get("classes_")] if outputs == 1 else model.sequence("classes_")
     if len(targets) != outputs:
         raise ModelError(f"the {model.kind} is damaged: it has labels of {len(targets)} targets.")
     classes = tuple(labels_of(labels) for labels in targets)
-    return OutputSpec(
-        kind="classifier",
-        n_outputs=sum(len(labels) for labels in classes),
-        outputs=("label", "proba"),
-        classes=classes,
-        label_rule="argmax",
-    )
+    counts = [len(labels) for labels in classes]
+    shares = Input(sum(counts))
+    runs = itertools.pairwise(itertools.accumulate(counts, initial=0))
+    index = concat([reduce("argmax", select(shares, range(*run))) for run in runs])
+    return OutputSpec("classifier", shares.width, {"index": index, "proba": shares}, classes)

@@ -14,11 +14,14 @@ from hbtvm.frontends.pickles.arrays import field
 from hbtvm.frontends.pickles.records import as_array
 from hbtvm.frontends.sklearn.common import column_count, input_spec, labels_of, one_of, require_own_arrays
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.outputs.output import OutputSpec
-from hbtvm.graph.outputs.transforms import Transform
+from hbtvm.graph.outputs.output import OutputSpec, likeliest
 from hbtvm.graph.trees.ensemble import LEAF, CategorySet
+from hbtvm.operators.base import Input
+from hbtvm.operators.formulas import sigmoid, softmax
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import reduce
 
-_TRANSFORM: dict[str, Transform] = {
+_LINKS = {
     "squared_error": "identity",
     "absolute_error": "identity",
     "quantile": "identity",
@@ -26,7 +29,7 @@ _TRANSFORM: dict[str, Transform] = {
     "poisson": "exp",
     "log_loss": "sigmoid",
 }
-_OLD_NAMES: dict[str, Transform] = {
+_OLD_NAMES = {
     "least_squares": "identity",
     "least_absolute_deviation": "identity",
     "auto": "sigmoid",
@@ -90,23 +93,18 @@ def _start(model: Record, outputs: int) -> np.ndarray:
 
 
 def _output(model: Record, outputs: int) -> OutputSpec:
-    loss = one_of(model, "loss", (*_TRANSFORM, *_OLD_NAMES))
+    loss, raw = one_of(model, "loss", (*_LINKS, *_OLD_NAMES)), Input(outputs)
     if "classes_" not in model:
-        transform = (_TRANSFORM | _OLD_NAMES)[loss]
-        return OutputSpec(kind="regressor", n_outputs=outputs, transform=transform)
+        logarithm = (_LINKS | _OLD_NAMES)[loss] == "exp"
+        return OutputSpec("regressor", outputs, {"response": apply("exp", raw) if logarithm else raw})
     labels = labels_of(model.get("classes_"))
     if outputs != (1 if len(labels) <= 2 else len(labels)):
         raise ModelError(f"the {model.kind} is damaged: it has {outputs} scores for {len(labels)} classes.")
+    nodes = likeliest(sigmoid(raw) if outputs == 1 else softmax(raw))
     # scikit-learn compared probabilities before 1.5, and compares raw scores since.
-    raw: Any = "raw_positive" if outputs == 1 else "raw_argmax"
-    return OutputSpec(
-        kind="classifier",
-        n_outputs=outputs,
-        transform="sigmoid" if outputs == 1 else "softmax",
-        outputs=("label", "proba", "decision"),
-        classes=(labels,),
-        label_rule=raw if model.version() >= (1, 5) else "argmax",
-    )
+    if model.version() >= (1, 5):
+        nodes["index"] = apply("greater", raw, 0.0) if outputs == 1 else reduce("argmax", raw)
+    return OutputSpec("classifier", outputs, {**nodes, "decision": raw}, (labels,))
 
 
 def _columns(model: Record, n_features: int) -> tuple[np.ndarray, dict[int, tuple[Any, ...]]]:

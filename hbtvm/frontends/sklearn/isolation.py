@@ -13,6 +13,8 @@ from hbtvm.frontends.sklearn.common import column_count, input_spec, nodes_of, r
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.trees.ensemble import LEAF
+from hbtvm.operators.base import Input, Node
+from hbtvm.operators.pointwise import apply
 
 _ANY_VALUE = (1, 6)
 """The release of scikit-learn from which on rows may have missing and infinite values."""
@@ -45,18 +47,26 @@ def read(model: Record) -> Graph:
         base_score=np.zeros(1),
     )
     samples = np.array([model.whole("_max_samples", 0)])
-    output = OutputSpec(
-        kind="anomaly",
-        n_outputs=1,
-        transform="isolation",
-        scale=float(len(trees) * _average_path_length(samples)[0]),
-        outputs=("label", "decision", "score"),
-        label_rule="side",
-        offset=model.number("offset_"),
-    )
+    score = _scores(Input(1), float(len(trees) * _average_path_length(samples)[0]))
+    offset = model.number("offset_")
+    below = apply("less", score, offset)
+    outputs: dict[str, Node] = {
+        "index": apply("subtract", 1.0, apply("multiply", below, 2.0)),
+        "score": score,
+        "decision": apply("subtract", score, offset),
+    }
+    output = OutputSpec("anomaly", 1, outputs)
     free = model.version() >= _ANY_VALUE
     inputs = input_spec(model, allow_nan=free, allow_inf=free)
     return Graph("scikit-learn", "IsolationForest", inputs, ensemble, output)
+
+
+def _scores(depth: Node, mean: float) -> Node:
+    """The anomaly scores of summed depths; `mean` is that of the rows of training."""
+    # A forest that was trained on one sample has no depth to divide by; the library then scores one half.
+    share = apply("divide", depth, mean) if mean else apply("add", apply("multiply", depth, 0.0), 1.0)
+    # The library's power and not exp2, as the last bit decides about rows on the threshold.
+    return apply("negative", apply("power", 2.0, apply("negative", share)))
 
 
 def _average_path_length(samples: np.ndarray) -> np.ndarray:

@@ -18,9 +18,11 @@ from hbtvm.frontends.sklearn.common import input_spec, labels_of, one_of
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.networks.network import Linear
 from hbtvm.graph.outputs.output import OutputSpec
-from hbtvm.graph.outputs.transforms import Transform
-from hbtvm.operators.base import Input
+from hbtvm.operators.base import Input, Node
+from hbtvm.operators.formulas import modified_huber, shares, sigmoid, softmax, with_complement
+from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import LinearSum
+from hbtvm.operators.shapes import reduce
 from hbtvm.words.printable import shown
 
 REGRESSORS = (
@@ -49,8 +51,8 @@ def read_regressor(model: Record) -> Graph:
     """Read one of `REGRESSORS`."""
     anchor, flat = _anchor(model)
     keeps_axis = not flat and anchor.n_outputs == 1
-    output = OutputSpec(kind="regressor", n_outputs=anchor.n_outputs, keeps_axis=keeps_axis)
-    return _graph(model, anchor, output)
+    nodes = {"response": Input(anchor.n_outputs)}
+    return _graph(model, anchor, OutputSpec("regressor", anchor.n_outputs, nodes, keeps_axis=keeps_axis))
 
 
 def read_generalised(model: Record) -> Graph:
@@ -60,8 +62,8 @@ def read_generalised(model: Record) -> Graph:
     if model.kind == "TweedieRegressor":
         link = one_of(model, "link", ("auto", "identity", "log"))
         logarithm = link == "log" or (link == "auto" and model.number("power") > 0)
-    transform: Transform = "exp" if logarithm else "identity"
-    return _graph(model, anchor, OutputSpec(kind="regressor", n_outputs=1, transform=transform))
+    response = apply("exp", Input(1)) if logarithm else Input(1)
+    return _graph(model, anchor, OutputSpec("regressor", 1, {"response": response}))
 
 
 def read_ransac(model: Record) -> Graph:
@@ -87,52 +89,49 @@ def read_classifier(model: Record) -> Graph:
     """Read one of `CLASSIFIERS`."""
     anchor, _ = _anchor(model)
     outputs = anchor.n_outputs
+    scores: Node = Input(outputs)
+    positive = apply("greater", scores, 0.0)
     if model.kind.startswith("RidgeClassifier") and _is_multilabel(model):
-        output = OutputSpec(
-            kind="classifier",
-            n_outputs=outputs,
-            outputs=("label", "decision"),
-            label_rule="each_raw_positive",
-            label_dtype="int64",
-        )
-        return _graph(model, anchor, output)
+        nodes = {"index": positive, "decision": scores}
+        return _graph(model, anchor, OutputSpec("classifier", outputs, nodes, label_dtype="int64"))
     labels = labels_of(_classes(model))
     if outputs != (1 if len(labels) == 2 else len(labels)):
         raise ModelError(f"the {model.kind} is damaged: it has {outputs} scores for {len(labels)} classes.")
-    transform, scale = _probabilities(model, outputs)
-    output = OutputSpec(
-        kind="classifier",
-        n_outputs=outputs,
-        transform=transform,
-        scale=scale,
-        outputs=("label", "decision") if transform == "identity" else ("label", "proba", "decision"),
-        classes=(labels,),
-        label_rule="raw_positive" if outputs == 1 else "raw_argmax",
-    )
-    return _graph(model, anchor, output)
+    nodes = {"index": positive if outputs == 1 else reduce("argmax", scores)}
+    response = _probabilities(model, scores)
+    if response is not None:
+        nodes["proba"] = with_complement(response) if outputs == 1 else response
+    nodes["decision"] = scores
+    return _graph(model, anchor, OutputSpec("classifier", outputs, nodes, (labels,)))
 
 
-def _probabilities(model: Record, outputs: int) -> tuple[Transform, float]:
-    """From scores to probabilities, and the scale within a sigmoid; the identity where there are none."""
-    rest: Transform = "sigmoid" if outputs == 1 else "one_vs_rest"
+def _probabilities(model: Record, scores: Node) -> Node | None:
+    """The probabilities of all classes, or of the second of two; None where there are none."""
+    two = scores.width == 1
     if model.kind == "SGDClassifier":
         loss = model.get("loss")
         # Before scikit-learn 1.1, the logarithmic loss was called "log".
-        known: dict[Any, Transform] = {"log_loss": rest, "log": rest, "modified_huber": "modified_huber"}
-        return known.get(loss if isinstance(loss, str) else "", "identity"), 1.0
+        if isinstance(loss, str) and loss in ("log_loss", "log"):
+            return _separate(scores)
+        return modified_huber(scores) if loss == "modified_huber" else None
     if not model.kind.startswith("LogisticRegression"):
-        return "identity", 1.0
+        return None
     if model.version() >= _NO_MULTI_CLASS:
-        return ("sigmoid" if outputs == 1 else "softmax"), 1.0
+        return sigmoid(scores) if two else softmax(scores)
     ways = ("auto", "deprecated", "ovr", "warn", "multinomial")
     way = model.get("multi_class", "auto")
     if not isinstance(way, str) or way not in ways:
         raise ModelError(f"the {model.kind} is damaged: its multi_class is {shown(way, 40)}.")
-    separate = outputs == 1 or model.get("solver") == "liblinear"
+    separate = two or model.get("solver") == "liblinear"
     if way in ("ovr", "warn") or (way != "multinomial" and separate):
-        return rest, 1.0
+        return _separate(scores)
     # Multinomial of two classes: the softmax of the score and its negative.
-    return ("sigmoid", 2.0) if outputs == 1 else ("softmax", 1.0)
+    return sigmoid(scores, 2.0) if two else softmax(scores)
+
+
+def _separate(scores: Node) -> Node:
+    """Probabilities of one class against the others, divided by their sum."""
+    return sigmoid(scores) if scores.width == 1 else shares(sigmoid(scores))
 
 
 def _is_multilabel(model: Record) -> bool:

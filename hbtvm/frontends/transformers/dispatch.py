@@ -11,8 +11,8 @@ from hbtvm.frontends.sklearn.common import feature_names, is_fitted, require_fit
 from hbtvm.frontends.supported import REFUSED
 from hbtvm.frontends.transformers.where import Estimator, Where
 from hbtvm.graph.columns.table import Table
+from hbtvm.graph.compose import predictor_of
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.of_graph import predictor_of
 from hbtvm.graph.predictor import Predictor
 from hbtvm.words.printable import shown
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.graph.outputs.output import Kind, OutputSpec
-from hbtvm.graph.outputs.transforms import Transform
+from hbtvm.operators.base import Input, Node
+from hbtvm.operators.formulas import float32_sigmoid, softmax, with_complement
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import reduce
 from hbtvm.words.printable import shown
 
-_TRANSFORM: dict[str, Transform] = {
+_LINKS = {
     "reg:squarederror": "identity",
     "reg:linear": "identity",
     "reg:squaredlogerror": "identity",
@@ -38,13 +43,13 @@ _EDGE = np.float32(1e-6)
 """XGBoost keeps a base probability this far from 0 and 1."""
 
 
-def _transform(objective: str) -> Transform:
-    if objective not in _TRANSFORM:
-        known = ", ".join(sorted(_TRANSFORM))
+def _link(objective: str) -> str:
+    if objective not in _LINKS:
+        known = ", ".join(sorted(_LINKS))
         raise UnsupportedModel(
             f"the XGBoost objective '{shown(objective)}' is not supported; supported are {known}."
         )
-    return _TRANSFORM[objective]
+    return _LINKS[objective]
 
 
 def base_margin(stored: str, objective: str, n_outputs: int) -> np.ndarray:
@@ -59,24 +64,42 @@ def base_margin(stored: str, objective: str, n_outputs: int) -> np.ndarray:
     -------
     float64, shape (n_outputs,): float32 values.
     """
-    transform = _transform(objective)
+    link = _link(objective)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         score = np.atleast_1d(np.array(json.loads(stored), np.float64)).astype(np.float32)
-        if transform == "sigmoid":
+        if link == "sigmoid":
             score = np.clip(score, _EDGE, np.float32(1) - _EDGE)
             score = -np.log(np.float32(1) / score - np.float32(1))
-        elif transform == "exp":
+        elif link == "exp":
             score = np.log(score)
     if np.isnan(score).any():
         raise ValueError(f"the base score is {stored}")
     return np.broadcast_to(score, n_outputs).astype(np.float64)
 
 
+def _response(link: str, margin: Node) -> Node:
+    """The response to margins, which like them is in float32."""
+    functions: dict[str, Callable[[Node], Node]] = {
+        "identity": lambda margin: margin,
+        "sigmoid": float32_sigmoid,
+        "exp": partial(apply, "exp"),
+        "hinge": lambda margin: apply("greater", margin, 0.0),
+        "class_index": partial(reduce, "argmax"),
+        "softmax": softmax,
+    }
+    if link in ("class_index", "softmax") and margin.width < 2:
+        raise ValueError(f"{link} of {margin.width} score, expected several")
+    return _rounded(functions[link](margin))
+
+
+def _rounded(values: Node) -> Node:
+    return apply("round_float32", values)
+
+
 def booster_output(objective: str, n_outputs: int, kind: Kind) -> OutputSpec:
     """What a ``Booster``, a regressor or a ranker returns."""
-    return OutputSpec(
-        kind=kind, n_outputs=n_outputs, transform=_transform(objective), dtype="float32", outputs=("raw",)
-    )
+    margin = _rounded(Input(n_outputs))
+    return OutputSpec(kind, n_outputs, {"response": _response(_link(objective), margin), "raw": margin})
 
 
 def classifier_output(
@@ -86,20 +109,20 @@ def classifier_output(
 
     XGBoost takes several columns for two classes as one yes or no for each (multi-label).
     """
-    transform = _transform(objective)
-    several = n_outputs > 1 and transform != "class_index"
-    each = several and n_classes == 2
+    link, margin = _link(objective), _rounded(Input(n_outputs))
+    picks = link == "class_index"
+    each = n_outputs > 1 and not picks and n_classes == 2
     if labels is not None and not (each or len(labels) == max(n_classes, 2)):
         raise ValueError(f"there are {len(labels)} labels for {max(n_classes, 2)} classes")
-    label_type = np.int32 if transform == "class_index" else np.int64
-    numbers = np.arange(max(n_classes, 2), dtype=label_type)
+    numbers = np.arange(max(n_classes, 2), dtype=np.int32 if picks else np.int64)
+    proba = response = _response("softmax" if picks else link, margin)
+    if n_outputs == 1:
+        proba = _rounded(with_complement(response))
+    index = apply("greater", response, 0.5) if each or n_outputs == 1 else reduce("argmax", proba)
     return OutputSpec(
-        kind="classifier",
-        n_outputs=n_outputs,
-        transform=transform,
-        dtype="float32",
-        outputs=("label", "proba", "raw"),
-        classes=() if each else (numbers if labels is None else labels,),
-        label_rule="each_above_half" if each else "above_half" if n_outputs == 1 else "argmax",
+        "classifier",
+        n_outputs,
+        {"index": reduce("argmax", margin) if picks else index, "proba": proba, "raw": margin},
+        () if each else (numbers if labels is None else labels,),
         label_dtype="float64" if each else None,
     )

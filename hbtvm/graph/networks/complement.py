@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.outputs.output import likeliest
 from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.operators.base import Input
 
 _ROUNDING = 1e-15
 """Rounding error allowed in a leaf's sum of two shares."""
@@ -16,8 +18,8 @@ _ROUNDING = 1e-15
 def keep_second(graph: Graph, exact: bool) -> Graph:
     """Return a model without the first of two scores where it is 1 minus the second; any other unchanged.
 
-    Half the leaf values are then looked up and summed, and `OutputSpec` derives the two classes'
-    probabilities from one score. A small difference to 1 needs the score in float64, so leaf
+    Half the leaf values are then looked up and summed, and the two classes' probabilities follow
+    from one score. A small difference to 1 needs the score in float64, so leaf
     values stay in float64 (`TreeEnsemble.precise`), unless float32 holds them exactly.
 
     Parameters
@@ -31,7 +33,7 @@ def keep_second(graph: Graph, exact: bool) -> Graph:
     if not isinstance(ensemble, TreeEnsemble) or not isinstance(single, TreeEnsemble | None):
         return graph
     two = output.n_outputs == ensemble.value_width == 2 and [len(labels) for labels in output.classes] == [2]
-    if not two or output.label_rule != "argmax" or not _complementary(ensemble):
+    if not two or not isinstance(output.nodes.get("proba"), Input) or not _complementary(ensemble):
         return graph
     others = [single, None if scaled is None else scaled.ensemble]
     if not all(_complementary(one) for one in others if one is not None):
@@ -42,7 +44,8 @@ def keep_second(graph: Graph, exact: bool) -> Graph:
     other = None if single is None else _second(single)
     if scaled is not None:
         scaled = replace(scaled, ensemble=_second(scaled.ensemble))
-    return replace(graph, anchor=one, single=other, scaled=scaled, output=replace(output, n_outputs=1))
+    output = replace(output, n_outputs=1, nodes=likeliest(Input(1)))
+    return replace(graph, anchor=one, single=other, scaled=scaled, output=output)
 
 
 def without_firsts(ensemble: TreeEnsemble) -> TreeEnsemble | None:

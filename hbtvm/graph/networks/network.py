@@ -16,6 +16,7 @@ from hbtvm.graph.columns.table import side_by_side as joined
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.trees.reference import margins
 from hbtvm.operators.base import Input, Node, Unary, evaluate, in_order
+from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import LinearSum
 
 
@@ -201,6 +202,10 @@ class Linear:
     def n_outputs(self) -> int:
         """Scores of a row, O."""
         return self.sums.width
+
+    def node(self) -> Node:
+        """Return the scores."""
+        return apply("add", self.sums, self.base_score) if self.base_score.any() else self.sums
 
     def reference(self, X: np.ndarray) -> np.ndarray:
         """Return the scores of rows, shape (n, n_features): float64, shape (n, O)."""

@@ -151,7 +151,9 @@ def pick(base: Node, at: np.ndarray) -> Node:
     return Select(base, at.astype(np.int32))
 
 
-_FUNCTIONS = {"fabs": "absolute", "positive": "positive"}
+_FACTORS = dict.fromkeys(("deg2rad", "radians"), np.pi / 180) | dict.fromkeys(
+    ("rad2deg", "degrees"), 180 / np.pi
+)
 
 _EXACT = ("fabs", "positive", "negative", "sqrt", "square", "sign", "rint", "floor", "ceil", "trunc")
 """Functions that a kernel computes to the last bit as numpy does."""
@@ -227,11 +229,8 @@ def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
         case ZeroIsMissing():
             return apply("where", apply("equal", x, 0.0), np.nan, x)
         case Function():
-            name = _FUNCTIONS.get(step.name, step.name)
-            if name == "positive":
-                return x
-            result = apply(name, x)
-            return single(result) if narrow else result
+            made = function_node(step.name, x)
+            return single(made) if narrow and made is not x else made
         case Bins():
             return Bucketize(x, ragged([one.edges for one in steps], np.inf), "right")
         case Quantile():
@@ -241,6 +240,15 @@ def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
         case Power():
             return _power(steps, x)
     raise TypeError(f"no node for {type(step).__name__}")
+
+
+def function_node(name: str, x: Node) -> Node:
+    """One of `hbtvm.graph.columns.steps.UFUNCS` of a node."""
+    if name == "positive":
+        return x
+    if name in _FACTORS:
+        return apply("multiply", x, _FACTORS[name])
+    return apply("absolute" if name == "fabs" else name, x)
 
 
 def _quantile(steps: Sequence[Quantile], x: Node, narrow: bool) -> Node:

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from hbtvm.operators.base import Constant, Input, Node, evaluate, in_order
+from hbtvm.operators.pointwise import Elementwise, sigmoid
+from hbtvm.operators.shapes import Concat, Reduce, Select
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "power": operator.pow,
+    "negative": operator.neg,
+}
+_COMPARISONS: dict[str, Callable[..., Any]] = {
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "less": operator.lt,
+}
+_CALLED = ("exp", "log1p", "sign", "sigmoid", "maximum", "minimum", "where", "round_float32")
+
 
 class Arrays:
-    """Operations of numpy, or of a library that has them by the same names.
+    """Operations of a library of arrays that has numpy's by the same names.
 
     Beside these, arrays have arithmetic with numbers and each other, comparisons, slices, and
     ``table[index]``.
@@ -23,45 +43,88 @@ class Arrays:
     def __init__(self, module: Any) -> None:
         self._module = module
 
+    @staticmethod
+    def known(output: Node) -> bool:
+        """Return whether all libraries compute a node: functions of few names, with numbers as constants."""
+        return all(
+            node.function in (*_OPERATORS, *_COMPARISONS, *_CALLED)
+            if isinstance(node, Elementwise)
+            else node.width == 1
+            if isinstance(node, Constant)
+            else node.groups == 1 and node.function in ("max", "sum", "argmax")
+            if isinstance(node, Reduce)
+            else isinstance(node, Input | Select | Concat)
+            for node in in_order(output)
+        )
+
+    def values(self, output: Node, raw: Any) -> Any:
+        """Return a node's values, float64, shape (n, width), from those of its only `Input`."""
+        found: dict[int, Any] = {}
+        for node in in_order(output):
+            inputs = [found[id(one)] for one in node.inputs]
+            found[id(node)] = raw if isinstance(node, Input) else self._value(node, inputs)
+        return found[id(output)]
+
+    def _value(self, node: Node, inputs: list[Any]) -> Any:
+        match node:
+            case Constant():
+                return float(node.values[0])
+            case Select():
+                first = node.attributes().get("first")
+                return inputs[0][:, node.indices if first is None else slice(first, first + node.width)]
+            case Concat():
+                return self.columns([x[:, i] for x in inputs for i in range(x.shape[1])])
+            case Reduce():
+                return self.reduced(node.function, inputs[0])
+            case Elementwise():
+                return self._function(node.function, *inputs)
+        raise TypeError(f"no operation for {node.kind}")
+
+    def _function(self, name: str, x: Any, *rest: Any) -> Any:
+        if name in _OPERATORS:
+            return _OPERATORS[name](x, *rest)
+        if name in _COMPARISONS:
+            return self.cast(_COMPARISONS[name](x, *rest), "float64")
+        match name:
+            case "sigmoid":
+                return sigmoid(x, self._module.exp)
+            case "round_float32":
+                return self.cast(self.cast(x, "float32"), "float64")
+            case "where":
+                return self._module.where(x != 0, *rest)
+            case "maximum" | "minimum":
+                return self.bounded(name, x, *rest)
+        return getattr(self._module, name)(x)
+
     def cast(self, x: Any, dtype: str) -> Any:
         """Return an array cast to a named dtype; itself, if it has that."""
         return x.astype(dtype, copy=False)
 
-    def exp(self, x: Any) -> Any:
-        """e to the power of each value."""
-        return self._module.exp(x)
+    def bounded(self, name: str, x: Any, bound: float) -> Any:
+        """Return the ``"maximum"`` or ``"minimum"`` of each value and a number; NaN stays."""
+        return getattr(self._module, name)(x, bound)
 
-    def log1p(self, x: Any) -> Any:
-        """Logarithm of one more than each value."""
-        return self._module.log1p(x)
-
-    def at_most(self, x: Any, bound: float) -> Any:
-        """Each value, or `bound` in place of a larger one; NaN stays."""
-        return self._module.minimum(x, bound)
-
-    def sign(self, x: Any) -> Any:
-        """-1, 0 or 1 for each value."""
-        return self._module.sign(x)
-
-    def largest(self, x: Any) -> Any:
-        """Largest value of each row; shape (n, 1)."""
-        return x.max(axis=1, keepdims=True)
-
-    def total(self, x: Any) -> Any:
-        """Sum of each row; shape (n, 1)."""
-        return x.sum(axis=1, keepdims=True)
-
-    def argmax(self, x: Any) -> Any:
-        """Position of each row's largest value, the first of equals; shape (n,)."""
-        return x.argmax(axis=1)
+    def reduced(self, name: str, x: Any) -> Any:
+        """Return the ``"max"``, ``"sum"`` or ``"argmax"`` (the first of equals) of each row, shape (n, 1)."""
+        return self.cast(getattr(x, name)(axis=1)[:, None], "float64")
 
     def columns(self, parts: Sequence[Any]) -> Any:
-        """Columns of shape (n,) side by side, in the first one's type."""
+        """Return columns of shape (n,) side by side, in the first one's type."""
         result = self._module.empty((len(parts[0]), len(parts)), parts[0].dtype)
         for at, part in enumerate(parts):
             result[:, at] = part
         return result
 
 
-HOST = Arrays(np)
-"""Numpy's operations."""
+class _Host(Arrays):
+    """Numpy's operations: the nodes' references."""
+
+    def values(self, output: Node, raw: Any) -> Any:
+        return evaluate([output], lambda leaf: raw)[0]
+
+    def cast(self, x: Any, dtype: str) -> Any:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return x.astype(dtype, copy=False)
+
+
+HOST = _Host(np)

@@ -1,40 +1,44 @@
-"""`OutputSpec`: labels, probabilities and scores as each library computes them from raw scores.
+"""`OutputSpec`: labels, probabilities and scores as nodes over raw scores.
 
-Raw scores (margins) are float64 of shape (n, O), base score and divisor already
-applied. The deployed runtime uses this module: numpy only, and few calls for one row.
-Methods that take `arrays` (see `hbtvm.graph.outputs.arrays`) also compute with another library's
-arrays: for raw scores in such an array they return such an array.
+Raw scores (margins) are float64 of shape (n, O), base score and divisor already applied. The deployed runtime
+uses this module: numpy only. `hbtvm.runtime.native.epilogues.select` derives C epilogues from the nodes; numpy
+and libraries of arrays on GPUs evaluate them (see `hbtvm.graph.outputs.arrays`).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from typing import Annotated, Any, Literal
+
+import numpy as np
 
 from hbtvm import codec
+from hbtvm.codec import Scalar, Via
 from hbtvm.errors import InputError
-from hbtvm.graph.outputs import output_columns
 from hbtvm.graph.outputs.arrays import HOST, Arrays
-from hbtvm.graph.outputs.inverse import Inverse, undo
-from hbtvm.graph.outputs.output_check import Labels, check
-from hbtvm.graph.outputs.transforms import Transform, respond, softmax
+from hbtvm.operators.base import Constant, Input, Node, in_order, rewrite
+from hbtvm.operators.coupling import Coupling
+from hbtvm.operators.formulas import likelier, with_complement
+from hbtvm.operators.pointwise import Elementwise
+from hbtvm.operators.shapes import Concat, Reduce, Select, reduce
 
 Kind = Literal["classifier", "regressor", "ranker", "booster", "anomaly", "transformer", "clusterer"]
-LabelRule = Literal[
-    "argmax",
-    "raw_argmax",
-    "above_half",
-    "each_above_half",
-    "raw_positive",
-    "each_raw_positive",
-    "raw_not_negative",
-    "side",
-]
 Output = Literal["label", "proba", "raw", "decision", "score"]
-Dtype = Literal["float32", "float64"]
 Container = Literal["array", "sparse", "rows"]
+
+codec.share(Node, Input, Constant, Elementwise, Select, Concat, Reduce, Coupling)
+
+_NODES: Mapping[Output, str] = {
+    "label": "index",
+    "proba": "proba",
+    "raw": "raw",
+    "decision": "decision",
+    "score": "score",
+}
+"""Names of nodes by those of outputs, in the order in which they are listed to users."""
 
 _WHAT = {
     "label": "class labels",
@@ -44,9 +48,31 @@ _WHAT = {
     "score": "anomaly scores",
 }
 
-
 _PLAIN = frozenset(("uint8", "int8", "int16", "int32", "int64", "float32", "float64"))
 """Types of labels that every library for GPUs can look up."""
+
+_NO_LABEL = (
+    "a row has no label: there is no neighbour of it within the radius, or a value is none of those of "
+    "training."
+)
+"""Front ends give such rows a position that no label has."""
+
+
+def _labels(given: tuple[str, tuple[Any, ...]]) -> np.ndarray:
+    dtype, values = given
+    if not re.fullmatch(r"[<|=]?[biufUO]\d{0,4}", dtype):
+        raise ValueError(f"labels are of type {dtype!r:.40}")
+    try:
+        return np.array(values, dtype)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"labels of type {dtype} are {values!r:.100}") from None
+
+
+Labels = Annotated[
+    np.ndarray,
+    Via(tuple[str, tuple[Scalar, ...]], lambda labels: (labels.dtype.str, labels.tolist()), _labels),
+]
+"""Labels, shape (n,), of any type."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,259 +85,216 @@ class OutputSpec:
         Kind of model.
     n_outputs
         Raw scores of a row, O.
-    transform
-        From raw scores to the response: ``"class_index"`` is the position of the largest,
-        ``"hinge"`` 1 above 0, ``"isolation"`` scikit-learn's anomaly score, ``"one_vs_rest"`` sigmoids
-        divided by their sum, ``"modified_huber"`` the probabilities of that loss, the others as named.
-    scale
-        Factor within the sigmoid, or what the mean depth is divided by in ``"isolation"``.
-    dtype
-        Type that the library computes and returns in.
-    outputs
-        What the library offers beside ``predict``, see `available`.
+    nodes
+        Over an `Input` of the raw scores, by name:
+
+        - ``"index"``: positions of labels in `classes`, width the number of targets; without `classes`, the
+          labels themselves;
+        - ``"response"``: what a regressor's, a clusterer's or a booster's ``predict`` returns;
+        - ``"proba"``: probabilities, those of all targets side by side;
+        - ``"raw"``: what ``raw_score=True`` (``output_margin=True``) returns;
+        - ``"decision"``: decision function;
+        - ``"score"``: anomaly scores, ``score_samples``.
+
+        The library returns float32 where the last operation rounds to it.
     classes
-        The labels of each target, in the order of their scores; empty without labels.
-    label_rule
-        How a label is chosen: the class of the largest probability or raw score (the first of
-        equals), the second class if the response is above one half (or every column by itself),
-        or if the raw score is positive (or every column's by itself) or not negative, or the side of
-        `offset`.
+        The labels of each target, in the order of their positions; empty without labels.
     label_dtype
-        Type of the labels 0 and 1 where `classes` is empty; of what a transformer gives that kernels compute:
-        None for float64, ``"rows"`` for float32 of float32 rows, or ``"int64"`` for one column of integers,
-        shape (n,).
-    raw_factor
-        The library's raw score divided by ours (LightGBM's random forests return sums).
-    offset
-        Anomaly scores below this are outliers.
+        Type of the labels, or of the response, where `classes` is empty; None for the node's. Of what a
+        transformer gives that kernels compute: None for float64, ``"rows"`` for float32 of float32 rows, or
+        ``"int64"`` for one column of integers, shape (n,).
     keeps_axis
-        Whether the response of one score is a column, shape (n, 1), rather than (n,).
-    inverse
-        What is done to the responses of a regressor that was trained on a transformed target.
+        Whether results of one column have shape (n, 1), rather than (n,).
+    finite
+        The column of the scores that is NaN unless all numbers of a row are finite; None if there is none.
     container
         What a transformer gives: an array, a sparse matrix (CSR), or with ``"rows"`` a sparse matrix if the
         rows are sparse, else an array.
     selects
         Of a selector, the columns that it keeps as they are, in any type; empty of anything else.
-    slices
-        With the transform ``"columns"``: which columns of the scores are which output, see
-        `hbtvm.graph.outputs.output_columns`.
     """
 
     kind: Kind
     n_outputs: codec.Count
-    transform: Transform = "identity"
-    scale: codec.Finite = 1.0
-    dtype: Dtype = "float64"
-    outputs: tuple[Output, ...] = ()
+    nodes: Mapping[str, Node] = field(default_factory=dict)
     classes: tuple[Labels, ...] = ()
-    label_rule: LabelRule | None = None
     label_dtype: str | None = None
-    raw_factor: codec.Finite = 1.0
-    offset: codec.Finite = 0.0
     keeps_axis: bool = False
-    inverse: Inverse = ()
+    finite: codec.Index | None = None
     container: Container = "array"
     selects: tuple[codec.Index, ...] = ()
-    slices: output_columns.Slices = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.n_outputs < 2 and self.transform in ("softmax", "class_index"):
-            raise ValueError(f"{self.transform} of {self.n_outputs} score, expected several")
 
     def validate(self) -> None:
         """Refuse fields that do not fit each other, with a `ValueError`."""
-        check(self)
+        if self.label_dtype not in (None, "rows") and not _is_number(self.label_dtype):
+            raise ValueError(f"label_dtype is {self.label_dtype!r:.100}")
+        if self.selects and len(self.selects) != self.n_outputs:
+            raise ValueError(f"{len(self.selects)} columns are selected, not {self.n_outputs}")
+        for name, node in self.nodes.items():
+            if name not in ("response", *_NODES.values()):
+                raise ValueError(f"nodes have the name {name!r:.40}")
+            inputs = [one.width for one in in_order(node) if isinstance(one, Input)]
+            if any(width != self.n_outputs for width in inputs):
+                raise ValueError(f"nodes of {inputs} scores, not {self.n_outputs}")
+        counts = [len(labels) for labels in self.classes]
+        for name, width, holds in (("index", len(counts), counts), ("proba", sum(counts), counts[1:])):
+            if holds and name in self.nodes and self.nodes[name].width != width:
+                raise ValueError(f"nodes: {name} has {self.nodes[name].width} columns, not {width}")
+        if self.finite is not None and self.finite >= self.n_outputs:
+            raise ValueError(f"finite is {self.finite} of {self.n_outputs}")
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OutputSpec) and self._values() == other._values()
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The outputs that the library offers beside ``predict``."""
+        return tuple(output for output, name in _NODES.items() if name in self.nodes)
 
-    def _values(self) -> list[Any]:
-        values = [getattr(self, one.name) for one in fields(self) if one.name != "classes"]
-        return [*values, *((labels.dtype.str, labels.tolist()) for labels in self.classes)]
+    @property
+    def predicts_labels(self) -> bool:
+        """Whether ``predict`` returns labels."""
+        return "index" in self.nodes
 
-    def __hash__(self) -> int:
-        return hash((self.kind, self.n_outputs, self.transform, self.outputs, self.label_rule))
+    def name_of(self, output: Output | None) -> str:
+        """Return the name of an output's node; None is what ``predict`` returns."""
+        if output is not None:
+            return _NODES[output]
+        return next((name for name in ("index", "response") if name in self.nodes), "score")
 
-    def available(self) -> tuple[str, ...]:
-        """Return the outputs beside ``predict`` that the library offers for this model."""
-        return self.outputs
+    def dtype_of(self, name: str) -> str:
+        """Return the type of a node's results, unless they are labels of `classes`."""
+        if name == "index" or (name == "response" and self.label_dtype is not None):
+            return self.label_dtype or "int64"
+        return "float64" if unrounded(self.nodes[name]) is self.nodes[name] else "float32"
 
-    def maker(self, output: Output | None) -> Callable[..., Any]:
-        """Return the method that computes an output from raw scores and `arrays`; of None, `predict`."""
-        if self.slices:
-            made = output_columns.maker(self, output)
-            # Of what there is not, the methods below raise the error.
-            if made is not None:
-                return made
-        methods: dict[Output | None, Callable[..., Any]] = {
-            None: self.predict,
-            "label": self.labels,
-            "proba": self.proba,
-            "raw": self.raw,
-            "decision": self.decision,
-            "score": self.score,
-        }
-        return methods[output]
+    def is_flat(self, name: str) -> bool:
+        """Return whether a node's results have shape (n,)."""
+        return self.nodes[name].width == 1 and name != "proba" and not self.keeps_axis
+
+    def is_split(self, name: str) -> bool:
+        """Return whether results are a list of arrays, one for each target."""
+        return name == "proba" and len(self.classes) > 1
+
+    def hangs_on_power(self, name: str) -> bool:
+        """Return whether the last bit of a power decides about rows on a threshold: libraries differ in it.
+
+        So it is with labels and decisions of isolation forests.
+        """
+        return name in ("index", "decision") and any(
+            isinstance(node, Elementwise) and node.function == "power" for node in in_order(self.nodes[name])
+        )
 
     def by_any_library(self, output: Output | None) -> bool:
         """Return whether another library's arrays give an output the same values as numpy.
 
-        They do not hold labels other than numbers, nor have they all functions that undo a target's. Nor do
-        they agree on labels and decisions of isolation forests: for rows on the threshold, the last bit of a
-        power decides, in which libraries differ.
+        They do not hold labels other than numbers, nor have they all functions that undo a target's.
         """
-        if self.inverse:
+        name = self.name_of(output)
+        if name not in self.nodes or self.hangs_on_power(name) or not Arrays.known(self.nodes[name]):
             return False
-        if self.slices:
-            return output_columns.by_any_library(self, output)
-        labels = output == "label" or (output is None and self.label_rule is not None)
-        if self.transform == "isolation" and (labels or output == "decision"):
-            return False
-        return not labels or all(table.dtype.name in _PLAIN for table in self.classes)
+        return name != "index" or all(table.dtype.name in _PLAIN for table in self.classes)
 
-    def predict(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """Return what the library's ``predict`` returns: labels of a classifier, else the response."""
-        return self.labels(raw, arrays) if self.label_rule is not None else self.response(raw, arrays)
+    def over(self, scores: Node) -> dict[str, Node]:
+        """Return the nodes over what computes the raw scores."""
+        replaced = rewrite(
+            list(self.nodes.values()), lambda node: scores if isinstance(node, Input) else node
+        )
+        return dict(zip(self.nodes, replaced, strict=True))
 
-    def response(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """Return the transformed scores.
+    def compute(self, output: Output | None, raw: Any, arrays: Arrays = HOST) -> Any:
+        """Return an output as the library does.
 
-        Returns
-        -------
-        `dtype`, shape (n, O); (n,) with one score, unless `keeps_axis`, or with ``"class_index"``.
-        """
-        values = self._transformed(raw, arrays)
-        return undo(values, self.inverse) if self.inverse else values
-
-    def _transformed(self, raw: Any, arrays: Arrays) -> Any:
-        if self.n_outputs == 1:
-            raw = raw[:, 0]
-        values = arrays.cast(raw, self.dtype)
-        response = respond(self.transform, values, self.scale, self.dtype, arrays)
-        return response[:, None] if self.keeps_axis else response
-
-    def proba(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """Return what the library's ``predict_proba`` returns.
+        Parameters
+        ----------
+        output
+            Which; None for what ``predict`` returns.
+        raw
+            Raw scores, float64, shape (n, O).
+        arrays
+            Operations on arrays of `raw`'s library, of which the result is.
 
         Returns
         -------
-        `dtype`, shape (n, classes), or a list of such arrays, one for each target.
+        Shape (n,) or (n, columns); for probabilities of several targets a list of such arrays.
 
         Raises
         ------
         InputError
-            If the model has no probabilities.
+            If the model has no such output, or a row no label.
         """
-        self._require("proba")
-        if len(self.classes) > 1:
-            return self._split(raw, arrays)
-        if self.transform == "class_index":
-            return softmax(arrays.cast(raw, self.dtype), arrays)
-        response = self.response(raw, arrays)
-        if self.n_outputs > 1:
-            return response
-        if self._is_single_class():
-            return response[:, None]
-        return arrays.columns([1.0 - response, response])
-
-    def labels(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """Return what a classifier's ``predict`` returns (-1 and 1 from an anomaly detector).
-
-        Returns
-        -------
-        Labels in the type of `classes`, shape (n,), or (n, targets) with more than one target.
-
-        Raises
-        ------
-        InputError
-            If the model has no labels.
-        """
-        self._require("label")
-        if self.label_rule == "side":
-            return 1 - 2 * arrays.cast(self.score(raw, arrays) < self.offset, "int64")
-        if len(self.classes) > 1:
-            shares = zip(self.classes, self._split(raw, arrays), strict=True)
-            return arrays.columns([labels[arrays.argmax(share)] for labels, share in shares])
-        index = self._label_index(raw, arrays)
-        return self.classes[0][index] if self.classes else arrays.cast(index, str(self.label_dtype))
-
-    def decision(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """Return what the library's ``decision_function`` returns: float64, (n, O) or (n,) if O is 1.
-
-        Raises
-        ------
-        InputError
-            If the model has no decision function.
-        """
-        self._require("decision")
-        if self.transform == "isolation":
-            return self.score(raw, arrays) - self.offset
-        return self._own_raw(raw, arrays)
-
-    def score(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """Return what ``IsolationForest.score_samples`` returns: float64, shape (n,).
-
-        Raises
-        ------
-        InputError
-            If the model gives no anomaly scores.
-        """
-        self._require("score")
-        return self.response(raw, arrays)
-
-    def raw(self, raw: Any, arrays: Arrays = HOST) -> Any:
-        """Return what ``raw_score=True`` (``output_margin=True``) does: `dtype`, (n, O) or (n,) if O is 1.
-
-        Raises
-        ------
-        InputError
-            If the library offers no raw scores for the model.
-        """
-        self._require("raw")
-        return self._own_raw(raw, arrays)
-
-    def _own_raw(self, raw: Any, arrays: Arrays) -> Any:
-        """Return raw scores as the library scales and shapes them."""
-        if self.n_outputs == 1:
-            raw = raw[:, 0]
-        if self.raw_factor != 1.0:
-            raw = raw * self.raw_factor
-        return arrays.cast(raw, self.dtype)
-
-    def _label_index(self, raw: Any, arrays: Arrays) -> Any:
-        """Return positions of labels in `classes`: int64, (n,), or (n, O) where each column has its own."""
-        match self.label_rule:
-            case "raw_positive":
-                second = raw[:, 0] > 0
-            case "raw_not_negative":
-                second = raw[:, 0] >= 0
-            case "each_raw_positive":
-                second = raw > 0
-            case "above_half" | "each_above_half":
-                second = self.response(raw, arrays) > 0.5
-            case "raw_argmax":
-                return arrays.argmax(raw)
-            case _ if self.transform == "class_index":
-                return arrays.argmax(arrays.cast(raw, self.dtype))
-            case _ if self.transform == "sigmoid" and self.n_outputs == 1:
-                # As argmax of (1 - p, p), the first of equals, without stacking the two.
-                response = self.response(raw, arrays)
-                second = response > 1.0 - response
-            case _:
-                return arrays.argmax(self.proba(raw, arrays))
-        return arrays.cast(second, "int64")
-
-    def _split(self, raw: Any, arrays: Arrays) -> list[Any]:
-        """Return the scores of each target, `dtype`, shape (n, classes)."""
-        ends = list(itertools.accumulate(map(len, self.classes)))
-        values = arrays.cast(raw, self.dtype)
-        return [values[:, start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-    def _is_single_class(self) -> bool:
-        return len(self.classes) == 1 and len(self.classes[0]) == 1 and self.transform == "identity"
-
-    def _require(self, output: Output) -> None:
-        if output not in self.outputs:
+        name = self.name_of(output)
+        if name not in self.nodes:
             has = ", ".join(self.outputs) or "only its prediction"
-            raise InputError(f"this {self.kind} has no {_WHAT[output]} ({output!r}); it has: {has}.")
+            raise InputError(
+                f"this {self.kind} has no {_WHAT[output or 'score']} ({output!r}); it has: {has}."
+            )
+        node = self.nodes[name]
+        if name == "index" and self.classes:
+            return self._looked_up(arrays.cast(arrays.values(node, raw), "int64"), arrays)
+        dtype = self.dtype_of(name)
+        values = arrays.cast(arrays.values(unrounded(node) if dtype == "float32" else node, raw), dtype)
+        if self.is_split(name):
+            ends = accumulate((len(labels) for labels in self.classes), initial=0)
+            return [values[:, start:stop] for start, stop in pairwise(ends)]
+        return values[:, 0] if self.is_flat(name) else values
+
+    def _looked_up(self, index: Any, arrays: Arrays) -> Any:
+        try:
+            if len(self.classes) > 1:
+                return arrays.columns([labels[index[:, i]] for i, labels in enumerate(self.classes)])
+            table = self.classes[0]
+            return table.take(index[:, 0]) if arrays is HOST else table[index[:, 0]]
+        except IndexError:
+            raise InputError(_NO_LABEL) from None
+
+
+def likeliest(response: Node) -> dict[str, Node]:
+    """Return positions and probabilities of labels from the probabilities of all, or of the second of two."""
+    if response.width == 1:
+        return {"index": likelier(response), "proba": with_complement(response)}
+    return {"index": reduce("argmax", response), "proba": response}
+
+
+def unrounded(node: Node) -> Node:
+    """Return what a node rounds to float32; the node itself if it does not."""
+    while isinstance(node, Elementwise) and node.function == "round_float32":
+        (node,) = node.operands
+    return node
+
+
+def columns(
+    label_dtype: str | None, rows: str, keeps_axis: bool = False
+) -> Callable[[np.ndarray], np.ndarray]:
+    """The function from a kernel's scores, shape (n, columns), to what ``transform`` returns.
+
+    It returns the scores themselves where they are of the right type.
+
+    Parameters
+    ----------
+    label_dtype
+        As `OutputSpec.label_dtype` says: a type, ``"rows"`` for that of the rows, None for float64.
+    rows
+        The rows' type.
+    keeps_axis
+        Whether integers are columns, as `OutputSpec.keeps_axis` says.
+    """
+    if label_dtype == "int64" and keeps_axis:
+        return lambda scores: scores.astype(np.int64)
+    if label_dtype == "int64":
+        return lambda scores: scores[:, 0].astype(np.int64)
+    kind = np.dtype(
+        "float32" if "float32" in (label_dtype, rows if label_dtype == "rows" else "") else "float64"
+    )
+
+    def typed(scores: np.ndarray) -> np.ndarray:
+        if scores.dtype == kind:
+            return scores
+        with np.errstate(over="ignore"):
+            return scores.astype(kind)
+
+    return typed
+
+
+def _is_number(dtype: str) -> bool:
+    try:
+        return np.dtype(dtype).kind in "biuf"
+    except (TypeError, ValueError, SyntaxError):
+        return False

@@ -64,28 +64,13 @@ static void with_complements(const struct epilogue *e, struct values v, void *ou
   }
 }
 
-DEFINE_CHANGE(above, y > a ? 1.0 : 0.0)
-DEFINE_CHANGE(not_below, y >= a ? 1.0 : 0.0)
-DEFINE_CHANGE(likelier, y > 1.0 - y ? 1.0 : 0.0)
-DEFINE_SINGLE_CHANGE(likelier_single, y > 1.0f - y ? 1.0 : 0.0)
-DEFINE_CHANGE(sides, y < a ? -1.0 : 1.0)
-
-/* Reduce each row's values to its integer results, in place. */
-static void numbered(const struct epilogue *e, struct values v) {
-  switch (e->rule) {
-    case HBTVM_ABOVE: each(v, above, e->bound); break;
-    case HBTVM_NOT_BELOW: each(v, not_below, e->bound); break;
-    case HBTVM_LIKELIER: each(v, e->single ? likelier_single : likelier, 0); break;
-    case HBTVM_SIDE: each(v, sides, e->bound); break;
-    case HBTVM_LARGEST:
-      for (int64_t i = 0; i < v.n; ++i) {
-        double *x = v.x + i * v.stride;
-        /* No target's columns start before its result's place. */
-        for (int64_t t = 0, from = 0; t < e->targets; from = e->ends[t++])
-          x[t] = (double)largest_at(x + from, e->ends[t] - from);
-      }
-      break;
-    default: break;
+/* Reduce each row's values to the position of each target's largest value, in place. */
+static void positions(const struct epilogue *e, struct values v) {
+  for (int64_t i = 0; i < v.n; ++i) {
+    double *x = v.x + i * v.stride;
+    /* No target's columns start before its result's place. */
+    for (int64_t t = 0, from = 0; t < e->targets; from = e->ends[t++])
+      x[t] = (double)largest_at(x + from, e->ends[t] - from);
   }
 }
 
@@ -126,13 +111,14 @@ int64_t hbtvm_finish(const struct epilogue *e, double *raw, int64_t stride, int6
     for (int64_t i = 0; i < n; ++i) coupled(v.x + i * stride, e->columns, (double *)out + i * e->columns);
     return -1;
   }
-  transformed(e, v);
-  for (int64_t s = 0; s < e->steps; ++s) stepped(v, e->step[s], e->single, e->constants + s * v.width);
+  int single = e->single != 0;
+  if (single) each(v, rounded_single, 0);
+  for (int64_t s = 0; s < e->steps; ++s) stepped(v, e->step[s], single, e->constants + s * v.width);
   if (e->rule == HBTVM_WITH_COMPLEMENT) {
     with_complements(e, v, out);
     return -1;
   }
-  numbered(e, v);
+  if (e->rule == HBTVM_LARGEST) positions(e, v);
   v.width = e->columns;
   if (e->labels) return labelled(e, v, out);
   written(v, e->type, out);

@@ -146,8 +146,8 @@ class DeviceModel(Resident):
             at, into = device_arrays.address(rows), device_arrays.address(raw)
             self.kernels[dtype].executor(count).run_on_device(at, count, into, library.stream(rows))
             if library.arrays is None or not spec.by_any_library(output):
-                return _copied_back(library, spec.maker(output)(library.to_host(raw)), raw)
-            return self._spec_of(library).maker(output)(raw, library.arrays)
+                return _copied_back(library, spec.compute(output, library.to_host(raw)), raw)
+            return self._spec_of(library).compute(output, raw, library.arrays)
 
     def _spec_of(self, library: ArrayLibrary) -> OutputSpec:
         """Return the output specification with its labels in a library's arrays on this device."""

@@ -221,6 +221,6 @@ def _output(package: Package) -> str:
     for labels in output.classes:
         some = ", ".join(map(str, np.asarray(labels).tolist()[:_SHOWN]))
         text += f"; {len(labels)} classes: {some}{', ...' if len(labels) > _SHOWN else ''}"
-    gives = [*output.available(), *(["transform"] if package.transform is not None else [])]
+    gives = [*output.outputs, *(["transform"] if package.transform is not None else [])]
     gives += ["score"] if package.scores is not None else []
     return text + (f"; gives {', '.join(gives)}" if gives else "")

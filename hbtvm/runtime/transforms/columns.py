@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.graph.outputs import output_columns
+from hbtvm.graph.outputs.output import columns
 from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.runtime.kernels import Kernels
 from hbtvm.runtime.package.entry import Package
@@ -37,7 +37,7 @@ class TransformedColumns:
         self._computed = Transformer(package, library) if package.parts.table is not None else None
         self._selection = Selection(package.input, out.selects) if out.selects else None
         self._convert = {
-            np.dtype(one): output_columns.columns(out.label_dtype, one, out.keeps_axis)
+            np.dtype(one): columns(out.label_dtype, one, out.keeps_axis)
             for one in ("float32", "float64")
         }
 

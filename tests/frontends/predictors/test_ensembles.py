@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hbtvm.graph.outputs.output_columns import columns
 from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy.sparse import csr_matrix
 from sklearn.calibration import CalibratedClassifierCV
@@ -41,7 +42,6 @@ import hbtvm
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object
 from hbtvm.graph.networks.network import Network
-from hbtvm.graph.outputs.output_columns import columns
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from tests.answers import same
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X

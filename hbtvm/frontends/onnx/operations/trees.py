@@ -25,7 +25,8 @@ from hbtvm.graph.columns.table import Table
 from hbtvm.graph.networks.network import Trees
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.trees.ensemble import CompareDtype, TreeEnsemble
-from hbtvm.operators.base import Node
+from hbtvm.operators.base import Input, Node
+from hbtvm.operators.formulas import sigmoid, softmax, with_complement
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import concat, reduce, select
 
@@ -137,7 +138,9 @@ def _regression(call: Call, forest: Forest, transform: str) -> Value:
     else:
         node = _node(x, trees)
         if transform == "NONE" and isinstance(x.content, Table):
-            spec = OutputSpec("regressor", trees.n_outputs, dtype=dtype, keeps_axis=trees.n_outputs == 1)  # type: ignore[arg-type]
+            scores: Node = Input(trees.n_outputs)
+            response = apply("round_float32", scores) if dtype == "float32" else scores
+            spec = OutputSpec("regressor", scores.width, {"response": response}, keeps_axis=scores.width == 1)
             return Rows(shape, dtype, node, origin=Made(Ensemble(x.content, trees, spec), "response"))
     if trees.n_outputs == 1:
         # Of one target, ONNX Runtime knows this transform only.
@@ -172,25 +175,23 @@ def _classifier(call: Call) -> tuple[Value, ...]:
         labelled(reduce("argmax", apply("round_float32", node)), labels),
         of_node(transformed(node, transform), (None, len(labels))),
     )
-    known = {"NONE": "identity", "SOFTMAX": "softmax", "LOGISTIC": "sigmoid"}.get(transform)
-    if known is not None and isinstance(x.content, Table):
-        _tell(
-            parts,
-            Ensemble(
-                x.content,
-                trees,
-                _spec(labels, len(labels), known, "argmax" if known == "identity" else "raw_argmax"),
-            ),
-        )
+    if transform in ("NONE", "SOFTMAX", "LOGISTIC") and isinstance(x.content, Table):
+        _tell(parts, Ensemble(x.content, trees, _spec(labels, transform, len(labels))))
     return parts
 
 
-def _spec(labels: np.ndarray, scores: int, transform: str, rule: str) -> OutputSpec:
+def _spec(labels: np.ndarray, transform: str, width: int) -> OutputSpec:
+    """Labels and probabilities of scores that are rounded to float32; of one score, by its sign or half."""
+    scores = apply("round_float32", Input(width))
+    function = {"NONE": lambda x: x, "SOFTMAX": softmax, "LOGISTIC": sigmoid}[transform]
+    response: Node = apply("round_float32", function(scores))
+    if width == 1:
+        index: Node = apply("greater", scores, 0.5 if transform == "NONE" else 0.0)
+        proba: Node = apply("round_float32", with_complement(response))
+    else:
+        index, proba = reduce("argmax", scores), response
     classes = labels.astype(str).astype(object) if labels.dtype == object else labels
-    return OutputSpec(
-        "classifier", scores, transform=transform, dtype="float32", outputs=("label", "proba"),  # type: ignore[arg-type]
-        classes=(classes,), label_rule=rule,  # type: ignore[arg-type]
-    )  # fmt: skip
+    return OutputSpec("classifier", width, {"index": index, "proba": proba}, (classes,))
 
 
 def _tell(parts: tuple[Rows, Rows], ensemble: Ensemble) -> None:
@@ -246,19 +247,17 @@ def _one_of_two(
     ).validate()
     node = _node(x, own)
     index = apply("greater", node, threshold)
-    known = rule = ""
     if transform == "PROBIT":
         raise call.unsupported("has two labels, one score and PROBIT, which is not supported.")
     if transform == "LOGISTIC":
         both = two(apply("sigmoid", apply("negative", node)), apply("sigmoid", node))
-        known, rule = ("", "") if positive else ("sigmoid", "raw_positive")
     elif positive:
-        both, known, rule = two(apply("subtract", 1.0, node), node), "identity", "above_half"
+        both = two(apply("subtract", 1.0, node), node)
     else:
         both = two(apply("negative", node), node)
     parts = labelled(index, labels), of_node(both, (None, 2))
-    if known and isinstance(x.content, Table):
-        _tell(parts, Ensemble(x.content, own, _spec(labels, 1, known, rule)))
+    if positive != (transform == "LOGISTIC") and isinstance(x.content, Table):
+        _tell(parts, Ensemble(x.content, own, _spec(labels, "NONE" if positive else "LOGISTIC", 1)))
     return parts
 
 

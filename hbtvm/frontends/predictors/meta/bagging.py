@@ -15,8 +15,6 @@ from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.table import Table
 from hbtvm.graph.networks import join_trees, joined
 from hbtvm.graph.networks.network import Trees
-from hbtvm.graph.of_graph import of_trees
-from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
 from hbtvm.operators.base import Node, constant
 from hbtvm.operators.shapes import concat, reduce, select
@@ -27,27 +25,18 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
     labels = labels_of(record.get("classes_"))
     found = _members(record, table, where)
     proba = joined.mean([_shares(one, len(labels), where) for one in found])
-    if isinstance(proba, Trees) and proba.width > 1:
-        spec = OutputSpec(
-            "classifier",
-            proba.width,
-            outputs=("label", "proba"),
-            classes=(labels,),
-            label_rule="argmax",
-        )
-        return of_trees(proba, spec)
     outputs: dict[str, Node] = {"index": reduce("argmax", proba), "proba": proba}
     if all("decision" in one.outputs for one in found):
         outputs["decision"] = joined.mean([one.outputs["decision"] for one in found])
-    return Predictor("classifier", outputs, (labels,))
+    trees = proba if isinstance(proba, Trees) and proba.width > 1 else None
+    return Predictor("classifier", outputs, (labels,), trees=trees)
 
 
 def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``BaggingRegressor``: the mean of responses."""
     response = joined.mean([output(one, "response", where) for one in _members(record, table, where)])
-    if isinstance(response, Trees):
-        return of_trees(response, OutputSpec("regressor", response.width))
-    return Predictor("regressor", {"response": response})
+    trees = response if isinstance(response, Trees) else None
+    return Predictor("regressor", {"response": response}, trees=trees)
 
 
 def _members(record: Record, table: Table, where: Where) -> list[Predictor]:

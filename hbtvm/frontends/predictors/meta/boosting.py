@@ -16,8 +16,6 @@ from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.table import Table
 from hbtvm.graph.networks import join_trees, joined
 from hbtvm.graph.networks.network import Trees
-from hbtvm.graph.of_graph import of_trees
-from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.predictor import Predictor
 from hbtvm.operators.base import Node, constant
 from hbtvm.operators.formulas import softmax, total, with_complement
@@ -58,13 +56,10 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
         )
     pred = apply("divide", votes, float(weights.sum()))
     if len(labels) == 2:
-        decision: Node = apply("subtract", select(pred, [1]), select(pred, [0]))
-        index: Node = apply("greater", decision, 0.0)
-        proba: Node = with_complement(apply("sigmoid", decision))
-    else:
-        decision, index = pred, reduce("argmax", pred)
-        proba = softmax(apply("divide", pred, float(len(labels) - 1)))
-    return Predictor("classifier", {"index": index, "proba": proba, "decision": decision}, (labels,))
+        share = apply("subtract", select(pred, [1]), select(pred, [0]))
+        return Predictor("classifier", _outputs_of(share, share), (labels,))
+    outputs = _outputs_of(pred, apply("divide", pred, float(len(labels) - 1)))
+    return Predictor("classifier", outputs | {"index": reduce("argmax", pred)}, (labels,))
 
 
 def regressor(record: Record, table: Table, where: Where) -> Predictor:
@@ -153,13 +148,13 @@ def _merged(
     if summed is None:
         return None
     scaled = summed.on_ensemble(replace(summed.ensemble, divisor=float(weights.sum())))
-    spec = OutputSpec(
-        "classifier",
-        scaled.width,
-        transform="sigmoid" if count == 2 else "softmax",
-        outputs=("label", "proba", "decision"),
-        classes=(labels,),
-        label_rule="raw_positive" if count == 2 else "raw_argmax",
-        raw_factor=1.0 if count == 2 else float(count - 1),
-    )
-    return of_trees(scaled, spec)
+    decision = scaled if count == 2 else apply("multiply", scaled, float(count - 1))
+    return Predictor("classifier", _outputs_of(decision, scaled), (labels,), trees=scaled)
+
+
+def _outputs_of(decision: Node, share: Node) -> dict[str, Node]:
+    """The outputs of a decision function; `share` is it, divided by the number of classes less 1."""
+    if share.width == 1:
+        index: Node = apply("greater", decision, 0.0)
+        return {"index": index, "proba": with_complement(apply("sigmoid", share)), "decision": decision}
+    return {"index": reduce("argmax", share), "proba": softmax(share), "decision": decision}

@@ -34,8 +34,7 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
     if len(last.classes[0]) != len(labels):
         raise where.damaged(f"its final estimator has {len(last.classes[0])} labels, not {len(labels)}.")
     # The final estimator learned positions of labels.
-    spec = last.spec and replace(last.spec, classes=(labels,))
-    return replace(last, classes=(labels,), spec=spec)
+    return replace(last, classes=(labels,))
 
 
 def regressor(record: Record, table: Table, where: Where) -> Predictor:

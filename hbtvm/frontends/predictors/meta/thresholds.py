@@ -49,7 +49,7 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
         threshold = record.number("threshold")
     above = apply("greater_equal", score, threshold)
     index = above if at == 1 else apply("subtract", 1.0, above)
-    return replace(found, outputs={**found.outputs, "index": index}, trees=None, spec=None)
+    return replace(found, outputs={**found.outputs, "index": index}, trees=None)
 
 
 def _method(record: Record, found: Predictor, where: Where) -> str:

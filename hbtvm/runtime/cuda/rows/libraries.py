@@ -31,17 +31,12 @@ class _TorchArrays(Arrays):
     def cast(self, x: Any, dtype: str) -> Any:
         return x.to(getattr(self._module, dtype))
 
-    def at_most(self, x: Any, bound: float) -> Any:
-        return x.clamp(max=bound)
+    def bounded(self, name: str, x: Any, bound: float) -> Any:
+        return x.clamp(min=bound) if name == "maximum" else x.clamp(max=bound)
 
-    def largest(self, x: Any) -> Any:
-        return x.amax(1, keepdim=True)
-
-    def total(self, x: Any) -> Any:
-        return x.sum(1, keepdim=True)
-
-    def argmax(self, x: Any) -> Any:
-        return x.argmax(1)
+    def reduced(self, name: str, x: Any) -> Any:
+        values = getattr(x, {"max": "amax"}.get(name, name))(1, keepdim=True)
+        return self.cast(values, "float64")
 
     def columns(self, parts: Any) -> Any:
         return self._module.stack(list(parts), 1)

@@ -23,58 +23,29 @@ class Type(IntEnum):
     I32 = 4
 
 
-class Transform(IntEnum):
-    """The first function applied to values."""
-
-    IDENTITY = 0
-    SCALED = 1
-    SIGMOID = 2
-    SOFTMAX = 3
-    EXP = 4
-    SOFTPLUS = 5
-    SIGNED_SQUARE = 6
-    HINGE = 7
-    ISOLATION = 8
-    ONE_VS_REST = 9
-    MODIFIED_HUBER = 10
-
-
 class Rule(IntEnum):
     """The reduction of a row's values."""
 
     VALUES = 0
     WITH_COMPLEMENT = 1
     LARGEST = 2
-    ABOVE = 3
-    NOT_BELOW = 4
-    LIKELIER = 5
-    SIDE = 6
-    POSITION = 7
-    COUPLED = 8
+    COUPLED = 3
 
 
-ARITHMETIC = ("add", "subtract", "multiply", "divide")
-"""Steps with constants, in the order of their numbers."""
-
-FUNCTIONS = {
-    **{
-        name: 4 + i
-        for i, name in enumerate(("exp", "negative", "sign", "square", "reciprocal", "radians", "degrees"))
-    },
-    **{
-        name: 11 + i
-        for i, name in enumerate(
-            (
-                *("log", "log1p", "log2", "log10", "exp2", "expm1", "sqrt", "cbrt", "arcsinh", "arctan"),
-                *("tanh", "sinh", "cosh", "sin", "cos", "tan", "floor", "ceil", "rint", "trunc", "absolute"),
-            )
+STEPS = {
+    name: i
+    for i, name in enumerate(
+        (
+            *("add", "subtract", "multiply", "divide", "minimum", "maximum"),
+            *("greater", "greater_equal", "less", "power"),
+            *("exp", "negative", "sign", "square", "reciprocal", "sigmoid", "signed_square", "likelier"),
+            *("softmax", "shares"),
+            *("log", "log1p", "log2", "log10", "exp2", "expm1", "sqrt", "cbrt", "arcsinh", "arctan"),
+            *("tanh", "sinh", "cosh", "sin", "cos", "tan", "floor", "ceil", "rint", "trunc", "absolute"),
         )
-    },
-    "fabs": 31,
-    "deg2rad": 9,
-    "rad2deg": 10,
+    )
 }
-"""Numbers of function steps, by numpy's names."""
+"""Numbers of steps, by the functions of `hbtvm.operators.pointwise` and the formulas that they compute."""
 
 TYPES = {"float32": Type.F32, "float64": Type.F64, "int64": Type.I64, "int32": Type.I32}
 """Numeric result types, by numpy's names."""
@@ -100,7 +71,7 @@ class Epilogue:
         For probabilities of several targets: the column range of each. Else empty.
     lookups
         For labels that are Python objects: each target's labels, which results index. Else empty.
-    type, row_bytes, plain, first, last, transform, single, factor, rule, bound, targets, item
+    type, row_bytes, plain, first, last, single, rule, targets, item
         The fields of these names of `struct epilogue`.
     step
         Numbers of steps, int64, shape (S,).
@@ -123,13 +94,10 @@ class Epilogue:
     cuts: tuple[tuple[int, int], ...] = ()
     lookups: tuple[np.ndarray, ...] = ()
     plain: bool = False
-    transform: Transform = Transform.IDENTITY
     single: bool = False
-    factor: float = 0.0
     step: np.ndarray = field(default_factory=lambda: _none(np.int64))
     constants: np.ndarray = field(default_factory=lambda: _none(np.float64))
     rule: Rule = Rule.VALUES
-    bound: float = 0.0
     targets: int = 1
     ends: np.ndarray = field(default_factory=lambda: _none(np.int64))
     labels: np.ndarray = field(default_factory=lambda: _none(np.int64))
@@ -173,14 +141,11 @@ class EpilogueFields(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("type", "row_bytes", "plain", "first", "last", "columns")),
-        ("transform", ctypes.c_int64),
         ("single", ctypes.c_int64),
-        ("factor", ctypes.c_double),
         ("steps", ctypes.c_int64),
         ("step", ctypes.c_void_p),
         ("constants", ctypes.c_void_p),
         ("rule", ctypes.c_int64),
-        ("bound", ctypes.c_double),
         ("targets", ctypes.c_int64),
         ("ends", ctypes.c_void_p),
         ("labels", ctypes.c_void_p),
@@ -190,10 +155,7 @@ class EpilogueFields(ctypes.Structure):
 
 
 _ARRAYS = {"step": np.int64, "constants": np.float64, "ends": np.int64, "labels": np.int64, "table": np.uint8}
-_NUMBERS = (
-    *("type", "row_bytes", "plain", "first", "last", "columns", "transform", "single", "factor", "rule"),
-    *("bound", "targets", "item"),
-)
+_NUMBERS = (*("type", "row_bytes", "plain", "first", "last", "columns", "single", "rule", "targets", "item"),)
 
 
 def fields_of(epilogue: Epilogue) -> EpilogueFields:

@@ -1,60 +1,71 @@
-"""Selection of the native executor's epilogue for an output, see `hbtvm/native/epilogue/epilogue.h`."""
+"""Derivation of the native executor's epilogue from an output's node, see `hbtvm/native/epilogue.h`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-from hbtvm.graph.outputs.output import OutputSpec
-from hbtvm.runtime.native.epilogues.columns import of_columns
-from hbtvm.runtime.native.epilogues.epilogue import Epilogue, Rule, Transform
-from hbtvm.runtime.native.epilogues.parts import largest, looked_up, numbers, plain, undone
+import numpy as np
 
-_TRANSFORMS = {
-    "identity": Transform.IDENTITY,
-    "sigmoid": Transform.SIGMOID,
-    "softmax": Transform.SOFTMAX,
-    "exp": Transform.EXP,
-    "softplus": Transform.SOFTPLUS,
-    "signed_square": Transform.SIGNED_SQUARE,
-    "hinge": Transform.HINGE,
-    "isolation": Transform.ISOLATION,
-    "one_vs_rest": Transform.ONE_VS_REST,
-    "modified_huber": Transform.MODIFIED_HUBER,
+from hbtvm.graph.outputs.output import Output, OutputSpec, unrounded
+from hbtvm.operators import formulas
+from hbtvm.operators.base import Constant, Input, Node
+from hbtvm.operators.coupling import Coupling
+from hbtvm.operators.patterns import operand
+from hbtvm.operators.pointwise import Elementwise
+from hbtvm.operators.shapes import Concat, Reduce, Select
+from hbtvm.runtime.native.epilogues.epilogue import MOST_COUPLED, STEPS, TYPES, Epilogue, Rule, Type
+
+_FORMULAS: dict[str, Callable[[Node], Node]] = {
+    "softmax": formulas.softmax,
+    "shares": formulas.shares,
+    "signed_square": formulas.signed_square,
+    "likelier": formulas.likelier,
 }
+"""Steps that are several nodes."""
 
-_IN_FLOAT64 = ("isolation", "one_vs_rest", "modified_huber")
-"""Transforms that every library computes in float64."""
+_EXACT = ("greater", "greater_equal", "less", "likelier", "minimum", "maximum", "negative", "sign")
+"""Steps that make float32 numbers of float32 numbers."""
+
+_Steps = list[tuple[str, np.ndarray]]
+"""Names and constants."""
 
 
 def epilogue_of(
-    spec: OutputSpec, output: str | None, *, n_outputs: int, exported: bool = False
+    spec: OutputSpec, output: Output | None, *, n_outputs: int, exported: bool = False
 ) -> Epilogue | None:
-    """Return the epilogue of a model's output; None if only the methods of `spec` compute or refuse it.
+    """Return the epilogue of a model's output; None if only numpy computes it, or there is none.
 
     Parameters
     ----------
     output
-        As for `OutputSpec.maker`.
+        As for `OutputSpec.compute`.
     n_outputs
         Scores per row.
     exported
-        Whether to include labels and decisions of isolation forests: the last bit of C's ``pow`` may differ
-        from numpy's power, which matters for rows on the threshold.
+        Whether to include what `OutputSpec.hangs_on_power`: the last bit of C's ``pow`` may differ from
+        numpy's power, which matters for rows on the threshold.
     """
-    if spec.slices:
-        epilogue = of_columns(spec, output)
-    elif spec.transform == "columns" or (spec.dtype == "float32" and spec.transform in _IN_FLOAT64):
+    name = spec.name_of(output)
+    if name not in spec.nodes or (spec.hangs_on_power(name) and not exported):
         return None
-    else:
-        epilogue = _of_scores(spec, output, exported)
-    return epilogue if epilogue is not None and epilogue.last <= n_outputs else None
+    epilogue = _reduced(spec.nodes[name])
+    if epilogue is None or epilogue.last > n_outputs:
+        return None
+    if name == "index" and spec.classes:
+        return _looked_up(epilogue, spec.classes)
+    dtype = spec.dtype_of(name)
+    if dtype not in TYPES or (epilogue.single and epilogue.plain and dtype != "float32"):
+        return None
+    cuts = tuple(pairwise((0, *accumulate(map(len, spec.classes))))) if spec.is_split(name) else ()
+    return replace(epilogue, dtype=np.dtype(dtype), type=TYPES[dtype], flat=spec.is_flat(name), cuts=cuts)
 
 
 def epilogue_of_columns(
     label_dtype: str | None, rows_dtype: str, n_outputs: int, keeps_axis: bool = False
 ) -> Epilogue:
-    """Return the epilogue of a transformer's columns, as in `hbtvm.graph.outputs.output_columns.columns`.
+    """Return the epilogue of a transformer's columns, as in `hbtvm.graph.outputs.output.columns`.
 
     Parameters
     ----------
@@ -66,130 +77,125 @@ def epilogue_of_columns(
         A parameter of that function.
     """
     if label_dtype == "int64":
-        return plain((0, n_outputs if keeps_axis else 1), "int64", flat=not keeps_axis)
-    single = label_dtype == "float32" or (label_dtype == "rows" and rows_dtype == "float32")
-    return plain((0, n_outputs), "float32" if single else "float64", flat=False)
+        width, dtype = n_outputs if keeps_axis else 1, "int64"
+    else:
+        single = label_dtype == "float32" or (label_dtype == "rows" and rows_dtype == "float32")
+        width, dtype = n_outputs, "float32" if single else "float64"
+    flat = dtype == "int64" and not keeps_axis
+    return Epilogue(np.dtype(dtype), width, flat, TYPES[dtype], 0, width, plain=True)
 
 
-def _of_scores(spec: OutputSpec, output: str | None, exported: bool) -> Epilogue | None:
-    """Return an epilogue of raw scores; None if there is none, and if `OutputSpec` raises an error."""
-    name = output or ("response" if spec.label_rule is None else "label")
-    if name != "response" and (name not in spec.outputs or spec.inverse):
-        return None
-    isolation = spec.transform == "isolation"
-    if isolation and name in ("label", "decision") and not exported:
-        return None
-    if name == "label":
-        return _label(spec)
-    if name == "proba":
-        return _proba(spec)
-    if name == "raw" or (name == "decision" and not isolation):
-        return _own_raw(spec)
-    epilogue = _response(spec)
-    if epilogue is not None and name == "decision":
-        return undone(epilogue, (("subtract", (spec.offset,)),))
-    return epilogue
-
-
-def _transformed(spec: OutputSpec, transform: str | None = None) -> Epilogue:
-    """Return an epilogue for all responses of a row, shape (n, O)."""
-    name = spec.transform if transform is None else transform
-    epilogue = replace(
-        plain((0, spec.n_outputs), spec.dtype, flat=False),
-        transform=_TRANSFORMS[name],
-        single=spec.dtype == "float32",
-        plain=name == "identity",
-    )
-    if name in ("sigmoid", "one_vs_rest"):
-        return replace(epilogue, factor=-float(spec.scale))
-    return replace(epilogue, factor=float(spec.scale)) if name == "isolation" else epilogue
-
-
-def _response(spec: OutputSpec) -> Epilogue | None:
-    single = spec.n_outputs == 1 or spec.transform == "class_index"
-    if (spec.keeps_axis and not single) or (spec.transform == "one_vs_rest" and spec.n_outputs == 1):
-        return None
-    flat = single and not spec.keeps_axis
-    if spec.transform == "class_index":
-        epilogue = replace(largest(_transformed(spec, "identity"), [spec.n_outputs]), flat=flat)
-        return None if spec.inverse else epilogue
-    return undone(replace(_transformed(spec), flat=flat), spec.inverse)
-
-
-def _own_raw(spec: OutputSpec) -> Epilogue:
-    """Return an epilogue for raw scores in the library's scale and shape."""
-    epilogue = replace(_transformed(spec, "identity"), flat=spec.n_outputs == 1)
-    if spec.raw_factor == 1.0:
-        return epilogue
-    return replace(epilogue, plain=False, transform=Transform.SCALED, factor=float(spec.raw_factor))
-
-
-def _proba(spec: OutputSpec) -> Epilogue | None:
-    if len(spec.classes) > 1:
-        ends = list(accumulate(map(len, spec.classes)))
-        return replace(plain((0, ends[-1]), spec.dtype, flat=False), cuts=tuple(pairwise((0, *ends))))
-    if spec.transform == "class_index":
-        return _transformed(spec, "softmax")
-    epilogue = _response(spec)
-    if epilogue is None or spec.n_outputs > 1:
-        return epilogue
-    if spec.keeps_axis:
-        return None
-    if _is_single_class(spec):
-        return replace(epilogue, flat=False)
-    return replace(epilogue, flat=False, plain=False, columns=2, rule=Rule.WITH_COMPLEMENT)
-
-
-def _is_single_class(spec: OutputSpec) -> bool:
-    return len(spec.classes) == 1 and len(spec.classes[0]) == 1 and spec.transform == "identity"
-
-
-def _label(spec: OutputSpec) -> Epilogue | None:
-    chosen = _chosen(spec)
-    if chosen is None or spec.label_rule == "side":
-        return chosen
-    if spec.classes:
-        return looked_up(chosen, spec.classes) if chosen.columns == len(spec.classes) else None
-    return numbers(chosen, spec.label_dtype)
-
-
-def _chosen(spec: OutputSpec) -> Epilogue | None:
-    """Return an epilogue for each target's positions of labels in `spec.classes`; or -1 and 1."""
-    # Raw scores in float64 decide labels.
-    scores = replace(_transformed(spec, "identity"), plain=False, single=False)
-    if spec.label_rule == "side":
-        epilogue = _response(spec)
-        if epilogue is None or epilogue.columns != 1:
+def _reduced(node: Node) -> Epilogue | None:
+    """Return the epilogue of a node's values: a rule, and what `_values` returns."""
+    top = unrounded(node)
+    if isinstance(top, Coupling):
+        pairs = _values(top.x)
+        if pairs is None or not pairs.plain or top.classes > MOST_COUPLED:
             return None
-        epilogue = replace(epilogue, plain=False, rule=Rule.SIDE, bound=float(spec.offset))
-        return numbers(epilogue, "int64")
-    if len(spec.classes) > 1:
-        ends = list(accumulate(map(len, spec.classes)))
-        # numpy has no largest value of an empty array.
-        return largest(_transformed(spec, "identity"), ends) if all(map(len, spec.classes)) else None
-    match spec.label_rule:
-        case "raw_positive" | "raw_not_negative":
-            rule = Rule.ABOVE if spec.label_rule == "raw_positive" else Rule.NOT_BELOW
-            return replace(scores, last=1, columns=1, flat=True, rule=rule)
-        case "each_raw_positive":
-            return replace(scores, rule=Rule.ABOVE)
-        case "above_half" | "each_above_half":
-            epilogue = None if spec.transform == "class_index" else _response(spec)
-            return epilogue and replace(epilogue, plain=False, rule=Rule.ABOVE, bound=0.5)
-        case "raw_argmax":
-            return largest(scores, [spec.n_outputs])
-    return _likeliest(spec)
+        return replace(pairs, plain=False, columns=top.classes, rule=Rule.COUPLED)
+    targets = _targets(top)
+    if targets is not None:
+        x, ends = targets
+        values = _values(x)
+        return values and replace(
+            values, plain=False, columns=len(ends), rule=Rule.LARGEST, targets=len(ends), ends=np.array(ends)
+        )
+    second = operand(top, formulas.with_complement, 1)
+    if second is None:
+        return _values(node)
+    values = _values(second)
+    return values and replace(values, plain=False, columns=2, rule=Rule.WITH_COMPLEMENT)
 
 
-def _likeliest(spec: OutputSpec) -> Epilogue | None:
-    """Return an epilogue for the positions of the largest probabilities."""
-    if spec.transform == "class_index":
-        return largest(_transformed(spec, "identity"), [spec.n_outputs])
-    if "proba" not in spec.outputs and not (spec.transform == "sigmoid" and spec.n_outputs == 1):
+def _targets(node: Node) -> tuple[Node, list[int]] | None:
+    """Return what the positions of the largest values of each target are of, and the targets' ends."""
+    parts = node.parts if isinstance(node, Concat) else (node,)
+    sources = [
+        one.x for one in parts if isinstance(one, Reduce) and one.function == "argmax" and one.groups == 1
+    ]
+    if len(sources) < len(parts):
         return None
-    proba = _proba(spec)
-    if proba is None:
+    if len(parts) == 1:
+        return sources[0], [sources[0].width]
+    ends = list(accumulate(one.width for one in sources))
+    runs = [one for one in sources if isinstance(one, Select) and one.x is sources[0].inputs[0]]
+    columns = [column for one in runs for column in one.indices.tolist()]
+    x = sources[0].inputs[0]
+    return (x, ends) if len(runs) == len(parts) and columns == list(range(x.width)) else None
+
+
+def _values(node: Node) -> Epilogue | None:
+    """Return the epilogue of a chain of functions of scores; None if C lacks one.
+
+    It computes in float32 if the values are rounded behind each function, those that are exact excepted.
+    """
+    steps: _Steps = []
+    single: bool | None = None
+    width = node.width
+    while True:
+        rounded, node = node is not unrounded(node), unrounded(node)
+        if rounded and single is False:
+            return None
+        single = True if rounded else single
+        if isinstance(node, Input) or (isinstance(node, Select) and isinstance(node.x, Input)):
+            break
+        found = _step(node, rounded)
+        if found is None or found[1].width != width:
+            return None
+        before, node = found
+        if not rounded and not all(name in _EXACT for name, _ in before):
+            if single:
+                return None
+            single = False
+        steps = before + steps
+    if single and not rounded:
         return None
-    if proba.rule is Rule.WITH_COMPLEMENT:
-        return replace(proba, flat=True, columns=1, rule=Rule.LIKELIER)
-    return largest(proba, [spec.n_outputs])
+    first = node.attributes().get("first") if isinstance(node, Select) else 0
+    if first is None:
+        return None
+    return Epilogue(
+        np.dtype("float64"), width, width == 1, Type.F64, first, first + width, plain=not steps,
+        single=bool(single), step=np.array([STEPS[name] for name, _ in steps], np.int64),
+        constants=np.array([np.broadcast_to(numbers, width) for _, numbers in steps], np.float64),
+    )  # fmt: skip
+
+
+def _step(node: Node, rounded: bool) -> tuple[_Steps, Node] | None:
+    """Return the last steps that a node is, and the node in front of them; None if C lacks them."""
+    for name, formula in _FORMULAS.items():
+        x = operand(node, formula)
+        if x is not None:
+            return [(name, np.zeros(1))], x
+    if not isinstance(node, Elementwise) or node.function not in STEPS:
+        return None
+    if len(node.operands) == 1:
+        # C's sigmoid in float32 is XGBoost's.
+        x = operand(node, formulas.float32_sigmoid) if rounded else None
+        return [(node.function, np.zeros(1))], node.operands[0] if x is None else x
+    left, right = node.operands
+    if isinstance(right, Constant) and node.function != "power":
+        return [(node.function, right.values)], left
+    if isinstance(left, Constant) and node.function == "power":
+        return [("power", left.values)], right
+    if isinstance(left, Constant) and node.function == "subtract":
+        return [("negative", np.zeros(1)), ("add", left.values)], right
+    return None
+
+
+def _looked_up(positions: Epilogue, classes: Sequence[np.ndarray]) -> Epilogue | None:
+    """Return an epilogue for labels by position: bytes of a table, or positions of Python objects."""
+    kind = classes[0].dtype
+    if positions.columns != len(classes):
+        return None
+    starts = np.array([0, *accumulate(map(len, classes))], np.int64)
+    labelled = replace(positions, plain=False, flat=len(classes) == 1, targets=len(classes), labels=starts)
+    if kind.hasobject:
+        return replace(labelled, dtype=np.dtype("int64"), type=Type.I64, lookups=tuple(classes))
+    if not kind.itemsize:
+        return None
+    try:
+        # Labels of all targets have the first target's type, like columns of a numpy array.
+        table = np.concatenate([labels.astype(kind) for labels in classes])
+    except (TypeError, ValueError):
+        return None
+    return replace(labelled, dtype=kind, type=Type.BYTES, table=np.frombuffer(table.tobytes(), np.uint8))
