@@ -15,4 +15,4 @@ def predict(graph: Graph, X: Any, output: Any = None) -> Any:
     inputs = Inputs(graph.input, ensemble.compare_dtype, ("float32", "float64"))
     rows = inputs.prepare(X)
     inputs.check(rows)
-    return graph.output.maker(output)(reference.margins(ensemble, rows))
+    return graph.output.compute(output, reference.margins(ensemble, rows))

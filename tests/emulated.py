@@ -261,7 +261,8 @@ class Cupy:
     """The part of CuPy that the runtime uses."""
 
     ndarray = Array
-    exp, log1p, sign, isnan, isinf, minimum = np.exp, np.log1p, np.sign, np.isnan, np.isinf, np.minimum
+    exp, log1p, sign, isnan, isinf = np.exp, np.log1p, np.sign, np.isnan, np.isinf
+    minimum, maximum = np.minimum, np.maximum
 
     class cuda:
         Device = Device
@@ -282,8 +283,9 @@ class Cupy:
         return Array(np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 0, dtype))
 
     @staticmethod
-    def where(condition: Array, one: Any, other: Array) -> Array:
-        return later(lambda: np.where(condition.array, one, other.array))
+    def where(condition: Array, one: Any, other: Any) -> Array:
+        values = [getattr(given, "array", given) for given in (one, other)]
+        return later(lambda: np.where(condition.array, *values))
 
     @staticmethod
     def asnumpy(X: Array) -> np.ndarray:

@@ -6,13 +6,21 @@ import ctypes
 import itertools
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hbtvm import codec
 from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.operators import formulas
+from hbtvm.operators.base import Input, Node, in_order
+from hbtvm.operators.coupling import Coupling
+from hbtvm.operators.pointwise import Elementwise, apply
+from hbtvm.operators.shapes import Select, concat, reduce, select
 from hbtvm.runtime.native.epilogues.epilogue import Epilogue, Rule, fields_of
 from hbtvm.runtime.native.epilogues.select import epilogue_of
 from hbtvm.runtime.native.objects.build import OPTIONS
@@ -34,20 +42,68 @@ TABLES = {
 }
 """Labels of each type that models may have."""
 
-INVERSES: dict[str, Any] = {
-    "standard": (("multiply", (2.5,)), ("add", (-3.0,))),
-    "minmax": (("subtract", (0.25,)), ("divide", (0.3,)), ("column", ())),
+Nodes = dict[str, Node]
+"""Outputs by name."""
+
+
+def _softplus(x: Node) -> Node:
+    return apply("log1p", apply("exp", x))
+
+
+def _positive(x: Node) -> Node:
+    return apply("greater", x, 0.0)
+
+
+def _position(x: Node) -> Node:
+    return reduce("argmax", x)
+
+
+def _identity(x: Node) -> Node:
+    return x
+
+
+RESPONSES: dict[str, Callable[[Node], Node]] = {
+    "identity": _identity,
+    "sigmoid": formulas.sigmoid,
+    "float32_sigmoid": formulas.float32_sigmoid,
+    "scaled_sigmoid": partial(formulas.sigmoid, scale=2.0),
+    "exp": partial(apply, "exp"),
+    "softplus": _softplus,
+    "signed_square": formulas.signed_square,
+    "hinge": _positive,
+    "modified_huber": formulas.modified_huber,
+}
+"""Responses to one score, each by itself."""
+
+_FLOAT64 = ("scaled_sigmoid", "softplus", "modified_huber")
+"""Those that no library computes in float32."""
+
+INVERSES: dict[str, tuple[tuple[str, Any], ...]] = {
+    "standard": (("multiply", 2.5), ("add", -3.0)),
+    "minmax": (("subtract", 0.25), ("divide", 0.3)),
+    "radians": (("multiply", np.pi / 180),),
     **{
-        name: ((name, ()),)
+        name: ((name, None),)
         for name in (
             *("log", "log1p", "log2", "log10", "exp", "exp2", "expm1", "sqrt", "cbrt", "arcsinh", "arctan"),
-            *("tanh", "sinh", "cosh", "sin", "cos", "tan", "negative", "positive", "floor", "ceil", "rint"),
-            *("trunc", "sign", "square", "absolute", "fabs", "reciprocal", "deg2rad", "rad2deg"),
-            *("degrees", "radians"),
+            *("tanh", "sinh", "cosh", "sin", "cos", "tan", "negative", "floor", "ceil", "rint"),
+            *("trunc", "sign", "square", "absolute", "reciprocal"),
         )
     },
 }
-"""What may be done to responses behind a model."""
+"""What may be done to responses behind a model: functions with their constants."""
+
+
+def undone(x: Node, steps: Sequence[tuple[str, Any]], dtype: str) -> Node:
+    """Responses behind steps, rounded to float32 after each if that is their type."""
+    for name, constants in steps:
+        x = rounded(apply(name, x) if constants is None else apply(name, x, constants), dtype)
+    return x
+
+
+def rounded(x: Node, dtype: str) -> Node:
+    """Numbers in a type."""
+    return apply("round_float32", x) if dtype == "float32" else x
 
 
 EDGES = [
@@ -114,9 +170,10 @@ class Finisher:
         return missing, epilogue.output(made) if missing < 0 else None
 
 
-def spec_of(kind: Any, n_outputs: int, **values: Any) -> OutputSpec:
-    """Return a specification that has been through a package's JSON."""
-    return OutputSpec(kind, n_outputs, **values)
+def spec_of(kind: Any, n_outputs: int, nodes: Nodes, *classes: np.ndarray, **values: Any) -> OutputSpec:
+    """Return a specification whose nodes have been through a package's JSON."""
+    found = codec.read(OutputSpec, codec.write(OutputSpec(kind, n_outputs, nodes, **values)))
+    return replace(found, classes=classes)
 
 
 def forests() -> Iterator[OutputSpec]:
@@ -128,131 +185,130 @@ def forests() -> Iterator[OutputSpec]:
 
 
 def _regressors() -> Iterator[OutputSpec]:
-    for dtype, transform, count in itertools.product(
-        ("float32", "float64"),
-        ("identity", "sigmoid", "exp", "softplus", "signed_square", "hinge"),
-        (1, 3),
-    ):
-        values: dict[str, Any] = {"dtype": dtype, "transform": transform, "outputs": ("raw",)}
-        yield spec_of("booster", count, **values, raw_factor=4.0 if dtype == "float64" else 1.0)
-        if count == 1:
-            yield spec_of("regressor", count, **values, keeps_axis=True)
-    for dtype, transform in itertools.product(("float32", "float64"), ("softmax", "class_index")):
-        yield spec_of("booster", 3, dtype=dtype, transform=transform, outputs=("raw",))
-        yield spec_of("booster", 19, dtype=dtype, transform=transform, outputs=("raw",))
-    for dtype, inverse in itertools.product(("float32", "float64"), INVERSES.values()):
-        yield spec_of("regressor", 1, dtype=dtype, inverse=inverse)
-    several = (("multiply", (2.0, 0.3, 1.0)), ("add", (1.0, -1.0, 1e9)), ("expm1", ()))
-    yield spec_of("regressor", 3, inverse=several)
-    yield spec_of("regressor", 3, dtype="float32", inverse=several)
+    for dtype, function, count in itertools.product(("float32", "float64"), RESPONSES, (1, 3)):
+        if dtype == "float32" and function in _FLOAT64:
+            continue
+        raw = rounded(Input(count), dtype)
+        response = rounded(RESPONSES[function](raw), dtype)
+        margin = raw if dtype == "float32" else apply("multiply", raw, 4.0)
+        yield spec_of("booster", count, {"response": response, "raw": margin})
+        yield spec_of("regressor", count, {"response": response}, keeps_axis=True)
+    for dtype, count in itertools.product(("float32", "float64"), (3, 19)):
+        raw = rounded(Input(count), dtype)
+        for picked in (formulas.softmax, _position):
+            yield spec_of("booster", count, {"response": rounded(picked(raw), dtype), "raw": raw})
+    several = (("multiply", np.array([2.0, 0.3, 1.0])), ("add", np.array([1.0, -1.0, 1e9])), ("expm1", None))
+    for dtype in ("float32", "float64"):
+        for steps in INVERSES.values():
+            yield spec_of("regressor", 1, {"response": undone(rounded(Input(1), dtype), steps, dtype)})
+        yield spec_of("regressor", 3, {"response": undone(rounded(Input(3), dtype), several, dtype)})
 
 
 def _of_two_classes() -> Iterator[OutputSpec]:
-    for dtype, transform, rule in itertools.product(
-        ("float32", "float64"),
-        ("identity", "sigmoid", "hinge", "modified_huber", "softplus"),
-        ("raw_positive", "raw_not_negative", "above_half", "argmax"),
-    ):
-        if dtype == "float32" and transform == "modified_huber":
+    labels = TABLES["int64"][:2]
+    for dtype, function in itertools.product(("float32", "float64"), RESPONSES):
+        if dtype == "float32" and function in _FLOAT64:
             continue
-        yield spec_of(
-            "classifier", 1, dtype=dtype, transform=transform, outputs=("label", "proba", "raw", "decision"),
-            classes=(TABLES["int64"][:2],), label_rule=rule, scale=2.0 if rule == "argmax" else 1.0,
-        )  # fmt: skip
+        raw = rounded(Input(1), dtype)
+        response = rounded(RESPONSES[function](raw), dtype)
+        proba = rounded(formulas.with_complement(response), dtype)
+        rules = {
+            "positive": apply("greater", raw, 0.0),
+            "not_negative": apply("greater_equal", raw, 0.0),
+            "half": apply("greater", response, 0.5),
+            "likelier": formulas.likelier(response),
+        }
+        for index in rules.values():
+            nodes = {"index": index, "proba": proba, "raw": raw, "decision": raw}
+            yield spec_of("classifier", 1, nodes, labels)
     for table in TABLES.values():
-        yield spec_of("classifier", 1, outputs=("label",), classes=(table[:2],), label_rule="raw_positive")
-    yield spec_of(
-        "classifier", 1, outputs=("label", "proba"), classes=(TABLES["text"][:1],), label_rule="argmax"
-    )
+        yield spec_of("classifier", 1, {"index": _positive(Input(1))}, table[:2])
+    share = Input(1)
+    yield spec_of("classifier", 1, {"index": _position(share), "proba": share}, TABLES["text"][:1])
 
 
 def _of_several_classes() -> Iterator[OutputSpec]:
-    for dtype, transform, rule, count in itertools.product(
-        ("float32", "float64"),
-        ("identity", "softmax", "sigmoid", "one_vs_rest", "modified_huber", "class_index"),
-        ("raw_argmax", "argmax"),
-        (3, 5),
-    ):
-        if dtype == "float32" and transform in ("one_vs_rest", "modified_huber"):
+    functions: dict[str, Callable[[Node], Node]] = {
+        "identity": _identity,
+        "softmax": formulas.softmax,
+        "sigmoid": formulas.sigmoid,
+        "one_vs_rest": lambda x: formulas.shares(formulas.sigmoid(x)),
+        "modified_huber": formulas.modified_huber,
+    }
+    wide = np.array([f"class {i}" for i in range(300)])
+    for dtype, name, count in itertools.product(("float32", "float64"), functions, (3, 5, 300)):
+        if dtype == "float32" and name in ("one_vs_rest", "modified_huber"):
             continue
-        yield spec_of(
-            "classifier", count, dtype=dtype, transform=transform,
-            outputs=("label", "proba", "raw", "decision"), classes=(TABLES["int32"][:count],),
-            label_rule=rule,
-        )  # fmt: skip
+        raw = rounded(Input(count), dtype)
+        proba = rounded(functions[name](raw), dtype)
+        saturated = dtype == "float32" and name == "sigmoid"  # the last bit decides about large scores
+        for index in (_position(raw), _position(raw if saturated else proba)):
+            nodes = {"index": index, "proba": proba, "raw": raw, "decision": raw}
+            yield spec_of("classifier", count, nodes, TABLES["int32"][:count] if count < 300 else wide)
     for name, table in TABLES.items():
         if name != "bool":
-            yield spec_of("classifier", 5, outputs=("label", "proba"), classes=(table,), label_rule="argmax")
-    wide = np.array([f"class {i}" for i in range(300)])
-    for transform in ("softmax", "one_vs_rest", "modified_huber"):
-        yield spec_of(
-            "classifier", 300, transform=transform, outputs=("label", "proba"), classes=(wide,),
-            label_rule="argmax",
-        )  # fmt: skip
+            yield spec_of("classifier", 5, {"index": _position(Input(5)), "proba": Input(5)}, table)
 
 
 def _others() -> Iterator[OutputSpec]:
     for names in (("text", "int64"), ("bytes", "bytes"), ("int8", "bool", "int64"), ("object", "text")):
         tables = tuple(TABLES[name][: 2 + i] for i, name in enumerate(names))
-        yield spec_of(
-            "classifier", sum(map(len, tables)), outputs=("label", "proba"), classes=tables,
-            label_rule="argmax",
-        )  # fmt: skip
+        shares = Input(sum(map(len, tables)))
+        ends = [0, *itertools.accumulate(map(len, tables))]
+        parts = [_position(select(shares, range(*run))) for run in itertools.pairwise(ends)]
+        yield spec_of("classifier", shares.width, {"index": concat(parts), "proba": shares}, *tables)
     for count, dtype in itertools.product((1, 4), ("int64", "float64")):
-        yield spec_of(
-            "classifier", count, outputs=("label", "decision"), label_rule="each_raw_positive",
-            label_dtype=dtype,
-        )  # fmt: skip
-        yield spec_of(
-            "classifier", count, transform="sigmoid", dtype="float32", outputs=("label", "proba", "raw"),
-            label_rule="each_above_half", label_dtype=dtype,
-        )  # fmt: skip
-    for scale in (0.0, 512.5):
-        yield spec_of(
-            "anomaly", 1, transform="isolation", scale=scale, outputs=("label", "decision", "score"),
-            label_rule="side", offset=-0.5,
-        )  # fmt: skip
+        raw = Input(count)
+        nodes: Nodes = {"index": _positive(raw), "decision": raw}
+        yield spec_of("classifier", count, nodes, label_dtype=dtype)
+        proba = rounded(formulas.float32_sigmoid(rounded(raw, "float32")), "float32")
+        nodes = {"index": apply("greater", proba, 0.5), "proba": proba, "raw": rounded(raw, "float32")}
+        yield spec_of("classifier", count, nodes, label_dtype=dtype)
+    for mean in (0.0, 512.5):
+        share = apply("divide", Input(1), mean) if mean else apply("multiply", Input(1), 0.0)
+        score = apply("negative", apply("power", 2.0, apply("negative", share)))
+        side = apply("subtract", 1.0, apply("multiply", apply("less", score, -0.5), 2.0))
+        nodes = {"index": side, "score": score, "decision": apply("subtract", score, -0.5)}
+        yield spec_of("anomaly", 1, nodes)
 
 
 def columns() -> Iterator[OutputSpec]:
     """Yield specifications of kernels that compute outputs whole; their first column is no output's."""
 
-    def of(width: int, *, kind: str = "classifier", outputs: Sequence[str] = (), **values: Any) -> OutputSpec:
-        return spec_of(kind, width, transform="columns", outputs=tuple(outputs), **values)
+    def of(kind: str, widths: dict[str, int], *classes: np.ndarray, **values: Any) -> OutputSpec:
+        scores, first, nodes = Input(2 + sum(widths.values())), 1, dict[str, Node]()
+        for name, width in widths.items():
+            nodes[name] = select(scores, range(first, first + width))
+            first += width
+        return spec_of(kind, scores.width, nodes, *classes, finite=first, **values)
 
     for name, table in TABLES.items():
-        slices = {"index": (1, 2), "proba": (2, 2 + len(table)), "finite": (2 + len(table), 3 + len(table))}
-        yield of(3 + len(table), outputs=("label", "proba"), classes=(table,), slices=slices)
+        yield of("classifier", {"index": 1, "proba": len(table)}, table)
         if name != "text":
             tables = (TABLES["text"], table)
-            slices = {
-                "index": (1, 3),
-                "proba": (3, 8 + len(table)),
-                "decision": (8 + len(table), 9 + len(table)),
-            }
-            outputs = ("label", "proba", "decision")
-            width = 9 + len(table)
             if table.dtype == object:
                 tables = tables[::-1]
-            yield of(width, outputs=outputs, classes=tables, slices=slices, keeps_axis=True)
+            widths = {"index": 2, "proba": 5 + len(table), "decision": 1}
+            yield of("classifier", widths, *tables, keeps_axis=True)
     for dtype, keeps_axis, width in itertools.product((None, "int64", "float64"), (False, True), (1, 3)):
-        slices = {
-            "index": (1, 1 + width),
-            "proba": (1 + width, 2 + width),
-            "decision": (2 + width, 4 + width),
-        }
-        outputs = ("label", "proba", "decision")
-        yield of(4 + width, outputs=outputs, slices=slices, label_dtype=dtype, keeps_axis=keeps_axis)
+        widths = {"index": width, "proba": 1, "decision": 2}
+        yield of("classifier", widths, label_dtype=dtype, keeps_axis=keeps_axis)
     for dtype, width in itertools.product((None, "int32", "int64", "float32", "float64"), (1, 3)):
-        slices = {"response": (1, 1 + width), "decision": (1 + width, 2 + width), "score": (0, 1)}
-        outputs = ("decision", "score")
-        yield of(2 + width, kind="clusterer", outputs=outputs, slices=slices, label_dtype=dtype)
-    for inverse in INVERSES.values():
-        yield of(2, kind="regressor", slices={"response": (1, 2)}, inverse=inverse)
+        widths = {"response": width, "decision": 1, "score": 1}
+        yield of("clusterer", widths, label_dtype=dtype)
     for count in (2, 3, 5):
-        slices = {"index": (1, 2), "pairs": (2, 2 + count * (count - 1) // 2)}
-        table = TABLES["text"][:count]
-        yield of(slices["pairs"][1], outputs=("label", "proba"), classes=(table,), slices=slices)
+        pairs = count * (count - 1) // 2
+        scores = Input(2 + pairs)
+        coupling = Coupling(select(scores, range(2, 2 + pairs)), count)
+        nodes: Nodes = {"index": select(scores, [1]), "proba": coupling}
+        yield spec_of("classifier", scores.width, nodes, TABLES["text"][:count])
+
+
+def named(spec: OutputSpec) -> str:
+    """A specification in short, for a test's name."""
+    functions = [node.function for node in in_order(*spec.nodes.values()) if isinstance(node, Elementwise)]
+    parts = [spec.kind, str(spec.n_outputs), str(spec.label_dtype), *dict.fromkeys(functions)]
+    return "-".join((*parts, *(labels.dtype.str for labels in spec.classes)))
 
 
 def ordinals(x: np.ndarray) -> np.ndarray:
@@ -283,7 +339,7 @@ def assert_same(found: Any, expected: Any, ulp: int, unit: float = 0.0) -> None:
     found, expected = found[~missing], expected[~missing]
     # Infinities are neighbours of the largest numbers here.
     off = np.abs(ordinals(found) - ordinals(expected))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         close = np.abs(found - expected) <= ulp * unit * np.finfo(expected.dtype).eps
     off[close] = 0
     assert not off.size or off.max() <= ulp, f"{off.max()} units in the last place"
@@ -297,16 +353,14 @@ def scores_of(spec: OutputSpec, n: int, seed: int = 0) -> np.ndarray:
     raw = np.where(some, np.round(raw * 2) / 2, raw)
     odd = rng.random(raw.shape) < 0.05 * (rng.random((n, 1)) < 0.5)
     raw[odd] = rng.choice(EDGES, odd.sum())
-    if spec.transform == "isolation":
+    if spec.kind == "anomaly":
         raw = np.abs(raw) * 100
-    for name in ("index", "pairs"):
-        if name in spec.slices and (name == "pairs" or spec.classes):
-            first, last = spec.slices[name]
-            if name == "index":
-                counts = [len(labels) for labels in spec.classes]
-                raw[:, first:last] = rng.integers(0, counts, (n, last - first))
-            else:
-                raw[:, first:last] = rng.uniform(1e-7, 1 - 1e-7, (n, last - first))
+    index, proba = spec.nodes.get("index"), spec.nodes.get("proba")
+    if isinstance(index, Select) and spec.classes:
+        counts = [len(labels) for labels in spec.classes]
+        raw[:, index.indices] = rng.integers(0, counts, (n, len(counts)))
+    if isinstance(proba, Coupling):
+        raw[:, 2:] = rng.uniform(1e-7, 1 - 1e-7, (n, proba.x.width))
     return raw
 
 
@@ -322,7 +376,7 @@ def _run_all(path: str) -> None:
                 assert finisher.run(found, raw, gap)[0] == -1
                 for bad in (np.nan, np.inf, 2.0**63, -(2.0**64), 2.0**31, -(2.0**31) - 1):
                     raw[-1] = bad
-                    without_label = found.rule is Rule.POSITION
+                    without_label = found.labels.size and not found.step.size and found.rule is Rule.VALUES
                     assert finisher.run(found, raw, gap)[0] == (n - 1 if without_label else -1)
     print("done")
 

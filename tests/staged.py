@@ -41,7 +41,7 @@ def outputs_of(graph: Graph, X: Any) -> dict[str | None, Any]:
     """All outputs of a graph by name; None is what ``predict`` returns."""
     scores = scores_of(graph, X)
     # Raw scores are no library's method here.
-    return {name: graph.output.maker(name)(scores) for name in (None, *graph.output.available())}
+    return {name: graph.output.compute(name, scores) for name in (None, *graph.output.outputs)}
 
 
 def _scores(anchor: Any, rows: np.ndarray) -> np.ndarray:

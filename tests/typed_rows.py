@@ -43,7 +43,7 @@ def matrix(graph: Graph, X: Any) -> np.ndarray:
 
 def predict(graph: Graph, X: Any, output: Any = None) -> Any:
     """An output of rows of any kind, as the kernels for the rows' type compute it."""
-    return graph.output.maker(output)(scores_of(graph, X))
+    return graph.output.compute(output, scores_of(graph, X))
 
 
 def scores_of(graph: Graph, X: Any) -> np.ndarray:

@@ -109,7 +109,7 @@ class Reduce(Node):
         return {"function": self.function, "size": self.x.width // self.groups}
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
-        grouped = inputs[0].reshape(len(inputs[0]), self.groups, -1)
+        grouped = inputs[0].reshape(len(inputs[0]), self.groups, self.x.width // self.groups)
         name = {"product": "prod"}.get(self.function, self.function)
         return np.asarray(getattr(grouped, name)(axis=2), np.float64)
 

@@ -21,6 +21,7 @@ from sklearn import ensemble, tree
 from hbtvm import api, run
 from hbtvm.cli.main import main
 from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.operators.base import Input
 from hbtvm.streaming.outputs import column_names
 from tests import fake_cli, models
 from tests.cli.test_tune import interrupted, limit
@@ -173,15 +174,15 @@ def test_to_standard_output(packages: Any, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.split() == ["label", *map(str, model.predict(rows))]
 
 
-def _spec(classes: tuple[Any, ...] = (), label_rule: Any = None) -> OutputSpec:
-    return OutputSpec("classifier", 2, classes=tuple(map(np.array, classes)), label_rule=label_rule)
+def _spec(classes: tuple[Any, ...] = (), name: str = "response") -> OutputSpec:
+    return OutputSpec("classifier", 2, {name: Input(2)}, tuple(map(np.array, classes)))
 
 
 @pytest.mark.parametrize(
     ("spec", "output", "shape", "names"),
     [
-        (_spec((["a", "b"],), "argmax"), None, (5,), ["label"]),
-        (_spec((["a", "b"], [1, 2]), "argmax"), None, (5, 2), ["label_0", "label_1"]),
+        (_spec((["a", "b"],), "index"), None, (5,), ["label"]),
+        (_spec((["a", "b"], [1, 2]), "index"), None, (5, 2), ["label_0", "label_1"]),
         (_spec(), None, (5,), ["prediction"]),
         (_spec(), None, (5, 2), ["prediction_0", "prediction_1"]),
         (_spec(((False, True),)), "proba", (5, 2), ["False", "True"]),

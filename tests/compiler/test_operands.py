@@ -21,6 +21,7 @@ from hbtvm.graph.columns.table import Raw
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.networks.complement import keep_second
 from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.operators.base import Input
 from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.strategies import Forest, LinearOperand
 from tests.ensembles import random_ensemble
@@ -28,7 +29,7 @@ from tests.models import data, targets
 from tests.runtime_models import trained
 from tests.strategies.test_linear import random_linear
 
-REGRESSOR = OutputSpec(kind="regressor", n_outputs=1)
+REGRESSOR = OutputSpec("regressor", 1, {"response": Input(1)})
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

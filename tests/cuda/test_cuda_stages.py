@@ -114,7 +114,7 @@ def same(got: Any, want: Any, rtol: float = 1e-5, atol: float = 1e-6) -> None:
 
 def numbers(model: Model, rows: Any) -> Any:
     """Return probabilities, or a regressor's response: what depends on the last bit of scores."""
-    return model.predict(rows, "proba" if "proba" in model.package.output.available() else None)
+    return model.predict(rows, "proba" if "proba" in model.package.output.outputs else None)
 
 
 @pytest.fixture

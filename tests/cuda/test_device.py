@@ -20,6 +20,7 @@ from hbtvm.errors import DeviceError, InputError, PackageError
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.trees.reference import margins
+from hbtvm.operators.base import Input
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.memory import Memory, Pinned
 from hbtvm.runtime.cuda.model import DeviceModel
@@ -71,7 +72,8 @@ def test_scores_are_the_references_whatever_the_chunks(
     kinds = {"missing": "mixed", "categories": True, "groups": 2}
     ensemble = random_ensemble(rng, trees=30, max_leaves=12, compare_dtype="float64", **kinds)
     forests = forests_of(ensemble, "float32", complete=False)
-    outputs = OutputSpec("booster", ensemble.n_outputs, "identity", 1.0, "float64", ("raw",), (), None)
+    raw = Input(ensemble.n_outputs)
+    outputs = OutputSpec("booster", ensemble.n_outputs, dict.fromkeys(("response", "raw"), raw))
     graph = Graph("lightgbm", "Booster", InputSpec(ensemble.n_features), ensemble, outputs)
     strategy = strategies_on(GPU)[name]
     config = {**strategy.default(workload_of(forests[0], 5000), GPU), **knobs}

@@ -12,10 +12,15 @@ from hbtvm.frontends import from_object
 from hbtvm.graph.networks.complement import keep_second
 from hbtvm.graph.outputs.arrays import Arrays
 from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.operators.base import Input, Node
+from hbtvm.operators.formulas import likelier, modified_huber, shares, sigmoid, softmax, with_complement
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.shapes import concat, reduce, select
 from hbtvm.runtime.cuda.rows.libraries import TorchLibrary
 from hbtvm.runtime.model import Model
 from tests import emulated
 from tests.emulated import USED, Array, Cupy, Machine, package
+from tests.epilogues import RESPONSES, rounded
 from tests.models import ZOO, data
 from tests.oracle import margins
 
@@ -46,8 +51,8 @@ def check(spec: OutputSpec, raw: np.ndarray, library: str) -> int:
     )
     made = [output for output in (None, *spec.outputs) if spec.by_any_library(output)]
     for output in made:
-        want = spec.maker(output)(raw)
-        got = there.maker(output)(to_device(raw.copy()), arrays)
+        want = spec.compute(output, raw)
+        got = there.compute(output, to_device(raw.copy()), arrays)
         several = isinstance(want, list)
         for ours, theirs in zip(want if several else [want], got if several else [got], strict=True):
             found = to_host(theirs)
@@ -73,26 +78,30 @@ def test_every_models_outputs(name: str, library: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_extreme_scores_and_ties(library: str, dtype: Any) -> None:
     raw = np.array([-1e4, -800, -88, -1, -0.0, 0, 1e-30, 0.5, 1, 88, 800, 1e4])[:, None]
-    for transform in ("identity", "sigmoid", "exp", "softplus", "signed_square", "hinge", "isolation"):
-        spec: dict[str, Any] = {"transform": transform, "dtype": dtype, "outputs": ("raw", "score", "proba")}
-        check(OutputSpec("regressor", 1, scale=2.0, **spec), raw, library)
-    for rule in ("raw_positive", "raw_not_negative", "above_half", "argmax"):
-        labels = (np.array([3, 7], np.int16),)
-        spec = {"transform": "sigmoid", "label_rule": rule, "dtype": dtype, "outputs": ("label", "proba")}
-        assert check(OutputSpec("classifier", 1, classes=labels, **spec), raw, library) == 3
+    for function in RESPONSES.values():
+        score = rounded(Input(1), dtype)
+        response = rounded(function(score), dtype)
+        nodes: dict[str, Node] = {"response": response, "raw": score, "score": response}
+        assert check(OutputSpec("regressor", 1, nodes), raw, library) == 3
+        for index in (apply("greater", score, 0.0), apply("greater_equal", score, 0.0), likelier(response)):
+            nodes = {"index": index, "proba": rounded(with_complement(response), dtype)}
+            labels = (np.array([3, 7], np.int16),)
+            assert check(OutputSpec("classifier", 1, nodes, labels), raw, library) == 3
     wide = np.array([[1.0, 1.0, 0.0], [0.0, 2.0, 2.0], [3.0, 3.0, 3.0], [-1e4, 1e4, 0]])
-    for rule in ("raw_argmax", "argmax"):
-        for transform in ("softmax", "class_index", "identity", "sigmoid"):
-            labels = (np.array([0.5, -2, 9]),)
-            spec = {"transform": transform, "label_rule": rule, "dtype": dtype, "outputs": ("label", "proba")}
-            check(OutputSpec("classifier", 3, classes=labels, **spec), wide, library)
+    scores = rounded(Input(3), dtype)
+    for function in (softmax, sigmoid, lambda x: shares(sigmoid(x)), modified_huber):
+        proba = rounded(function(scores), dtype)
+        for index in (reduce("argmax", scores), reduce("argmax", proba)):
+            spec = OutputSpec("classifier", 3, {"index": index, "proba": proba}, (np.array([0.5, -2, 9]),))
+            assert check(spec, wide, library) == 3
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_several_targets(library: str) -> None:
     raw = np.array([[0.1, 0.9, 0.2, 0.3, 0.5], [0.5, 0.5, 0.4, 0.4, 0.2]])
-    classes = np.array([4, 2]), np.array([7, 8, 9])
-    spec = OutputSpec("classifier", 5, outputs=("label", "proba"), classes=classes, label_rule="argmax")
+    classes, scores = (np.array([4, 2]), np.array([7, 8, 9])), Input(5)
+    index = concat([reduce("argmax", select(scores, columns)) for columns in (range(2), range(2, 5))])
+    spec = OutputSpec("classifier", 5, {"index": index, "proba": scores}, classes)
     assert check(spec, raw, library) == 3
 
 

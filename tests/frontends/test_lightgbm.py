@@ -33,8 +33,8 @@ MODELS = [name for name in ZOO if name.startswith("lgb_")]
 
 def _check_booster(booster: lgb.Booster, graph: Graph, rows: np.ndarray) -> None:
     raw = margins(graph, rows)
-    assert_close(graph.output.predict(raw), booster.predict(rows))
-    assert_close(graph.output.raw(raw), booster.predict(rows, raw_score=True))
+    assert_close(graph.output.compute(None, raw), booster.predict(rows))
+    assert_close(graph.output.compute("raw", raw), booster.predict(rows, raw_score=True))
     assert_same_leaves(graph, rows, booster.predict(rows, pred_leaf=True))
 
 
@@ -48,7 +48,7 @@ def _check(model: Any) -> Graph:
         for part in (rows, rows[:1]):
             assert_same_as_library(model, graph, part)
             raw = margins(graph, part)
-            assert_close(graph.output.raw(raw), model.predict(part, raw_score=True))
+            assert_close(graph.output.compute("raw", raw), model.predict(part, raw_score=True))
             assert_same_leaves(graph, part, model.predict(part, pred_leaf=True))
     return graph
 
@@ -210,7 +210,7 @@ def test_categories_of_a_data_frame(tmp_path: Path) -> None:
             np.float64
         )
         raw = reference.margins(graph.anchor, rows)
-        assert_close(graph.output.predict(raw), model.predict(later))
+        assert_close(graph.output.compute(None, raw), model.predict(later))
 
 
 def test_linear_trees_are_refused(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_hist_with_categories_of_a_data_frame() -> None:
     codes = {colour: code for code, colour in enumerate(graph.input.categories[3])}
     rows = later.assign(colour=[codes.get(c, np.nan) for c in later["colour"]]).to_numpy(np.float64)
     raw = reference.margins(graph.anchor, rows)
-    assert_close(graph.output.predict(raw), model.predict(later.astype({"colour": "category"})))
+    assert_close(graph.output.compute(None, raw), model.predict(later.astype({"colour": "category"})))
 
 
 def test_hist_moves_categorical_columns_back() -> None:

@@ -34,7 +34,7 @@ MODELS = [name for name in ZOO if name.startswith("xgb_")]
 def _check_estimator(model: Any, graph: Graph, rows: np.ndarray) -> None:
     assert_same_as_library(model, graph, rows)
     raw = margins(graph, rows)
-    assert_close(graph.output.raw(raw), model.predict(rows, output_margin=True), False)
+    assert_close(graph.output.compute("raw", raw), model.predict(rows, output_margin=True), False)
 
 
 def _check(model: Any, **options: Any) -> Graph:
@@ -219,7 +219,7 @@ def test_strings_as_categories_of_a_data_frame() -> None:
         codes = {c: i for i, c in enumerate(graph.input.categories[1])}
         rows = later.assign(colour=[codes[c] for c in colours]).to_numpy(np.float64)
         raw = reference.margins(graph.anchor, rows)
-        assert_close(graph.output.predict(raw), model.predict(later), False)
+        assert_close(graph.output.compute(None, raw), model.predict(later), False)
 
 
 def test_linear_models_are_refused() -> None:

@@ -127,7 +127,7 @@ def test_a_typical_pipeline() -> None:
     told = " ".join(graph.told)
     assert "scalers and imputers of 5 columns" in told
     assert "4 encoded columns: sums of entries of 1 table" in told
-    np.testing.assert_array_equal(graph.output.labels(scores), pipeline.predict(rows_of(raw)))
+    np.testing.assert_array_equal(graph.output.compute("label", scores), pipeline.predict(rows_of(raw)))
 
 
 def test_chains_of_scalers_in_any_order() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import xgboost as xgb
 
 from hbtvm.frontends import from_object
 from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.operators.base import Input
+from hbtvm.operators.formulas import sigmoid
 
 ENDS = [
     -3e38, -1e4, -104.0, -103.0, -95.0, -90.0, -88.8, -88.73, -88.72284, -88.7, -88.69, -88.6, -88.1, -88.0,
@@ -32,20 +32,20 @@ def test_small_probabilities_are_xgboosts() -> None:
     want = booster.predict(rows)
     assert 3.0e-39 < want.min() < 3.1e-39
     raw = np.float32(ENDS).astype(np.float64)
-    found = spec.response(raw[:, None])
+    found = spec.compute(None, raw[:, None])
     assert found.dtype == np.float32
     # The least are subnormal: so far apart are their neighbours.
     np.testing.assert_allclose(found, want, rtol=1e-6, atol=2e-45)
-    one = [spec.response(np.array([[margin]]))[0] for margin in raw.tolist()]
+    one = [spec.compute(None, np.array([[margin]]))[0] for margin in raw.tolist()]
     np.testing.assert_allclose(one, want, rtol=1e-6, atol=2e-45)
 
 
 def test_other_sigmoids_reach_zero() -> None:
-    spec = replace(logistic()[1], dtype="float64")
-    assert spec.response(np.array([[-1e4], [-800.0]])).tolist() == [0.0, 0.0]
+    spec = OutputSpec("regressor", 1, {"response": sigmoid(Input(1))})
+    assert spec.compute(None, np.array([[-1e4], [-800.0]])).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.filterwarnings("error")
 def test_missing_margins_stay_missing() -> None:
     spec = logistic()[1]
-    assert np.isnan(spec.response(np.array([[np.nan], [1.0]]))[0])
+    assert np.isnan(spec.compute(None, np.array([[np.nan], [1.0]]))[0])

@@ -13,10 +13,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hbtvm.operators.base import Input
+from hbtvm.operators.pointwise import apply
 from hbtvm.runtime.native.epilogues import epilogue as native
 from hbtvm.runtime.native.epilogues.epilogue import EpilogueFields
 from hbtvm.runtime.native.epilogues.select import epilogue_of
-from tests.epilogues import NATIVE, Finisher, assert_same, columns, compiled, forests, scores_of, spec_of
+from tests.epilogues import (
+    NATIVE,
+    Finisher,
+    assert_same,
+    columns,
+    compiled,
+    forests,
+    rounded,
+    scores_of,
+    spec_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +42,8 @@ def test_exponential(finisher: Finisher) -> None:
     middles = (np.arange(-1020, 1021) + 0.5) * np.log(2)
     powers = np.concatenate([rng.uniform(-708, 709.7, 40000), rng.normal(size=40000), middles])
     for dtype, most in (("float64", 0.7), ("float32", 0.501)):
-        spec = spec_of("booster", 1, transform="exp", dtype=dtype)
+        response = rounded(apply("exp", rounded(Input(1), dtype)), dtype)
+        spec = spec_of("booster", 1, {"response": response})
         found = epilogue_of(spec, None, n_outputs=1)
         assert found is not None
         some = powers if dtype == "float64" else powers[np.abs(powers) < 87].astype(dtype).astype(np.float64)
@@ -46,7 +59,7 @@ def test_exponential(finisher: Finisher) -> None:
         (-746.0, 0.0),
         (-np.inf, 0.0),
     ):
-        spec = spec_of("booster", 1, transform="exp")
+        spec = spec_of("booster", 1, {"response": apply("exp", Input(1))})
         found = epilogue_of(spec, None, n_outputs=1)
         assert found is not None
         assert finisher.run(found, np.array([[power]]))[1].tolist() == [result]
@@ -72,15 +85,12 @@ def test_structures_agree(tmp_path: Path) -> None:
     """ctypes' structure has C's layout, and Python's numbers are those of the header."""
     header = (NATIVE / "epilogue/epilogue.h").read_text()
     numbers = {name: int(value) for name, value in re.findall(r"\bHBTVM_(\w+) = (\d+)", header)}
-    for kind in (native.Type, native.Transform, native.Rule):
+    for kind in (native.Type, native.Rule):
         for one in kind:
             assert numbers.pop(one.name) == one, one
-    for i, name in enumerate(native.ARITHMETIC):
-        assert numbers.pop(name.upper()) == i
-    library = numbers.pop("STEP_LIBRARY")
-    for name, value in numbers.items():
-        assert native.FUNCTIONS[name.removeprefix("STEP_").lower()] == value
-    assert native.FUNCTIONS["log"] == library
+    library = numbers.pop("LIBRARY")
+    assert {name.upper(): value for name, value in native.STEPS.items() if value < library} == numbers
+    assert native.STEPS["log"] == library
     assert f"HBTVM_MOST_COUPLED {native.MOST_COUPLED}\n" in header
 
     source = [

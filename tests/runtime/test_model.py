@@ -61,7 +61,7 @@ def test_predicts_as_the_library(name: str) -> None:
             X = rows(n, name, dtype)
             same(loaded.predict(X), trained_model.predict(X))
             for method, output in METHODS.items():
-                if output in loaded.package.output.available():
+                if output in loaded.package.output.outputs:
                     want = getattr(trained_model, method)(X)
                     same(getattr(loaded, method)(X), want)
                     same(loaded.predict(X, output), want)

@@ -21,9 +21,11 @@ from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns.steps import Arithmetic, Encode, Fill, Function, Lookup
 from hbtvm.graph.columns.table import Column, Raw, Table
 from hbtvm.graph.graph import Graph, InputSpec
-from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.outputs.output import OutputSpec, likeliest
 from hbtvm.graph.parts import Parts
 from hbtvm.graph.trees.reference import margins
+from hbtvm.operators.base import Input
+from hbtvm.operators.formulas import sigmoid
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package.entry import Package
 from hbtvm.runtime.package.file import from_bytes, to_bytes
@@ -52,8 +54,7 @@ def graph() -> Graph:
         input=InputSpec(4, NAMES, by_name=True),
         anchor=ensemble,
         output=OutputSpec(
-            "classifier", 1, "sigmoid", outputs=("label", "proba", "raw"), classes=(np.array(["no", "yes"]),),
-            label_rule="raw_positive",
+            "classifier", 1, {**likeliest(sigmoid(Input(1))), "raw": Input(1)}, (np.array(["no", "yes"]),)
         ),
         feeds=feeds,
         steps=(("encode", "ColumnTransformer"), ("model", "GradientBoostingClassifier")),

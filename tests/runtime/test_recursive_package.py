@@ -24,6 +24,8 @@ from hbtvm.codec import binding
 from hbtvm.errors import InputError, PackageError
 from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.operators.base import Input
+from hbtvm.operators.pointwise import apply
 from hbtvm.runtime.model import Model, load
 from hbtvm.runtime.package.archive import read_archive, write_archive
 from hbtvm.runtime.package.file import Package, _package, from_bytes, to_bytes
@@ -52,7 +54,7 @@ def bare(recursion: RecursionEntry, columns: int = COLUMNS) -> Package:
         "operator": "network", "n_features": columns, "n_outputs": columns, "compare_dtype": "float32",
         "base_score": [0.0] * columns, "divisor": 1.0, "operators": [],
     }  # fmt: skip
-    output = OutputSpec("regressor", columns, dtype="float32")
+    output = OutputSpec("regressor", columns, {"response": apply("round_float32", Input(columns))})
     return Package(
         "hbtvm", "small", InputSpec(columns), output, facts, TARGET, (), {}, executor=executor(TARGET),
         recursion=recursion,

@@ -91,7 +91,7 @@ def test_selectors_keep_container_and_type(name: str) -> None:
     model = SELECTORS[name].fit(X, Y)
     graph = from_object(model)
     graph = graph if graph.transform is None else graph.transform
-    assert codec.read(OutputSpec, codec.write(graph.output)) == graph.output
+    assert codec.write(codec.read(OutputSpec, codec.write(graph.output))) == codec.write(graph.output)
     selection = Selection(graph.input, graph.output.selects)
     for rows in CONTAINERS.values():
         same(selection.transform(rows), model.transform(rows))

@@ -1,8 +1,8 @@
 """`OutputSpec`: labels, probabilities and scores as nodes over raw scores.
 
 Raw scores (margins) are float64 of shape (n, O), base score and divisor already applied. The deployed runtime
-uses this module: numpy only. `hbtvm.runtime.native.epilogues.select` derives C epilogues from the nodes; numpy
-and libraries of arrays on GPUs evaluate them (see `hbtvm.graph.outputs.arrays`).
+uses this module: numpy only. `hbtvm.runtime.native.epilogues` derives C epilogues from the nodes; numpy and
+libraries of arrays on GPUs evaluate them (`hbtvm.graph.outputs.arrays`).
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def predict(graph: Graph, X: Any, output: Any = None) -> Any:
     if graph.stages:
         rows = rows[:, list(graph.columns)]
     anchor = graph.single if single and graph.single is not None else graph.anchor
-    return graph.output.maker(output)(_scores(anchor, rows))
+    return graph.output.compute(output, _scores(anchor, rows))
 
 
 def _scores(anchor: Any, rows: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ def check(model: Any, X: Any, *, anchor: str | None = None, tolerance: float = T
     else:
         assert main.shape == expected[0].shape
         close(main, expected[0], tolerance)
-    names = [one for one in ("proba", "decision", "score") if one in graph.output.available()]
+    names = [one for one in ("proba", "decision", "score") if one in graph.output.outputs]
     assert len(names) == len(expected) - 1
     for name, values in zip(names, expected[1:], strict=True):
         found = np.asarray(predict(graph, X, name))

@@ -98,7 +98,7 @@ CLASSIFIERS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_classifiers(name: str, target: np.ndarray) -> None:
     graph = check(converted(CLASSIFIERS[name](), X, target), X)
-    assert graph.output.kind == "classifier" and "proba" in graph.output.available()
+    assert graph.output.kind == "classifier" and "proba" in graph.output.outputs
     if name in ("tree", "forest", "gradient_boosting"):
         assert type(graph.anchor).__name__ == "TreeEnsemble" and not graph.feeds
 

@@ -173,14 +173,14 @@ def test_several_targets(estimator: Any, target: np.ndarray, options: dict[str, 
 )
 def test_scores_of_samples(estimator: Any) -> None:
     graph = check(converted(estimator, X, score_samples=True), X)
-    assert "score" in graph.output.available()
+    assert "score" in graph.output.outputs
     found = converted(estimator, X, score_samples=True)
     # By another name it is some further output.
     for one in found.graph.node:
         for names in (one.input, one.output):
             names[:] = ["other" if name == "score_samples" else name for name in names]
     found.graph.output[2].name = "other"
-    assert "score" not in from_object(found).output.available()
+    assert "score" not in from_object(found).output.outputs
 
 
 def test_scores_of_samples_of_a_compiled_model() -> None:

@@ -14,7 +14,7 @@ from tests.staged import scores_of
 
 def found(graph: Graph, rows: np.ndarray, output: Any = None) -> Any:
     """An output of a graph, by the operators' references."""
-    return graph.output.maker(output)(scores_of(graph, rows))
+    return graph.output.compute(output, scores_of(graph, rows))
 
 
 def check(
@@ -38,7 +38,7 @@ def check(
             continue
         same(found(graph, own), model.predict(own), *wide)
         offered = [output for output, method in METHODS.items() if hasattr(model, method)]
-        assert [output for output in METHODS if output in graph.output.available()] == offered
+        assert [output for output in METHODS if output in graph.output.outputs] == offered
         for output in offered:
             same(found(graph, own, output), getattr(model, METHODS[output])(own), *wide)
     return graph

@@ -67,7 +67,7 @@ def test_isotonic_regression(options: dict[str, Any], dtype: str) -> None:
     model = regression(**options)
     x = np.concatenate([np.linspace(-5, 5, 200), model.X_thresholds_]).astype(dtype)
     graph = from_object(model)
-    got = graph.output.maker(None)(graph.anchor.reference(x[:, None]))
+    got = graph.output.compute(None, graph.anchor.reference(x[:, None]))
     np.testing.assert_allclose(got, model.predict(x), rtol=1e-12, atol=1e-14)
 
 
@@ -76,7 +76,7 @@ def test_isotonic_regression_in_float32() -> None:
     model = IsotonicRegression(out_of_bounds="clip").fit(x, x)
     rows = np.linspace(-3, 3, 99)
     graph = from_object(model)
-    got = graph.output.maker(None)(graph.anchor.reference(rows[:, None]))
+    got = graph.output.compute(None, graph.anchor.reference(rows[:, None]))
     np.testing.assert_allclose(got, model.predict(rows), rtol=1e-5)
 
 
@@ -98,7 +98,7 @@ def test_rows_of_one_number_each() -> None:
 def test_isotonic_regression_of_one_point() -> None:
     model = IsotonicRegression().fit([1.0, 1.0], [3.0, 4.0])
     graph = from_object(model)
-    assert graph.output.maker(None)(graph.anchor.reference(np.zeros((3, 1)))).tolist() == [3.5] * 3
+    assert graph.output.compute(None, graph.anchor.reference(np.zeros((3, 1)))).tolist() == [3.5] * 3
 
 
 def test_refusals() -> None:

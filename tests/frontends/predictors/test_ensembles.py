@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hbtvm.graph.outputs.output_columns import columns
 from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy.sparse import csr_matrix
 from sklearn.calibration import CalibratedClassifierCV
@@ -42,6 +41,7 @@ import hbtvm
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object
 from hbtvm.graph.networks.network import Network
+from hbtvm.graph.outputs.output import columns
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from tests.answers import same
 from tests.frontends.predictors.data import NUMBERS, ROWS, TARGETS, X
@@ -343,7 +343,7 @@ def test_what_regressors_say(name: str, dtype: str) -> None:
             transformed(model, rows, 1e-5)
         if isinstance(model, VotingRegressor):
             graph = from_object(model)
-            assert graph.output.maker(None)(scores_of(graph, rows)).dtype == model.predict(rows).dtype
+            assert graph.output.compute(None, scores_of(graph, rows)).dtype == model.predict(rows).dtype
 
 
 def test_three_dimensions_are_no_columns() -> None:

@@ -78,7 +78,7 @@ def test_classifiers_of_pairs() -> None:
     model = GaussianProcessClassifier(RBF(2.0), optimizer=None, multi_class="one_vs_one")
     model.fit(X[:90], TARGETS["strings"][:90])
     graph = from_object(model)
-    assert graph.output.available() == ("label",)
+    assert graph.output.outputs == ("label",)
     compiled = hbtvm.compile(model, batch_sizes=64, dtype="float64", threads=1)
     same(compiled.predict(ROWS), model.predict(ROWS), 0, 0)
 

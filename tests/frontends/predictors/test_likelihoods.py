@@ -35,7 +35,7 @@ def test_densities(name: str) -> None:
     model = MODELS[name].fit(X)
     graph = from_object(model)
     assert graph.scores is not None and graph.output.kind == "transformer"
-    assert graph.scores.output.available() == ("score",)
+    assert graph.scores.output.outputs == ("score",)
     for rows, tolerance in ((ROWS, 1e-9), (30 * ROWS, 1e-9), (ROWS.astype("f4"), 1e-4), (ROWS[:1], 1e-9)):
         expected = model.score_samples(rows)
         np.testing.assert_allclose(found(graph.scores, rows, "score"), expected, rtol=tolerance)

@@ -101,7 +101,7 @@ def test_trees_see_the_same(name: str) -> None:
     for x in (x64, x64.astype(np.float32)):
         anchor = graph.single if x.dtype == np.float32 and graph.single is not None else graph.anchor
         scores = margins(anchor, feed_matrix(graph.feeds, raw_of(x), anchor.compare_dtype))
-        np.testing.assert_allclose(graph.output.maker(None)(scores), model.predict(x), rtol=1e-12)
+        np.testing.assert_allclose(graph.output.compute(None, scores), model.predict(x), rtol=1e-12)
 
 
 def test_what_is_refused() -> None:
