@@ -209,7 +209,8 @@ def main(name: str, count: int, seed: int) -> int:
 def _use(graph: Graph) -> None:
     """What was read can be kept, and predicts."""
     assert codec.read(InputSpec, json.loads(json.dumps(codec.write(graph.input)))) == graph.input
-    assert codec.read(OutputSpec, json.loads(json.dumps(codec.write(graph.output)))) == graph.output
+    written = codec.write(graph.output)
+    assert codec.write(codec.read(OutputSpec, json.loads(json.dumps(written)))) == written
     if graph.input.n_features < 1_000:
         with np.errstate(all="ignore"):
             predict(graph, np.ones((2, graph.input.n_features)))

@@ -50,6 +50,12 @@ class Predictor:
     label_dtype: str | None = None
     trees: Trees | None = None
 
+    @property
+    def responds_in_float32(self) -> bool:
+        """Whether ``predict`` returns float32 responses."""
+        response = self.outputs.get("response")
+        return response is not None and (self.label_dtype == "float32" or unrounded(response) is not response)
+
     def scores(self) -> Node:
         """All that a kernel computes side by side; the host makes probabilities of those of pairs."""
         return concat([node.x if isinstance(node, Coupling) else node for node in self._computed().values()])

@@ -17,8 +17,10 @@ import xgboost as xgb
 from hbtvm.errors import ModelError
 from hbtvm.frontends import load_model
 from hbtvm.frontends.lightgbm.model import from_text
-from hbtvm.frontends.lightgbm.output import transform_of
+from hbtvm.frontends.lightgbm.output import response_of
 from hbtvm.frontends.xgboost.model import from_document, from_json
+from hbtvm.operators.base import Input, in_order
+from hbtvm.operators.pointwise import Elementwise
 from tests.by_reference import predict
 
 FILES = Path(__file__).parent.parent / "data" / "files"
@@ -163,10 +165,22 @@ ALIASES = {
 }
 
 
+FUNCTIONS = {
+    "identity": [],
+    "exp": ["exp"],
+    "sigmoid": ["sigmoid"],
+    "softmax": ["subtract", "exp", "divide"],
+    "softplus": ["exp", "log1p"],
+}
+
+
 @pytest.mark.parametrize(("transform", "names"), ALIASES.items())
 def test_objectives_by_all_their_names(transform: str, names: str) -> None:
     for name in names.split():
-        assert transform_of(name)[0] == transform, name
+        functions = [
+            node.function for node in in_order(response_of(name, Input(3))) if isinstance(node, Elementwise)
+        ]
+        assert functions == FUNCTIONS[transform], name
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hbtvm import codec
 from hbtvm.errors import PackageError
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import file as package_module
@@ -98,7 +99,7 @@ def assert_equal(a: Package, b: Package) -> None:
             np.testing.assert_array_equal(x, y)
         assert replace(one, tables=()) == replace(other, tables=())
     assert a.input == b.input
-    assert a.output == b.output
+    assert codec.write(a.output) == codec.write(b.output)
     for name in ("library", "model", "forest", "target", "tuning"):
         assert getattr(a, name) == getattr(b, name), name
 

@@ -135,6 +135,6 @@ def is_dropped(estimator: object) -> bool:
 
 def in_their_type(table: Table, found: Sequence[Predictor]) -> Table:
     """The columns that estimators make, in float32 if all of them predict that."""
-    if not all(one.label_dtype == "float32" for one in found):
+    if not all(one.responds_in_float32 for one in found):
         return table
     return replace(table, columns=tuple(column.then(Cast("float32")) for column in table.columns))

@@ -50,7 +50,7 @@ def regressor(record: Record, table: Table, where: Where) -> Predictor:
     responses = [output(one, "response", where) for one in found]
     weights = _weights(record, len(found), where)
     # numpy's mean of float32 numbers is one, unless it is weighted.
-    single = weights is None and all(one.label_dtype == "float32" for one in found)
+    single = weights is None and all(one.responds_in_float32 for one in found)
     dtype = "float32" if single else None
     return Predictor("regressor", {"response": joined.mean(responses, weights)}, label_dtype=dtype)
 
