@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,9 @@ class Model:
         self._asked = None if threads is None else self.threads
         forest = package.forest
         self._output = out = package.output
-        self._convert: dict[Output | None, Callable[..., Any]] = {name: out.maker(name) for name in OUTPUTS}
+        self._convert: dict[Output | None, Callable[..., Any]] = {
+            name: partial(out.compute, name) for name in OUTPUTS
+        }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         texts = TextLibrary(package.text_library, self._pool, package.target)
         self._kernels = Kernels(package, self.device, self._asked, texts, self._convert)

@@ -37,8 +37,7 @@ class TransformedColumns:
         self._computed = Transformer(package, library) if package.parts.table is not None else None
         self._selection = Selection(package.input, out.selects) if out.selects else None
         self._convert = {
-            np.dtype(one): columns(out.label_dtype, one, out.keeps_axis)
-            for one in ("float32", "float64")
+            np.dtype(one): columns(out.label_dtype, one, out.keeps_axis) for one in ("float32", "float64")
         }
 
     @property
