@@ -31,8 +31,8 @@ from hbtvm.graph.columns.steps import (
 )
 from hbtvm.graph.columns.table import Raw
 from hbtvm.runtime.native.front.front import Front
-from hbtvm.runtime.native.front.steps import FUNCTIONS
 from hbtvm.runtime.native.front.structures import filled
+from hbtvm.runtime.native.functions import EXACT
 from hbtvm.runtime.text.layout import laid_out
 from hbtvm.runtime.text.library import TextLibrary
 
@@ -257,7 +257,7 @@ def _number_step(rng: np.random.Generator) -> Step:
         lambda: Within(-0.7, 1.1),
         lambda: Above(0.1),
         lambda: Cast(_pick(rng, ("float32", "float64"))),
-        lambda: Function(_pick(rng, sorted(FUNCTIONS))),
+        lambda: Function(_pick(rng, sorted(EXACT))),
         lambda: Fill(0.1, _pick(rng, (np.nan, NA, None, 0.1, 1, "tech"))),
         lambda: IsMissing(_pick(rng, (np.nan, NA, None, 0.1, 1, "tech"))),
         lambda: ZeroIsMissing(),

@@ -7,9 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from hbtvm.graph.columns.steps import UFUNCS
 from hbtvm.operators.pointwise import FUNCTIONS, apply, sigmoid
 from hbtvm.recursive.cell import BINARY, UNARY
 from hbtvm.recursive.reference import FUNCTIONS as OF_CELLS
+from hbtvm.runtime.native.functions import NUMBERS
 from hbtvm.strategies.cuda.network import FUNCTIONS as ON_CUDA
 from hbtvm.strategies.network import functions, single
 
@@ -21,6 +23,10 @@ def test_every_function_has_a_tensor_expression() -> None:
     assert {*single.FUNCTIONS} <= {*FUNCTIONS}
     assert {name for name, row in FUNCTIONS.items() if row.cuda} <= {*ON_CUDA}
     assert {*UNARY, *BINARY} <= {*OF_CELLS}
+
+
+def test_c_has_every_function_of_columns() -> None:
+    assert {*UFUNCS} - {"fabs", "deg2rad", "rad2deg"} == {*NUMBERS}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

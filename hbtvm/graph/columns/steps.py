@@ -130,12 +130,9 @@ class Cast(Step):
 
 UFUNCS: Mapping[str, Any] = {
     **{
-        name: FUNCTIONS[name].reference
-        for name in (
-            *("log1p", "log", "log2", "log10", "exp", "exp2", "expm1", "sqrt", "cbrt", "arcsinh", "arctan"),
-            *("tanh", "sinh", "negative", "floor", "ceil", "rint", "trunc", "sign", "square", "absolute"),
-            *("reciprocal", "sin", "cos", "tan", "cosh"),
-        )
+        name: row.reference
+        for name, row in FUNCTIONS.items()
+        if row.arity == 1 and isinstance(row.reference, np.ufunc)
     },
     **{name: getattr(np, name) for name in ("positive", "fabs", "deg2rad", "rad2deg", "degrees", "radians")},
 }

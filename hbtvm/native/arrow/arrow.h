@@ -73,40 +73,7 @@ enum feed_step_kind {
   HBTVM_STEP_EQUALS = 13, /* any of table, of `count` */
   HBTVM_STEP_BINS = 14,   /* the number of table entries that are at most x */
   HBTVM_STEP_QUANTILE = 15, /* table: `count` quantiles, then as many shares; margin a */
-  HBTVM_STEP_FUNCTION = 16  /* enum function: flag */
-};
-
-enum function {
-  HBTVM_FUNCTION_SQRT = 0,
-  HBTVM_FUNCTION_NEGATIVE = 1,
-  HBTVM_FUNCTION_POSITIVE = 2,
-  HBTVM_FUNCTION_FLOOR = 3,
-  HBTVM_FUNCTION_CEIL = 4,
-  HBTVM_FUNCTION_RINT = 5,
-  HBTVM_FUNCTION_TRUNC = 6,
-  HBTVM_FUNCTION_SIGN = 7,
-  HBTVM_FUNCTION_SQUARE = 8,
-  HBTVM_FUNCTION_ABSOLUTE = 9,
-  HBTVM_FUNCTION_RECIPROCAL = 10,
-  HBTVM_FUNCTION_TO_RADIANS = 11,
-  HBTVM_FUNCTION_TO_DEGREES = 12,
-  /* From here on libm's functions, whose last bits may differ from numpy's. */
-  HBTVM_FUNCTION_LOG = 13,
-  HBTVM_FUNCTION_LOG1P = 14,
-  HBTVM_FUNCTION_LOG2 = 15,
-  HBTVM_FUNCTION_LOG10 = 16,
-  HBTVM_FUNCTION_EXP = 17,
-  HBTVM_FUNCTION_EXP2 = 18,
-  HBTVM_FUNCTION_EXPM1 = 19,
-  HBTVM_FUNCTION_CBRT = 20,
-  HBTVM_FUNCTION_ARCSINH = 21,
-  HBTVM_FUNCTION_ARCTAN = 22,
-  HBTVM_FUNCTION_TANH = 23,
-  HBTVM_FUNCTION_SINH = 24,
-  HBTVM_FUNCTION_COSH = 25,
-  HBTVM_FUNCTION_SIN = 26,
-  HBTVM_FUNCTION_COS = 27,
-  HBTVM_FUNCTION_TAN = 28
+  HBTVM_STEP_FUNCTION = 16  /* enum function (pointwise/functions.h): flag */
 };
 
 /* A constant value; texts are not zero-terminated. */

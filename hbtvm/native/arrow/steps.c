@@ -3,50 +3,18 @@
 #include <math.h>
 
 #include "arrow/internal.h"
+#include "pointwise/functions.h"
 
 static double narrowed(double x, int narrow) { return narrow ? (double)(float)x : x; }
 
-/* Functions of libm. */
-static double of_libm(int64_t which, double x, int narrow) {
-  float y = (float)x;
-  switch (which) {
-    case HBTVM_FUNCTION_LOG: return narrow ? (double)logf(y) : log(x);
-    case HBTVM_FUNCTION_LOG1P: return narrow ? (double)log1pf(y) : log1p(x);
-    case HBTVM_FUNCTION_LOG2: return narrow ? (double)log2f(y) : log2(x);
-    case HBTVM_FUNCTION_LOG10: return narrow ? (double)log10f(y) : log10(x);
-    case HBTVM_FUNCTION_EXP: return narrow ? (double)expf(y) : exp(x);
-    case HBTVM_FUNCTION_EXP2: return narrow ? (double)exp2f(y) : exp2(x);
-    case HBTVM_FUNCTION_EXPM1: return narrow ? (double)expm1f(y) : expm1(x);
-    case HBTVM_FUNCTION_CBRT: return narrow ? (double)cbrtf(y) : cbrt(x);
-    case HBTVM_FUNCTION_ARCSINH: return narrow ? (double)asinhf(y) : asinh(x);
-    case HBTVM_FUNCTION_ARCTAN: return narrow ? (double)atanf(y) : atan(x);
-    case HBTVM_FUNCTION_TANH: return narrow ? (double)tanhf(y) : tanh(x);
-    case HBTVM_FUNCTION_SINH: return narrow ? (double)sinhf(y) : sinh(x);
-    case HBTVM_FUNCTION_COSH: return narrow ? (double)coshf(y) : cosh(x);
-    case HBTVM_FUNCTION_SIN: return narrow ? (double)sinf(y) : sin(x);
-    case HBTVM_FUNCTION_COS: return narrow ? (double)cosf(y) : cos(x);
-    case HBTVM_FUNCTION_TAN: return narrow ? (double)tanf(y) : tan(x);
-    default: return x;
-  }
-}
-
 static double function(int64_t which, double x, int narrow) {
-  static const double pi = 3.14159265358979323846;
-  static const float half_turn = 180.0f;
+  const float y = (float)x;
   switch (which) {
-    case HBTVM_FUNCTION_SQRT: return narrow ? (double)sqrtf((float)x) : sqrt(x);
-    case HBTVM_FUNCTION_NEGATIVE: return -x;
-    case HBTVM_FUNCTION_FLOOR: return floor(x);
-    case HBTVM_FUNCTION_CEIL: return ceil(x);
-    case HBTVM_FUNCTION_RINT: return rint(x);
-    case HBTVM_FUNCTION_TRUNC: return trunc(x);
-    case HBTVM_FUNCTION_SIGN: return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x == 0.0 ? 0.0 : x;
-    case HBTVM_FUNCTION_SQUARE: return narrow ? (double)((float)x * (float)x) : x * x;
-    case HBTVM_FUNCTION_ABSOLUTE: return fabs(x);
-    case HBTVM_FUNCTION_RECIPROCAL: return narrow ? (double)(1.0f / (float)x) : 1.0 / x;
-    case HBTVM_FUNCTION_TO_RADIANS: return narrow ? (double)((float)x * ((float)pi / half_turn)) : x * (pi / 180.0);
-    case HBTVM_FUNCTION_TO_DEGREES: return narrow ? (double)((float)x * (half_turn / (float)pi)) : x * (180.0 / pi);
-    default: return of_libm(which, x, narrow);
+#define CASE(name, exact, wide, single) \
+  case HBTVM_FUNCTION_##name: return narrow ? (double)(single) : (wide);
+    HBTVM_FUNCTIONS(CASE)
+#undef CASE
+    default: return x;
   }
 }
 

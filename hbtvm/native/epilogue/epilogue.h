@@ -40,7 +40,7 @@ enum step {
   /* Of each row. */
   HBTVM_SOFTMAX = 18,
   HBTVM_SHARES = 19, /* values divided by their sum, equal shares if that is 0; in float64 */
-  HBTVM_LIBRARY = 20 /* from here on: functions of libm, in the order of `library` in epilogue_transforms.h */
+  HBTVM_FUNCTION = 20 /* from here on: enum function (pointwise/functions.h) */
 };
 
 /* The reduction of a row's values. */

@@ -6,6 +6,7 @@
 
 #include "epilogue/epilogue.h"
 #include "epilogue/functions.h"
+#include "pointwise/functions.h"
 
 /* The largest exponent in XGBoost's sigmoid, see MOST_POWER in hbtvm/operators/formulas.py. */
 #define MOST_POWER 88.7f
@@ -47,7 +48,6 @@ static inline void each(struct values v, change *f, double a) {
     }                                                   \
   }
 
-static inline double sign(double y) { return y > 0 ? 1.0 : y < 0 ? -1.0 : y == 0 ? 0.0 : y; }
 static inline float power_of(float y) { return -y > MOST_POWER ? MOST_POWER : -y; }
 
 DEFINE_CHANGE(sums, (y + a))
@@ -119,10 +119,12 @@ static void shares(struct values v) {
   }
 }
 
-/* Functions of steps from HBTVM_LIBRARY on, computed in float64 and rounded for float32. */
-static double (*const library[])(double) = {log,   log1p, log2, log10, exp2, expm1, sqrt, cbrt, asinh, atan,
-                                            tanh,  sinh,  cosh, sin,   cos,  tan,   floor, ceil, rint, trunc,
-                                            fabs};
+/* Functions of steps from HBTVM_FUNCTION on, computed in float64 and rounded for float32. */
+#define DEFINE_FUNCTION(name, exact, wide, single) \
+  static double function_##name(double x) { return wide; }
+HBTVM_FUNCTIONS(DEFINE_FUNCTION)
+#define FUNCTION_ADDRESS(name, exact, wide, single) function_##name,
+static double (*const functions[])(double) = {HBTVM_FUNCTIONS(FUNCTION_ADDRESS)};
 
 static void with_constants(struct values v, change *f, const double *constants) {
   int same = 1;
@@ -147,7 +149,7 @@ static void stepped(struct values v, int64_t step, int single, const double *con
   } else if (step == HBTVM_SHARES) {
     shares(v);
   } else {
-    double (*f)(double) = library[step - HBTVM_LIBRARY];
+    double (*f)(double) = functions[step - HBTVM_FUNCTION];
     for (int64_t i = 0; i < v.n; ++i)
       for (int64_t j = 0; j < v.width; ++j) v.x[i * v.stride + j] = f(v.x[i * v.stride + j]);
   }

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.runtime.native.functions import NUMBERS
+
 MOST_COUPLED = 512
 """Maximal number of classes whose probabilities follow from those of pairs."""
 
@@ -32,18 +34,15 @@ class Rule(IntEnum):
     COUPLED = 3
 
 
+_STEPS = (
+    *("add", "subtract", "multiply", "divide", "minimum", "maximum"),
+    *("greater", "greater_equal", "less", "power"),
+    *("exp", "negative", "sign", "square", "reciprocal", "sigmoid", "signed_square", "likelier"),
+    *("softmax", "shares"),
+)
 STEPS = {
-    name: i
-    for i, name in enumerate(
-        (
-            *("add", "subtract", "multiply", "divide", "minimum", "maximum"),
-            *("greater", "greater_equal", "less", "power"),
-            *("exp", "negative", "sign", "square", "reciprocal", "sigmoid", "signed_square", "likelier"),
-            *("softmax", "shares"),
-            *("log", "log1p", "log2", "log10", "exp2", "expm1", "sqrt", "cbrt", "arcsinh", "arctan"),
-            *("tanh", "sinh", "cosh", "sin", "cos", "tan", "floor", "ceil", "rint", "trunc", "absolute"),
-        )
-    )
+    **{name: len(_STEPS) + number for name, number in NUMBERS.items()},
+    **{name: number for number, name in enumerate(_STEPS)},
 }
 """Numbers of steps, by the functions of `hbtvm.operators.pointwise` and the formulas that they compute."""
 

@@ -29,6 +29,7 @@ from hbtvm.graph.columns.steps import (
     ZeroIsMissing,
 )
 from hbtvm.runtime.native.front.values import Codes, Constant, Kind, constant, of_encoder
+from hbtvm.runtime.native.functions import EXACT, NUMBERS
 
 
 class StepKind(IntEnum):
@@ -62,33 +63,7 @@ class MissingKind(IntEnum):
     VALUE = 3
 
 
-FUNCTIONS = {
-    **{
-        name: i
-        for i, name in enumerate(
-            (
-                *("sqrt", "negative", "positive", "floor", "ceil", "rint", "trunc", "sign", "square"),
-                *("absolute", "reciprocal", "radians", "degrees"),
-            )
-        )
-    },
-    "fabs": 9,
-    "deg2rad": 11,
-    "rad2deg": 12,
-}
-"""``enum function`` by numpy's names: functions with bit-identical results everywhere."""
-
-
-LIBM = {
-    name: 13 + i
-    for i, name in enumerate(
-        (
-            *("log", "log1p", "log2", "log10", "exp", "exp2", "expm1", "cbrt", "arcsinh", "arctan"),
-            *("tanh", "sinh", "cosh", "sin", "cos", "tan"),
-        )
-    )
-}
-"""Functions whose last bits may differ from numpy's."""
+_OTHER_NAMES = {"fabs": "absolute", "deg2rad": "radians", "rad2deg": "degrees"}  # numpy's, of functions
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,10 +135,10 @@ def _step(step: Step, exact: bool) -> FrontStep:
             StepKind.QUANTILE, a=margin, narrow=_narrow(margin), table=table, count=len(step.quantiles)
         )
     if isinstance(step, Function):
-        known = FUNCTIONS if exact else {**FUNCTIONS, **LIBM}
-        if step.name not in known:
+        name = _OTHER_NAMES.get(step.name, step.name)
+        if name not in (EXACT if exact else NUMBERS):
             raise _Unknown(f"numpy's function {step.name}")
-        return FrontStep(StepKind.FUNCTION, known[step.name])
+        return FrontStep(StepKind.FUNCTION, NUMBERS[name])
     raise _Unknown(f"the step {type(step).__name__}")
 
 
