@@ -19,10 +19,11 @@ from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.operators import formulas
 from hbtvm.operators.base import Input, Node, in_order
 from hbtvm.operators.coupling import Coupling
-from hbtvm.operators.pointwise import Elementwise, apply
+from hbtvm.operators.pointwise import FUNCTIONS, Elementwise, apply
 from hbtvm.operators.shapes import Select, concat, reduce, select
 from hbtvm.runtime.native.epilogues.epilogue import Epilogue, Rule, fields_of
 from hbtvm.runtime.native.epilogues.select import epilogue_of
+from hbtvm.runtime.native.functions import NUMBERS
 from hbtvm.runtime.native.objects.build import OPTIONS
 
 NATIVE = Path(__file__).resolve().parents[1] / "hbtvm" / "native"
@@ -82,14 +83,7 @@ INVERSES: dict[str, tuple[tuple[str, Any], ...]] = {
     "standard": (("multiply", 2.5), ("add", -3.0)),
     "minmax": (("subtract", 0.25), ("divide", 0.3)),
     "radians": (("multiply", np.pi / 180),),
-    **{
-        name: ((name, None),)
-        for name in (
-            *("log", "log1p", "log2", "log10", "exp", "exp2", "expm1", "sqrt", "cbrt", "arcsinh", "arctan"),
-            *("tanh", "sinh", "cosh", "sin", "cos", "tan", "negative", "floor", "ceil", "rint"),
-            *("trunc", "sign", "square", "absolute", "reciprocal"),
-        )
-    },
+    **{name: ((name, None),) for name in FUNCTIONS if name in NUMBERS},
 }
 """What may be done to responses behind a model: functions with their constants."""
 

@@ -65,6 +65,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "tan": Function(np.tan, cuda="tan"),
     "arctan": Function(np.arctan, cuda="atan"),
     "arcsinh": Function(np.arcsinh, cuda="asinh"),
+    "arctanh": Function(np.arctanh, cuda="atanh"),
     "floor": Function(np.floor, cuda="floor"),
     "ceil": Function(np.ceil, cuda="ceil"),
     "rint": Function(np.rint, cuda="rint"),

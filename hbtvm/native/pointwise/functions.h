@@ -37,6 +37,7 @@ static inline double sign(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x == 0
   F(cbrt, LIBM, cbrt(x), cbrtf(y))                                                \
   F(arcsinh, LIBM, asinh(x), asinhf(y))                                           \
   F(arctan, LIBM, atan(x), atanf(y))                                              \
+  F(arctanh, LIBM, atanh(x), atanhf(y))                                           \
   F(tanh, LIBM, tanh(x), tanhf(y))                                                \
   F(sinh, LIBM, sinh(x), sinhf(y))                                                \
   F(cosh, LIBM, cosh(x), coshf(y))                                                \

@@ -256,6 +256,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "tan": tirx.tan,
     "arctan": tirx.atan,
     "arcsinh": _arcsinh,
+    "arctanh": lambda x: _let(x, lambda x: (log1p(x) - log1p(number(0) - x)) * number(0.5)),
     "floor": tirx.floor,
     "ceil": tirx.ceil,
     "rint": tirx.nearbyint,
