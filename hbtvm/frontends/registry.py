@@ -131,7 +131,7 @@ _SECTIONS: dict[tuple[str, str], _Section] = {
         "PCA": Estimator(transforms=projections.pca, scores=likelihoods.principal_components),
         "IncrementalPCA": Estimator(transforms=projections.pca),
         "KernelCenterer": Estimator(transforms=projections.kernel_centerer),
-        "TruncatedSVD": Estimator(transforms=projections.truncated_svd),
+        "TruncatedSVD NeighborhoodComponentsAnalysis": Estimator(transforms=projections.by_components),
         "GaussianRandomProjection SparseRandomProjection": Estimator(
             transforms=projections.random_projection
         ),

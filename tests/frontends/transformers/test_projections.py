@@ -11,6 +11,7 @@ from sklearn.cross_decomposition import CCA, PLSSVD, PLSCanonical, PLSRegression
 from sklearn.decomposition import PCA, FactorAnalysis, FastICA, IncrementalPCA, KernelPCA, TruncatedSVD
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.kernel_approximation import AdditiveChi2Sampler, Nystroem, RBFSampler, SkewedChi2Sampler
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
 from hbtvm.errors import ModelError, UnsupportedModel
@@ -46,10 +47,11 @@ def compare(model: Any, rows: np.ndarray = ROWS, single: bool = True) -> None:
         FastICA(3, random_state=0, whiten="unit-variance"),
         FactorAnalysis(2),
         RBFSampler(n_components=7, random_state=0),
+        NeighborhoodComponentsAnalysis(2, max_iter=3, random_state=0),
     ],
 )
 def test_projections(model: Any) -> None:
-    compare(model.fit(X))
+    compare(model.fit(X, NUMBERS > 0))
 
 
 def test_independent_components_without_whitening() -> None:

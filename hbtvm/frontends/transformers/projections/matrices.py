@@ -76,8 +76,8 @@ def pca(record: Record, table: Table, where: Where) -> Table:
     return product(record, table, weight, mean @ weight if len(mean) else None)
 
 
-def truncated_svd(record: Record, table: Table, where: Where) -> Table:
-    """Read ``TruncatedSVD``."""
+def by_components(record: Record, table: Table, where: Where) -> Table:
+    """Read ``TruncatedSVD`` or ``NeighborhoodComponentsAnalysis``."""
     return product(record, table, finite(record, "components_", where, None, len(table)).T)
 
 
