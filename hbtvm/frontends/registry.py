@@ -132,6 +132,7 @@ _SECTIONS: dict[tuple[str, str], _Section] = {
         "IncrementalPCA": Estimator(transforms=projections.pca),
         "KernelCenterer": Estimator(transforms=projections.kernel_centerer),
         "TruncatedSVD NeighborhoodComponentsAnalysis": Estimator(transforms=projections.by_components),
+        "FeatureAgglomeration": Estimator(transforms=projections.agglomeration),
         "GaussianRandomProjection SparseRandomProjection": Estimator(
             transforms=projections.random_projection
         ),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.cluster import BisectingKMeans, KMeans
+from sklearn.cluster import BisectingKMeans, FeatureAgglomeration, KMeans
 from sklearn.cross_decomposition import CCA, PLSSVD, PLSCanonical, PLSRegression
 from sklearn.decomposition import PCA, FactorAnalysis, FastICA, IncrementalPCA, KernelPCA, TruncatedSVD
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -48,10 +48,22 @@ def compare(model: Any, rows: np.ndarray = ROWS, single: bool = True) -> None:
         FactorAnalysis(2),
         RBFSampler(n_components=7, random_state=0),
         NeighborhoodComponentsAnalysis(2, max_iter=3, random_state=0),
+        FeatureAgglomeration(3),
     ],
 )
 def test_projections(model: Any) -> None:
     compare(model.fit(X, NUMBERS > 0))
+
+
+def test_agglomerations_that_are_refused() -> None:
+    model = FeatureAgglomeration(3, pooling_func=np.max).fit(X)
+    with pytest.raises(UnsupportedModel, match=r"pools by numpy.max; supported is numpy.mean"):
+        table_of(model, X.shape[1])
+    model = FeatureAgglomeration(3).fit(X)
+    for labels in ([0, 1, 2], [0, 1, 3, 3], [-1, 0, 1, 1], [0, 2**62, 1, 1]):
+        model.labels_ = np.array(labels)
+        with pytest.raises(ModelError, match="labels_ are not groups of its columns"):
+            table_of(model, X.shape[1])
 
 
 def test_independent_components_without_whitening() -> None:

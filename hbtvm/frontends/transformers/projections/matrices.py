@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from hbtvm.frontends.matrices import matrix
-from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.transformers.typed import accepting, unified
+from hbtvm.frontends.transformers.values import function_name
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.table import Column, Made, Table
 from hbtvm.graph.networks.network import Computed, TableRows
@@ -79,6 +80,19 @@ def pca(record: Record, table: Table, where: Where) -> Table:
 def by_components(record: Record, table: Table, where: Where) -> Table:
     """Read ``TruncatedSVD`` or ``NeighborhoodComponentsAnalysis``."""
     return product(record, table, finite(record, "components_", where, None, len(table)).T)
+
+
+def agglomeration(record: Record, table: Table, where: Where) -> Table:
+    """Read ``FeatureAgglomeration``: means of groups of columns."""
+    pooling = record.get("pooling_func", None)
+    if not isinstance(pooling, Global) or (pooling.library, pooling.name) != ("numpy", "mean"):
+        raise where.unsupported(f"pools by {function_name(pooling)}; supported is numpy.mean.")
+    labels = record.array("labels_", "i", 1)
+    groups = np.unique(labels)
+    if len(labels) != len(table) or not np.array_equal(groups, np.arange(len(groups))):
+        raise where.damaged("its labels_ are not groups of its columns.")
+    weight = labels[:, None] == groups
+    return product(record, table, weight / weight.sum(axis=0))
 
 
 def random_projection(record: Record, table: Table, where: Where) -> Table:
