@@ -197,8 +197,9 @@ def fixed(forms: tuple[Form, ...]) -> Form:
 
 def named(of: Form) -> Form:
     def write(value: Any, sink: Sink) -> dict[str, Any]:
-        names = list(map(str, value))
-        return dict(zip(names, each(value.values(), repeat(of.write), sink, names), strict=True))
+        # As JSON has them: what is shared gets the same numbers when it is written again.
+        names = sorted(value)
+        return dict(zip(names, each(map(value.get, names), repeat(of.write), sink, names), strict=True))
 
     def read(data: Any, source: Any) -> dict[str, Any]:
         names = list(an_object(data))

@@ -35,8 +35,7 @@ from hbtvm.runtime.recursive.structures import Structures
 from tests.recursive_cells import WIDTH, drawn, entry, kernels, reference, reference_levels
 from tests.runtime_models import TARGET, executor
 
-COLUMNS = WIDTH - 5
-SIZES = [1, 40, 7, 90, 2]
+COLUMNS, SIZES = WIDTH - 5, [1, 40, 7, 90, 2]
 
 
 @functools.cache
