@@ -197,9 +197,8 @@ def fixed(forms: tuple[Form, ...]) -> Form:
 
 def named(of: Form) -> Form:
     def write(value: Any, sink: Sink) -> dict[str, Any]:
-        # As JSON has them: what is shared gets the same numbers when it is written again.
-        names = sorted(value)
-        return dict(zip(names, each(map(value.get, names), repeat(of.write), sink, names), strict=True))
+        names = list(map(str, value))
+        return dict(zip(names, each(value.values(), repeat(of.write), sink, names), strict=True))
 
     def read(data: Any, source: Any) -> dict[str, Any]:
         names = list(an_object(data))

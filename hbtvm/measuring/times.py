@@ -123,7 +123,13 @@ def parsed(data: bytes, path: Path, trials: Trials) -> Times:
         if not text:
             continue
         try:
-            line = Line(**bounds.parsed(text))
+            given = bounds.parsed(text)
+            if not isinstance(given, dict):
+                raise RecordError("a line is no object")
+            wrong = {"candidate", "date"} - given.keys() or given.keys() - Line.__dataclass_fields__.keys()
+            if wrong:
+                raise RecordError(f"the field {min(wrong)!r:.60} is missing or unknown")
+            line = Line(**given)
             bounds.plain("line", vars(line))
             if type(line.candidate) is not int or not 0 <= line.candidate < len(trials.candidates):
                 raise RecordError(f"candidate is {bounds.brief(line.candidate)}")

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from hbtvm.logs.ranking import is_final
 from hbtvm.report.candidates import every_candidate, is_busy
-from hbtvm.report.parts import STYLE, chart_of_ranking, chart_of_search, machine_facts, shape, table, text
+from hbtvm.report.parts import STYLE, chart_of_ranking, chart_of_search, machine_facts, table, text
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.speed import Speed
 from hbtvm.report.story import Chapter, Story
-from hbtvm.words.quantities import config, count, duration
+from hbtvm.words.quantities import config, count, duration, model_shape
 
 _FINALS = (
     "At the end of a search, its fastest candidates are measured again, in turns. The medians of that final "
@@ -82,7 +82,7 @@ def _overview(story: Story, colours: Mapping[str, int]) -> str:
         winner = chapter.winner()
         rows.append(
             (
-                text(shape(chapter.workload)),
+                text(model_shape(chapter.workload)),
                 count(chapter.rows, chapter.unit) if chapter.rows else "-",
                 text(chapter.workload.get("threads", "-"), 20),
                 text(winner.strategy) if winner else "all failed",
@@ -143,11 +143,11 @@ def _winners(chapters: Sequence[Chapter]) -> str:
     won = [(chapter, winner) for chapter in chapters if (winner := chapter.winner()) is not None]
     if not won:
         return ""
-    shapes = list(dict.fromkeys(shape(chapter.workload) for chapter, _ in won))
+    shapes = list(dict.fromkeys(model_shape(chapter.workload) for chapter, _ in won))
     heads = ["knob"]
     for chapter, _ in won:
         rows = count(chapter.rows, chapter.unit) if chapter.rows else "workload"
-        where = f"model {shapes.index(shape(chapter.workload)) + 1}<br>" if len(shapes) > 1 else ""
+        where = f"model {shapes.index(model_shape(chapter.workload)) + 1}<br>" if len(shapes) > 1 else ""
         heads.append(f"{where}{rows}")
     lines = [
         ["strategy", *(text(winner.strategy) for _, winner in won)],
@@ -165,7 +165,7 @@ def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, in
     rows = f"{count(chapter.rows, chapter.unit)} in a call" if chapter.rows else "workload"
     threads = chapter.workload.get("threads")
     suffix = f", {count(threads, 'thread')}" if isinstance(threads, int) else ""
-    parts = [f"<h2>{rows}{suffix}</h2><p>{text(shape(chapter.workload))}</p><div class='charts'>"]
+    parts = [f"<h2>{rows}{suffix}</h2><p>{text(model_shape(chapter.workload))}</p><div class='charts'>"]
     search = chart_of_search(chapter, colours)
     if search:
         parts.append(

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from html import escape
-from typing import Any
 
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.story import Chapter, Story
 from hbtvm.report.svg import Chart, counting, linear, seconds
 from hbtvm.words.printable import shown
-from hbtvm.words.quantities import config, count, duration, recursive_shape
+from hbtvm.words.quantities import config, duration
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b6539b", "#a67c00", "#3d9bd1", "#7a5ad0", "#707070")
 """Okabe and Ito's colours, safe for colour blindness; pale colours are darkened for a white page."""
 
 _SHOWN = 12.0  # the chart omits candidates slower than the chapter's best by more than this factor
-_LINEAR = ("features", "numbers", "codes", "outputs")  # the shown fields of a linear model's workload
 MOST = 400  # default maximal length of a log's text on the page, in characters
 
 STYLE = """
@@ -82,27 +80,6 @@ def table(
 def text(value: object, most: int = MOST) -> str:
     """Return a log's text as HTML, with unprintable characters escaped and long text cut."""
     return escape(shown(value, most))
-
-
-def shape(workload: Mapping[str, Any]) -> str:
-    """Describe a model's shape; for an unknown kind of workload, list its fields."""
-    if workload.get("family") == "linear":
-        counts = [
-            f"{count(int(workload[key]), key[:-1])}" for key in _LINEAR if type(workload.get(key)) is int
-        ]
-        return f"linear: {', '.join(counts)}, {workload.get('dtype')}"
-    if workload.get("family") == "recursive":
-        return recursive_shape(workload)
-    keys = ("features", "groups", "trees", "leaves", "depth")
-    if not all(isinstance(workload.get(key), int) for key in keys):
-        return (
-            config({k: v for k, v in sorted(workload.items()) if k not in ("rows", "threads")}) or "workload"
-        )
-    features, groups, trees, leaves, depth = (int(workload[key]) for key in keys)
-    forest = f"{groups} x " if groups > 1 else ""
-    forest += f"{count(trees, 'tree')} of {leaves:,} leaves, depth {depth}"
-    kind = f", {workload['dtype']}" if "dtype" in workload else ""
-    return f"{count(features, 'feature')}, {forest}{kind}"
 
 
 def chart_of_search(chapter: Chapter, colours: Mapping[str, int]) -> str:

@@ -43,7 +43,36 @@ def unit(workload: Mapping[str, Any]) -> str:
     return "structure" if workload.get("family") == "recursive" else "row"
 
 
-def recursive_shape(workload: Mapping[str, Any]) -> str:
+def model_shape(workload: Mapping[str, Any]) -> str:
+    """Describe the model of a workload, which may be a log's: what is unknown is listed by its fields."""
+    family, nodes = workload.get("family"), workload.get("nodes")
+    if family == "recursive":
+        return _recursive_shape(workload)
+    if family == "linear":
+        return ", ".join(["linear", *_counts(workload, "features", "numbers", "codes", "outputs")])
+    if isinstance(nodes, list | tuple) and all(isinstance(node, Mapping) for node in nodes):
+        kinds = [str(node.get("function", node.get("kind"))) for node in nodes if node.get("kind") != "input"]
+        more = f" and {len(kinds) - _FEW} more" if len(kinds) > _FEW else ""
+        counts = _counts(workload, "features", "outputs")
+        return ", ".join([*counts, f"network of {' '.join(kinds[:_FEW])}{more}"])
+    sizes = [workload.get(key) for key in ("features", "groups", "trees", "leaves", "depth")]
+    if not all(isinstance(size, int) for size in sizes):
+        shown = {key: workload[key] for key in sorted(workload) if key not in ("rows", "threads")}
+        return config(shown) or "-"
+    features, groups, trees, leaves, depth = (int(size) for size in sizes if size is not None)
+    times = f"{groups} x " if groups > 1 else ""
+    return f"{count(features, 'feature')}, {times}{count(trees, 'tree')} of {leaves:,} leaves, depth {depth}"
+
+
+_FEW = 8  # operators of a network that are named
+
+
+def _counts(workload: Mapping[str, Any], *keys: str) -> list[str]:
+    found = {key: workload.get(key) for key in keys}
+    return [count(number, key[:-1]) for key, number in found.items() if type(number) is int]
+
+
+def _recursive_shape(workload: Mapping[str, Any]) -> str:
     """A recursive model's shape and that of the structures it was measured on, as far as a log tells."""
 
     def number(key: str) -> int | None:

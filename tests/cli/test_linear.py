@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -13,9 +14,12 @@ from sklearn.linear_model import Lasso, LogisticRegression
 import hbtvm
 from hbtvm.cli.main import main
 from hbtvm.errors import InputError
+from hbtvm.graph.networks.network import Network
+from hbtvm.operators.base import Input
+from hbtvm.operators.pointwise import apply
 from hbtvm.report import speed
-from hbtvm.report.parts import shape
-from hbtvm.strategies import make_linear, workload_of
+from hbtvm.strategies import make_linear, make_network, workload_of
+from hbtvm.words.quantities import model_shape
 from tests.models import data, targets
 from tests.strategies.test_linear import random_linear
 
@@ -68,5 +72,13 @@ def test_speed_is_compared_with_the_same_model_only(
 
 def test_a_workload_in_words() -> None:
     operand = make_linear(random_linear(np.random.default_rng(0), 5, codes=2, outputs=3), "float64")
-    told = shape(workload_of(operand, 10))
-    assert told == "linear: 7 features, 5 numbers, 2 codes, 3 outputs, float64"
+    told = model_shape(workload_of(operand, 10))
+    assert told == "linear, 7 features, 5 numbers, 2 codes, 3 outputs"
+    x = Input(4)
+    network = Network(4, apply("exp", apply("add", apply("square", x), 1.0)))
+    told = model_shape(workload_of(make_network(network, "float64"), 10))
+    assert told == "4 features, 4 outputs, network of square constant add exp"
+    deep = functools.reduce(lambda node, _: apply("exp", node), range(20), x)
+    told = model_shape(workload_of(make_network(Network(4, deep), "float64"), 10))
+    assert told == f"4 features, 4 outputs, network of {'exp ' * 8}and 12 more"
+    assert model_shape({"rows": 3, "nodes": [5]}) == "nodes=[5]" and model_shape({}) == "-"

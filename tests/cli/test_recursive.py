@@ -83,7 +83,7 @@ def test_predictions_in_all_files(here: Path, capsys: pytest.CaptureFixture[str]
     model, trees = hbtvm.load("classes.tar"), rec.trees(TREES, WORDS)
     given = "classes.tar trees.txt --vocabulary words.txt"
     labels = pd.read_csv(pd.io.common.StringIO(run(f"predict {given}", capsys)))
-    assert labels["prediction"].tolist() == model.predict(trees).tolist()
+    assert labels["label"].tolist() == model.predict(trees).tolist()
     expected = model.predict_proba(trees)
     run(f"predict {given} --output proba -o out.csv --threads 2", capsys)
     frame = pd.read_csv(here / "out.csv")

@@ -13,7 +13,7 @@ from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
 from hbtvm.cli.commands.log_import import add_import
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 from hbtvm.names import ALL_STRATEGIES
-from hbtvm.words.quantities import config, count, duration, recursive_shape, unit
+from hbtvm.words.quantities import config, count, duration, model_shape, unit
 
 if TYPE_CHECKING:
     from hbtvm.logs.record import Record
@@ -23,7 +23,6 @@ Query, merge and prune tuning logs. A log is a text file with a JSON record per 
 appends; several runs may share a log.
 """
 
-_SHAPE = ("features", "groups", "trees", "leaves", "depth")
 """Keys of a workload that describe a model's shape."""
 
 
@@ -155,7 +154,7 @@ def run_best(arguments: argparse.Namespace) -> int:
         print_line("no record that worked matches")
         return 0
     found.sort(
-        key=lambda record: (record.target_key, _shape(record.workload), record.workload.get("rows", 0))
+        key=lambda record: (record.target_key, model_shape(record.workload), record.workload.get("rows", 0))
     )
     machines = list(dict.fromkeys(record.target_key for record in found))
     units = sorted({unit(record.workload) for record in found})
@@ -268,7 +267,7 @@ def _best_row(record: Record, machines: list[str]) -> tuple[str, ...]:
     rows = record.workload.get("rows")
     each = duration(record.cost / rows) if isinstance(rows, int) and rows > 0 else "-"
     return (
-        _shape(record.workload),
+        model_shape(record.workload),
         str(record.workload.get("dtype", "-")),
         str(machines.index(record.target_key) + 1),
         str(record.workload.get("threads", "-")),
@@ -278,17 +277,6 @@ def _best_row(record: Record, machines: list[str]) -> tuple[str, ...]:
         record.strategy,
         config(record.config),
     )
-
-
-def _shape(workload: Mapping[str, Any]) -> str:
-    """Describe a model's shape; for an unknown kind of workload, all of its keys."""
-    if workload.get("family") == "recursive":
-        return recursive_shape(workload)
-    if not all(isinstance(workload.get(key), int) for key in _SHAPE):
-        return config({key: value for key, value in sorted(workload.items()) if key != "rows"}) or "-"
-    features, groups, trees, leaves, depth = (workload[key] for key in _SHAPE)
-    times = f"{groups} x " if groups > 1 else ""
-    return f"{count(features, 'feature')}, {times}{count(trees, 'tree')} of {leaves:,} leaves, depth {depth}"
 
 
 def _by_kind(counts: Mapping[str, int]) -> str:

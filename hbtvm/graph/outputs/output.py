@@ -124,6 +124,10 @@ class OutputSpec:
     container: Container = "array"
     selects: tuple[codec.Index, ...] = ()
 
+    def __post_init__(self) -> None:
+        # As a manifest orders fields: a package that is read and written again has the same bytes.
+        object.__setattr__(self, "nodes", dict(sorted(self.nodes.items())))
+
     def validate(self) -> None:
         """Refuse fields that do not fit each other, with a `ValueError`."""
         if self.label_dtype not in (None, "rows") and not _is_number(self.label_dtype):
