@@ -26,9 +26,9 @@ class Ranking:
     """Out-of-fold predictions for a chapter's candidates."""
 
     # For each working candidate: its strategy, predicted score (higher is better; 0 is the prediction for the
-    # strategy's average candidate here), and measured seconds. accuracy Share of pairs of candidates of the
-    # same strategy and fold that the scores order correctly.
+    # strategy's average candidate here), and measured seconds
     points: Sequence[tuple[str, float, float]]
+    # Share of pairs of candidates of the same strategy and fold that the scores order correctly
     accuracy: float
 
 

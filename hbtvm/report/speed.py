@@ -34,13 +34,12 @@ class Speed:
     """Times for one number of rows."""
 
     rows: int  # rows in a call
-    # `library`, `package`: median seconds per call; the library uses its fastest number of threads.
-    # difference Largest difference of the two outputs, relative to the library's largest; None without a
-    # common numeric output. compared The compared output.
-    library: float
-    package: float
+    library: float  # median seconds per call, with the library's fastest number of threads
+    package: float  # median seconds per call
+    # Largest difference of the two outputs, relative to the library's largest; None without a common numeric
+    # output
     difference: float | None
-    compared: str = "predictions"
+    compared: str = "predictions"  # the output that was compared
 
 
 def compare(model: Model, path: Path, *, trust: bool = False) -> list[Speed]:
