@@ -12,6 +12,8 @@ from benchmarks.sweep.run import Outcome, summary
 
 _SHOWN = 160
 
+_FEW = 8  # classes that a row names
+
 
 def markdown(outcomes: Sequence[Outcome], head: str) -> str:
     """Return all tables; those of wrong answers and of what hbtvm answers beyond the library where any."""
@@ -58,10 +60,15 @@ def _sentences(by_class: dict[str, list[Outcome]], verdict: str, where: bool = F
                     places[text].setdefault(name, place if where else name)
     header = ("reason", "where" if where else "classes")
     rows = [
-        (_cell(text), _cell("; ".join(names.values())))
+        (_cell(text), _cell(_some(list(names.values()))))
         for text, names in sorted(places.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
     return common.markdown(header, rows) if rows else "None."
+
+
+def _some(names: list[str]) -> str:
+    more = f"; {len(names) - _FEW} more" if len(names) > _FEW else ""
+    return "; ".join(names[:_FEW]) + more
 
 
 def _plain(reason: str, name: str) -> str:
