@@ -134,7 +134,7 @@ static void epilogues(void) {
   EXPECT(!hbtvm_run(executor, &cut, HBTVM_F32, rows.data, n, two, 0, NULL));
   int64_t *numbers = memory_of(n * 8);
   struct epilogue largest = {.type = HBTVM_I64, .row_bytes = 8, .last = 3, .columns = 1, .rule = HBTVM_LARGEST,
-                             .targets = 1, .ends = ends, .factor = 1};
+                             .targets = 1, .ends = ends};
   EXPECT(!hbtvm_run(executor, &largest, HBTVM_F32, rows.data, n, numbers, 0, NULL));
   for (int64_t r = 0; r < n; ++r) {
     double one = fake_score(fake, rows.values + 3 * r, 0);
@@ -142,8 +142,8 @@ static void epilogues(void) {
     EXPECT(numbers[r] == (one > 0 ? 2 : 0));
   }
   /* The first score as the position of one of two labels: other numbers have none. */
-  struct epilogue position = {.type = HBTVM_I64, .row_bytes = 8, .last = 1, .columns = 1, .rule = HBTVM_POSITION,
-                              .targets = 1, .labels = labels, .item = 8, .factor = 1};
+  struct epilogue position = {.type = HBTVM_I64, .row_bytes = 8, .last = 1, .columns = 1, .rule = HBTVM_VALUES,
+                              .targets = 1, .labels = labels, .item = 8};
   for (int64_t i = 0; i < 3 * n; ++i) ((float *)rows.data)[i] = 0;
   struct place place = {-1, -1};
   EXPECT(!hbtvm_run(executor, &position, HBTVM_F32, rows.data, n, numbers, 0, &place));
