@@ -168,18 +168,42 @@ def rewrite(outputs: Sequence[Node], change: Callable[[Node], Node]) -> list[Nod
     return [known[id(one)] for one in outputs]
 
 
-def evaluate(outputs: Sequence[Node], values: Callable[[Node], np.ndarray]) -> list[np.ndarray]:
-    """Values of nodes by their references; `values` gives those of leaves.
+class Evaluation:
+    """Evaluates nodes by their references; calls after the first need not order them again.
 
-    Returns float64, shapes (n, width), or (1, width) of what is the same in all rows.
+    `outputs`: the nodes to compute.
     """
-    known: dict[int, np.ndarray] = {}
-    for node in in_order(*outputs):
-        if isinstance(node, Constant):
-            known[id(node)] = node.reference()
-        elif node.inputs:
-            with np.errstate(all="ignore"):
-                known[id(node)] = node.reference(*(known[id(one)] for one in node.inputs))
-        else:
-            known[id(node)] = values(node)
-    return [known[id(one)] for one in outputs]
+
+    def __init__(self, outputs: Sequence[Node]) -> None:
+        nodes = in_order(*outputs)
+        at = {id(node): place for place, node in enumerate(nodes)}
+        self._constants = [node.reference() if isinstance(node, Constant) else None for node in nodes]
+        self._leaves = [
+            (place, node)
+            for place, node in enumerate(nodes)
+            if not node.inputs and not isinstance(node, Constant)
+        ]
+        self._steps = [
+            (place, node.reference, [at[id(one)] for one in node.inputs])
+            for place, node in enumerate(nodes)
+            if node.inputs
+        ]
+        self._outputs = [at[id(one)] for one in outputs]
+
+    def __call__(self, values: Callable[[Node], np.ndarray]) -> list[np.ndarray]:
+        """Return the outputs, float64, shape (n, width), or (1, width) of what is the same in all rows.
+
+        `values`: returns the values of a leaf.
+        """
+        known: list[Any] = [*self._constants]
+        for place, leaf in self._leaves:
+            known[place] = values(leaf)
+        with np.errstate(all="ignore"):
+            for place, reference, inputs in self._steps:
+                known[place] = reference(*[known[one] for one in inputs])
+        return [known[place] for place in self._outputs]
+
+
+def evaluate(outputs: Sequence[Node], values: Callable[[Node], np.ndarray]) -> list[np.ndarray]:
+    """Return the values of nodes by their references, as `Evaluation` does."""
+    return Evaluation(outputs)(values)

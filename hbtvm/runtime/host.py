@@ -141,6 +141,20 @@ class HostModel:
             self.prepared[output] = _finished(self._function(shape), epilogue)
             if ready:
                 self.direct[output] = _finished(self._function(shape, ready), epilogue)
+        if spec.kind == "anomaly" and spec.predicts_labels and spec.hangs_on_power("index"):
+            self._bind_decisions(spec, ready)
+
+    def _bind_decisions(self, spec: OutputSpec, ready: Sequence[np.dtype]) -> None:
+        """Bind decisions, and labels by their signs, except for rows that the last bit of a power decides."""
+        epilogue = epilogue_of(spec, "decision", n_outputs=self._executor.outputs, exported=True)
+        if epilogue is None:
+            return
+        shape = _shape(epilogue)
+        for calls, dtypes in ((self.prepared, None), (self.direct, ready)):
+            if dtypes is None or dtypes:
+                decide = _decided(self._function(shape, dtypes))
+                calls["decision"] = decide
+                calls[None] = calls["label"] = _signs(decide)
 
     def _bind_columns(self, spec: OutputSpec, ready: Sequence[np.dtype]) -> None:
         outputs = self._executor.outputs
@@ -155,6 +169,30 @@ class HostModel:
     def _function(self, shape: Shape, ready: Sequence[np.dtype] | None = None) -> Call:
         shapes = dict.fromkeys(self._rows, shape)
         return self._executor.function(shapes, self._rows if ready is None else ready)
+
+
+_NEAR = 1e-9  # decisions closer to 0 are numpy's, whose power may have other last bits than C's
+
+
+def _decided(call: Call) -> Call:
+    """Return `call` for decisions that are not near 0; the result's is None if any is."""
+
+    def decide(rows: Any) -> Any:
+        decisions = call(rows)
+        near = decisions is None or (np.abs(decisions) < _NEAR).any()
+        return None if near else decisions
+
+    return decide
+
+
+def _signs(decide: Call) -> Call:
+    """Return the function from rows to the labels -1 and 1, by the signs of decisions."""
+
+    def labels(rows: Any) -> Any:
+        decisions = decide(rows)
+        return None if decisions is None else np.where(decisions < 0, -1, 1)
+
+    return labels
 
 
 def _shape(epilogue: Epilogue) -> Shape:

@@ -22,6 +22,7 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import IsolationForest
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.impute import MissingIndicator
 from sklearn.linear_model import LogisticRegression
@@ -366,3 +367,17 @@ def test_entries_in_any_order_and_twice(models: dict[str, Call]) -> None:
     rows = sparse.csr_matrix((np.ones(5), np.array([1, 0, 1, 1, 0]), np.array([0, 4, 5, 5])), shape=(3, 2))
     for name in ("tree", "scaled"):
         assert np.array_equal(models[name](rows), models[name](rows.toarray()))
+
+
+def test_anomalies_at_the_threshold() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    model = IsolationForest(5, random_state=0).fit(X)
+    for row in range(0, 40, 7):
+        model.offset_ = model.score_samples(X[row : row + 1])[0]
+        compiled = hbtvm.compile(model, batch_sizes=16, threads=1)
+        for rows in (X, X[row : row + 1], X.astype(np.float64), X.tolist()):
+            np.testing.assert_array_equal(compiled.predict(rows), model.predict(rows))
+            np.testing.assert_array_equal(compiled.predict(rows, "label"), model.predict(rows))
+            np.testing.assert_allclose(
+                compiled.decision_function(rows), model.decision_function(rows), 1e-5, 1e-15
+            )

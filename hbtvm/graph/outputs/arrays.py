@@ -5,10 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hbtvm.operators.base import Constant, Input, Node, evaluate, in_order
+from hbtvm.operators.base import Constant, Evaluation, Input, Node, in_order
 from hbtvm.operators.pointwise import Elementwise, sigmoid
 from hbtvm.operators.shapes import Concat, Reduce, Select
 
@@ -119,12 +120,19 @@ class Arrays:
 class _Host(Arrays):
     """Numpy's operations: the nodes' references."""
 
+    def __init__(self) -> None:
+        super().__init__(np)
+        self._evaluations: WeakKeyDictionary[Node, Evaluation] = WeakKeyDictionary()
+
     def values(self, output: Node, raw: Any) -> Any:
-        return evaluate([output], lambda leaf: raw)[0]
+        evaluation = self._evaluations.get(output)
+        if evaluation is None:
+            self._evaluations[output] = evaluation = Evaluation([output])
+        return evaluation(lambda leaf: raw)[0]
 
     def cast(self, x: Any, dtype: str) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):
             return x.astype(dtype, copy=False)
 
 
-HOST = _Host(np)
+HOST = _Host()
