@@ -186,7 +186,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("fixed", ["a", "b"], "fixed[1] is 'b'"),
     ("maybe", "x", "maybe is 'x'"),
     ("several", {"m": [{"name": "a"}, {"name": 1}]}, "several.m[1].name is 1; expected a text"),
-    ("by_number", [[1, []], [1, []]], "by_number: a key is there twice"),
+    ("by_number", [[1, []], [1, []]], "by_number: a key occurs twice"),
     ("by_number", {}, "expected a list"),
     ("free", [], "expected an object"),
     ("numbers", ["a"], "numbers[0] is 'a'"),
@@ -224,7 +224,7 @@ def test_nesting_is_bounded() -> None:
     with pytest.raises(CodecError, match=r"^free.x.* is nested more than 32 levels deep"):
         codec.read(Everything, {**document, "free": {"x": [deep]}})
     for text in ("[" * 100_000, "{", "NaN", '{"a": Infinity}', "1" * 5000):
-        with pytest.raises(CodecError, match="is no JSON"):
+        with pytest.raises(CodecError, match="is not JSON"):
             codec.parse(text)
 
 

@@ -4,21 +4,21 @@
 hint                     JSON
 =======================  ===================================================================
 bool, int, str, None     themselves; integers below 2^1000
-float                    a number; ``{"float": "nan"}`` and the like for those that JSON lacks
+float                    a number; ``{"float": "nan"}`` and the like for NaN and infinities
 ``Literal``              one of its values
 ``tuple``                a list
 ``Mapping`` from str     an object; with other keys a list of pairs
-a dataclass              an object of its fields, without those that equal their defaults
+a dataclass              an object of its fields, without fields that equal their defaults
 several dataclasses      the same, with the class's name as ``kind``
 bytes, ``np.ndarray``    the name of a member of the file, see `Store`
-``Any``                  whatever JSON has, nested up to `MOST_DEPTH` levels
+``Any``                  any JSON value, nested up to `MOST_DEPTH` levels
 =======================  ===================================================================
 
-``Annotated`` hints take `Within`, `Via`, `Member` and `SKIP`. Objects of classes that `share` names are
-listed once, in the document's ``shared``, however many fields refer to them; each refers to earlier ones.
+``Annotated`` hints take `Within`, `Via`, `Member` and `SKIP`. The document's ``shared`` lists each object of
+the classes that `share` names once; fields refer to it by number, and objects refer to earlier ones.
 
-Reading converts nothing (``true`` is not a number). It refuses fields that are unknown or missing, and what a
-class's ``__post_init__`` or ``validate`` refuses. Errors name the field.
+Reading converts nothing (``true`` is not a number). It refuses fields that are unknown or missing, and values
+that a class's ``__post_init__`` or ``validate`` refuses. Errors name the field.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ T = TypeVar("T")
 
 
 def write(value: Any, store: Store | None = None) -> dict[str, Any]:
-    """Return a dataclass object as values that JSON has.
+    """Return a dataclass object as JSON values.
 
     `store`: keeps bytes and arrays.
-    Raises `CodecError` if something has no form.
+    Raises `CodecError` if a value has no form.
     """
     sink = Sink(store)
     document: dict[str, Any] = form(type(value)).write(value, sink)
@@ -67,7 +67,7 @@ def write(value: Any, store: Store | None = None) -> dict[str, Any]:
 
 
 def read(cls: type[T], document: Any, members: Mapping[str, Any] | None = None) -> T:
-    """Return the object that `write` was given.
+    """Return the object that a document of `write` describes.
 
     `members`: bytes and arrays by the names that the `Store` returned.
     Raises `CodecError` if a value is of another type, out of bounds, unknown or missing.
@@ -76,8 +76,8 @@ def read(cls: type[T], document: Any, members: Mapping[str, Any] | None = None) 
     if type(document) is dict and "shared" in document:
         pool, document = kinds(KINDS), dict(document)
         try:
-            for one in listed(document.pop("shared")):
-                source.shared.append(pool.read(one, source))
+            for entry in listed(document.pop("shared")):
+                source.shared.append(pool.read(entry, source))
         except CodecError as error:
             raise error.within(f"shared[{len(source.shared)}]") from None
     value: T = form(cls).read(document, source)
@@ -92,11 +92,11 @@ def parse(data: bytes | str) -> Any:
     try:
         return json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        raise CodecError("is no JSON") from None
+        raise CodecError("is not JSON") from None
 
 
 def text(document: Any) -> bytes:
-    """Return JSON; equal values give equal bytes."""
+    """Return a document as JSON; equal values give equal bytes."""
     return json.dumps(document, sort_keys=True, indent=1, allow_nan=False).encode()
 
 

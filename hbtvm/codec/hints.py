@@ -1,4 +1,4 @@
-"""How fields are annotated for the codec, and its errors."""
+"""Annotations of fields for the codec, and its error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SKIP: Final = "skip"  # annotates a field that is not written
 
 
 class CodecError(ValueError):
-    """A value that can't be read or written; the text names the field."""
+    """A value can't be read or written; the text names the field."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -44,9 +44,9 @@ class Within:
 
 @dataclass(frozen=True)
 class Via:
-    """A value that is written as another one, of type `hint`.
+    """A value that is written as a value of type `hint`.
 
-    `write` makes the other one; `read` is the way back, and may raise `ValueError`. None keeps the value.
+    `write` converts to it; `read` converts back, and may raise `ValueError`. None keeps the value.
     """
 
     hint: Any
@@ -56,21 +56,22 @@ class Via:
 
 @dataclass(frozen=True)
 class Member:
-    """The folder of the file's members that bytes are in."""
+    """The file's folder that holds the bytes."""
 
     folder: str
 
 
 Index = Annotated[int, Within(0)]  # a whole number from 0
-Count = Annotated[int, Within(1, 1 << 40)]  # a whole number from 1, below what no count is
+Count = Annotated[int, Within(1, 1 << 40)]  # a whole number from 1
 Finite = Annotated[float, Within(-sys.float_info.max)]  # a number that is neither NaN nor infinite
-Seconds = Annotated[float, Within(5e-324)]  # a time that was measured, above 0
+Seconds = Annotated[float, Within(5e-324)]  # a measured time, above 0
 Scalar = Annotated[Any, Via(str | bool | int | float | None)]  # a text, number, bool or None
 
 Numbers = Annotated[
-    np.ndarray, Via(tuple[float, ...], lambda array: array.tolist(), lambda one: np.array(one, np.float64))
+    np.ndarray,
+    Via(tuple[float, ...], lambda array: array.tolist(), lambda values: np.array(values, np.float64)),
 ]
-"""A short array of float64, shape (n,), that stands in the document itself."""
+"""A short float64 array, shape (n,), written into the document itself."""
 
 FAMILIES: set[type] = set()
 KINDS: dict[str, type] = {}
@@ -84,12 +85,12 @@ def share(base: type, *kinds: type) -> None:
 
 
 def bound(cls: C) -> C:
-    """Decorate a dataclass whose JSON ends with its hash, so that a change of a part is noticed."""
+    """Decorate a dataclass whose JSON ends with its hash, so that readers notice changes."""
     BOUND.add(cls)
     return cls
 
 
 def binding(values: Mapping[str, Any]) -> str:
-    """Return the hash of an object's JSON, its field ``binding`` left out."""
+    """Return the hash of an object's JSON without its field ``binding``."""
     rest = {name: value for name, value in values.items() if name != "binding"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()

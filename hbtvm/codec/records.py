@@ -1,4 +1,4 @@
-"""Forms of dataclasses and of unions, by their fields' hints."""
+"""Forms of dataclasses and unions, by their fields' hints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hbtvm.codec.values import NAMES, Form, Sink, Source, an_object, each, wrong
 
 
 class _Readers(dict[str, Callable[[Any, Any], Any]]):
-    """What reads the fields of a dataclass, by name; made for those that occur, as most rarely do."""
+    """The readers of a dataclass's fields, by name; built when a field first occurs, as most rarely do."""
 
     def __init__(self, record: _Record) -> None:
         super().__init__()
@@ -39,58 +39,60 @@ class _Record:
         self.validate = getattr(cls, "validate", None)
         self.readers = _Readers(self)
         self.defaults: dict[str, Any] = {}
-        for one in fields(cls):
-            if one.default is not MISSING:
-                self.defaults[one.name] = one.default
-            elif one.default_factory is not MISSING:
-                self.defaults[one.name] = one.default_factory()
-        # Annotations are texts, as modules import `annotations`.
+        for field in fields(cls):
+            if field.default is not MISSING:
+                self.defaults[field.name] = field.default
+            elif field.default_factory is not MISSING:
+                self.defaults[field.name] = field.default_factory()
+        # Annotations are strings, as modules import `annotations`.
         self.hints: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             names = vars(sys.modules[base.__module__])
             self.hints |= {name: (hint, names) for name, hint in get_annotations(base).items()}
-        self.names = [one.name for one in fields(cls) if one.init and "SKIP" not in self.hints[one.name][0]]
+        self.names = [
+            field.name for field in fields(cls) if field.init and "SKIP" not in self.hints[field.name][0]
+        ]
         self.needed = frozenset(self.names) - self.defaults.keys()
 
     def form(self, name: str) -> Form:
-        """Return how a field is written and read."""
+        """Return the form of a field."""
         hint, names = self.hints[name]
         return form(eval(hint, names))
 
     def write(self, value: Any, sink: Sink) -> dict[str, Any]:
         if type(value) is not self.cls:
             raise CodecError(f" is a {type(value).__name__}; expected a {self.cls.__name__}")
-        given = {name: getattr(value, name) for name in self.names}
-        for name in self.defaults.keys() & given.keys():
-            if _same(given[name], self.defaults[name]):
-                del given[name]
-        calls = [self.form(name).write for name in given]
-        result = dict(zip(given, each(given.values(), calls, sink, list(given)), strict=True))
+        values = {name: getattr(value, name) for name in self.names}
+        for name in self.defaults.keys() & values.keys():
+            if _same(values[name], self.defaults[name]):
+                del values[name]
+        calls = [self.form(name).write for name in values]
+        result = dict(zip(values, each(values.values(), calls, sink, list(values)), strict=True))
         return {**result, "binding": binding(result)} if self.bound else result
 
     def read(self, data: Any, source: Any) -> Any:
-        given = an_object(data)
+        members = an_object(data)
         if self.bound:
-            given = {name: one for name, one in given.items() if name != "binding"}
-        if not self.needed <= given.keys():
-            raise CodecError(f": the field {min(self.needed - given.keys())!r} is missing")
+            members = {name: member for name, member in members.items() if name != "binding"}
+        if not self.needed <= members.keys():
+            raise CodecError(f": the field {min(self.needed - members.keys())!r} is missing")
         readers, values, name = self.readers, {}, ""
         try:
-            for name, one in given.items():
-                values[name] = readers[name](one, source)
+            for name, member in members.items():
+                values[name] = readers[name](member, source)
         except CodecError as error:
             raise error.within(f".{name:.100}" if name in readers else "") from None
         try:
-            made = self.cls(**values)
+            record = self.cls(**values)
             if self.validate is not None:
-                self.validate(made)
+                self.validate(record)
         except CodecError:
             raise
         except ValueError as error:
             raise CodecError(f": {error}") from None
-        if self.bound and data.get("binding") != binding(given):
-            raise CodecError(" is not as it was when it was bound: it has another hash")
-        return made
+        if self.bound and data.get("binding") != binding(members):
+            raise CodecError(" was changed after it was written: it has another hash")
+        return record
 
 
 _RECORDS: dict[Any, Form] = {}
@@ -110,7 +112,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def kinds(classes: Mapping[str, type]) -> Form:
-    """One of several dataclasses."""
+    """Return the form of an object of one of several dataclasses."""
 
     def write(value: Any, sink: Sink) -> dict[str, Any]:
         kind = type(value).__name__
@@ -129,12 +131,12 @@ def kinds(classes: Mapping[str, type]) -> Form:
 
 
 def _shared(base: type) -> Form:
-    """An object that is listed once, by its number."""
+    """Return the form of an object that the document lists once: its number."""
     pool = kinds(KINDS)
 
     def write(value: Any, sink: Sink) -> int:
         if id(value) not in sink.at:
-            data = pool.write(value, sink)  # first, as it refers to earlier objects
+            data = pool.write(value, sink)  # before it is numbered, as it refers to earlier objects
             sink.at[id(value)] = len(sink.shared)
             sink.shared.append(data)
         return sink.at[id(value)]
@@ -149,45 +151,48 @@ def _shared(base: type) -> Form:
 
 
 def _union(hints: tuple[Any, ...]) -> Form:
-    """One of several types, which JSON tells apart."""
-    records: dict[str, Any] = {one.__name__: one for one in hints if is_dataclass(one)}  # type: ignore[union-attr]
-    literals = tuple(value for one in hints if get_origin(one) is Literal for value in get_args(one))
-    rest = [one for one in hints if not is_dataclass(one) and get_origin(one) is not Literal]
-    forms = [form(one) for one in sorted(rest, key=lambda one: one is float)]  # an int is not a float
+    """Return the form of a value of several types, which JSON tells apart."""
+    records: dict[str, Any] = {hint.__name__: hint for hint in hints if is_dataclass(hint)}  # type: ignore[union-attr]
+    literals = tuple(value for hint in hints if get_origin(hint) is Literal for value in get_args(hint))
+    rest = [hint for hint in hints if not is_dataclass(hint) and get_origin(hint) is not Literal]
+    forms = [form(hint) for hint in sorted(rest, key=lambda hint: hint is float)]  # an int is not a float
     forms += [values.choice(literals)] if literals else []
     forms += [kinds(records) if len(records) > 1 else form(next(iter(records.values())))] if records else []
-    by_type = {kind: one for one in reversed(forms) for kind in one.takes}
+    by_type = {kind: known for known in reversed(forms) for kind in known.takes}
 
     def write(value: Any, sink: Sink) -> Any:
         likely = by_type.get(type(value))
         reason = CodecError(f" is {value!r:.100}; JSON has no {type(value).__name__}")
-        for one in forms if likely is None else (likely, *forms):
+        for candidate in forms if likely is None else (likely, *forms):
             try:
-                return one.write(value, sink)
+                return candidate.write(value, sink)
             except CodecError as error:
-                # Of the form that the value's type chooses, or that took most of the value.
-                reason = error if error.path or one is likely else reason
+                # Report the form that the value's type chooses, or one that failed inside of the value.
+                reason = error if error.path or candidate is likely else reason
             except (AttributeError, TypeError):
                 pass
         raise reason
 
     def read(data: Any, source: Source) -> Any:
-        found = by_type.get(type(data))
-        if found is None:
+        known = by_type.get(type(data))
+        if known is None:
             raise wrong(data, " or ".join(NAMES.get(kind, kind.__name__) for kind in by_type))
-        return found.read(data, source)
+        return known.read(data, source)
 
-    whole = frozenset(kind for kind, one in by_type.items() if kind in one.whole)
+    whole = frozenset(kind for kind, known in by_type.items() if kind in known.whole)
     return Form(write, read, tuple(by_type), whole)
 
 
 def form(hint: Any) -> Form:
-    """Return how values of a hint are written and read."""
-    return _made(hint)
+    """Return the form of a hint's values.
+
+    Raises `TypeError` if the codec has none.
+    """
+    return _form(hint)
 
 
 @cache
-def _made(hint: Any) -> Form:
+def _form(hint: Any) -> Form:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _annotated(*arguments)

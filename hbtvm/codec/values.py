@@ -17,7 +17,7 @@ Store = Callable[[Any, str], str]
 """Adds bytes or an array to a folder of the file that is written; returns the member's name."""
 
 MOST_DEPTH = 32  # levels of lists and objects in a value of type ``Any``
-_MOST = 1 << 1000  # no integer is as large; a float holds it
+_MOST = 1 << 1000  # bound of integers; a float holds it
 
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 NAMES = {str: "a text", bool: "true or false", type(None): "null"}
@@ -37,9 +37,9 @@ class Source:
 
 
 class Form(NamedTuple):
-    """How values of one hint are written and read.
+    """Functions that write and read the values of a hint.
 
-    `takes` are the types of JSON's values that it reads; those in `whole` need no look at the value.
+    `takes`: the types of JSON values that it reads; for types in `whole`, any value is right.
     """
 
     write: Callable[[Any, Sink], Any]
@@ -53,7 +53,7 @@ def wrong(data: Any, expected: str) -> CodecError:
 
 
 def _plain(value: Any) -> Any:
-    """A value in Python's own type."""
+    """Return a value in Python's built-in type."""
     if isinstance(value, np.generic):
         return value.item()
     return next((cls(value) for cls in (str, bool, int, float) if isinstance(value, cls)), value)
@@ -132,9 +132,9 @@ def anything() -> Form:
     def write(value: Any, sink: Sink) -> Any:
         value = _plain(value)
         if isinstance(value, Mapping):
-            return {str(name): write(one, sink) for name, one in value.items()}
+            return {str(name): write(item, sink) for name, item in value.items()}
         if isinstance(value, list | tuple):
-            return [write(one, sink) for one in value]
+            return [write(item, sink) for item in value]
         if value is None or isinstance(value, str | int):
             return value
         if isinstance(value, float):
@@ -145,9 +145,9 @@ def anything() -> Form:
         if depth > MOST_DEPTH:
             raise CodecError(f" is nested more than {MOST_DEPTH} levels deep")
         if type(data) is dict and data.keys() != {"float"}:
-            return {name: read(one, source, depth + 1) for name, one in data.items()}
+            return {name: read(item, source, depth + 1) for name, item in data.items()}
         if type(data) is list:
-            return [read(one, source, depth + 1) for one in data]
+            return [read(item, source, depth + 1) for item in data]
         return floats.read(data, source) if isinstance(data, float | dict) else data
 
     return Form(write, read, (dict, list, str, bool, int, float, types.NoneType))
@@ -156,7 +156,7 @@ def anything() -> Form:
 def each(
     values: Iterable[Any], calls: Iterable[Any], context: Any, names: Sequence[str] | None = None
 ) -> list[Any]:
-    """Read or write values, each by its function; errors name the place of the value."""
+    """Read or write values, each by its function; errors name the value's place."""
     result: list[Any] = []
     try:
         for value, call in zip(values, calls):  # noqa: B905 - `calls` may be endless
@@ -168,20 +168,14 @@ def each(
 
 
 def items(of: Form) -> Form:
-    """Tuples of any length."""
-    # Lists of these types are checked as a whole, as there may be many values.
-    whole, of_read = of.whole, of.read
+    """Return the form of tuples of any length."""
+    whole = of.whole
 
     def read(data: Any, source: Any) -> tuple[Any, ...]:
+        # Long lists of plain values are checked at once.
         if whole and whole.issuperset(map(type, listed(data))):
             return tuple(data)
-        result: list[Any] = []
-        try:
-            for one in listed(data):
-                result.append(of_read(one, source))
-        except CodecError as error:
-            raise error.within(f"[{len(result)}]") from None
-        return tuple(result)
+        return tuple(each(listed(data), repeat(of.read), source))
 
     return Form(lambda value, sink: each(value, repeat(of.write), sink), read, (list,))
 
@@ -210,7 +204,7 @@ def named(of: Form) -> Form:
 def member(cls: type, folder: str) -> Form:
     def write(value: Any, sink: Sink) -> str:
         if sink.store is None:
-            raise CodecError(f" is {cls.__name__}, for which there is no place")
+            raise CodecError(f" is {cls.__name__}, which needs a file to be written to")
         return sink.store(value, folder)
 
     def read(data: Any, source: Source) -> Any:
@@ -223,7 +217,7 @@ def member(cls: type, folder: str) -> Form:
 
 
 def via(form: Form, note: Via) -> Form:
-    """What a note converts; `form` is that of the other value."""
+    """Return the form of values that a note converts; `form` takes the converted value."""
     if note.write is None and note.read is None:
         return form
     write, back = (call or (lambda value: value) for call in (note.write, note.read))
@@ -241,11 +235,11 @@ def via(form: Form, note: Via) -> Form:
 
 
 def pairs(key: Form, value: Form) -> Form:
-    """A mapping whose keys are no texts."""
+    """Return the form of a mapping whose keys are not strings."""
 
-    def read(found: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
-        if len(dict(found)) != len(found):
-            raise ValueError("a key is there twice")
-        return dict(found)
+    def read(items: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
+        if len(dict(items)) != len(items):
+            raise ValueError("a key occurs twice")
+        return dict(items)
 
     return via(items(fixed((key, value))), Via(None, lambda mapping: mapping.items(), read))

@@ -1,4 +1,4 @@
-"""`Columns`: a pipeline whose last step transforms; the host computes its columns, no kernel."""
+"""`Columns`: a pipeline whose last step transforms, computed by the host without a kernel."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ Frame = Literal["pandas", "polars"]
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A table's columns are the scores."""
+    """A table whose columns are the scores."""
 
     n_features: int  # columns of the input
-    table: Table  # what is computed of them; its names are those of ``get_feature_names_out``
-    # The library whose data frames the pipeline gives (``set_output``); None for arrays
-    frame: Frame | None = None
+    table: Table  # the scores, with the names of ``get_feature_names_out``
+    frame: Frame | None = None  # the library of the pipeline's data frames (``set_output``); None for arrays
 
     compare_dtype = "float64"
     divisor = 1.0
 
     @property
     def n_outputs(self) -> int:
-        """Columns that are computed."""
+        """Number of columns."""
         return len(self.table)
 
     @property
     def base_score(self) -> np.ndarray:
-        """float64, shape (n_outputs,): zeros, as nothing is added."""
+        """float64, shape (n_outputs,): zeros."""
         return np.zeros(len(self.table))
 
     def reference(self, X: np.ndarray) -> np.ndarray:
@@ -40,7 +39,7 @@ class Columns:
         return evaluate(self.table, list(X.T))
 
     def facts(self) -> dict[str, Any]:
-        """What the runtime and its user need to know."""
+        """Return facts for the runtime and its user."""
         return {
             "operator": "columns",
             "n_features": self.n_features,

@@ -1,4 +1,4 @@
-"""From a pipeline's table, and the last step or operators behind it, to one graph."""
+"""From a pipeline's table, and the last step or the operators behind it, to one graph."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
     Parameters
     ----------
     inputs
-        What the pipeline takes.
+        Specification of the pipeline's rows.
     table
-        What its transformers make.
+        The transformers' output.
     last
-        Its last step by itself, which takes the table's columns.
+        The last step alone, which reads the table's columns.
     steps
         Names and classes of all steps, for the user.
     """
@@ -47,7 +47,7 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
         scaled = trees.scaled
     else:
         if not isinstance(anchor, Linear):
-            raise ValueError(f"the last step's anchor is {type(anchor).__name__}, which nothing precedes")
+            raise ValueError(f"the last step's anchor is {type(anchor).__name__}, which reads no table")
         folded = fold_linear.fold(table, anchor.sums.weight, anchor.base_score, names)
         feeds, anchor, single, told = folded.feeds, folded.anchor, None, folded.told
     return replace(
@@ -80,9 +80,9 @@ def of_nodes(
     scores
         All outputs side by side.
     raw
-        The caller's columns, where kernels may read the rows as they come; else None.
+        The caller's columns if kernels may read the rows unchanged, else None.
     lower
-        `lower_types`, or another function like it.
+        `lower_types`, or a function like it.
     """
     lowered = lower(scores, inputs.feature_names)
     feeds = narrowed(lowered.feeds.feeds)
@@ -111,12 +111,10 @@ def predictor_of(graph: Graph, table: Table) -> Predictor:
     Raises
     ------
     ValueError
-        If its anchor is another kind of thing.
+        If its anchor is neither trees nor linear.
     """
-    rows, anchor = (
-        TableRows(as_read(table, graph), graph.input.allow_nan, graph.input.allow_inf),
-        graph.anchor,
-    )
+    rows = TableRows(as_read(table, graph), graph.input.allow_nan, graph.input.allow_inf)
+    anchor = graph.anchor
     if isinstance(anchor, TreeEnsemble):
         return predictor_over(graph.output, Trees(rows, anchor))
     if not isinstance(anchor, Linear):
@@ -127,7 +125,7 @@ def predictor_of(graph: Graph, table: Table) -> Predictor:
 
 
 def as_read(table: Table, last: Graph) -> Table:
-    """The table's columns as the last step reads them: categories by their codes, its own missing values."""
+    """Return the columns as the last step reads them: codes of categories, its missing value as NaN."""
     spec = last.input
     mapped = bool(spec.categories) and spec.numbers_are_categories
     if not mapped and spec.missing_value is None and not (table.sparse and last.library == "xgboost"):
@@ -140,11 +138,11 @@ def as_read(table: Table, last: Graph) -> Table:
             column = column.then(Fill(np.nan, spec.missing_value))
         known = spec.categories.get(index)
         if known is not None and spec.numbers_are_categories:
-            # What is none of the categories is missing to the trees.
+            # Trees take unknown values for missing.
             codes = np.append(np.arange(len(known), dtype=np.float64), np.nan)
             column = column.then(Encode(tuple(known), "code"), Lookup(codes))
         return column
 
     columns = tuple(read(i, column) for i, column in enumerate(table.columns))
-    same = all(one is other for one, other in zip(columns, table.columns, strict=True))
+    same = all(a is b for a, b in zip(columns, table.columns, strict=True))
     return table if same else Table(columns, table.sparse, table.names)

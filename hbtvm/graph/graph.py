@@ -1,9 +1,9 @@
-"""`Graph`: a trained model, or a whole pipeline, apart from its library: feeds, an anchor, outputs.
+"""`Graph`: a trained model, or a whole pipeline, independent of its library: feeds, an anchor, outputs.
 
-Rows flow through it like this: the caller's columns (`InputSpec`) become the columns of a matrix (`feeds`, by
-numpy on the host: codes of categories, what no kernel computes), a kernel computes raw scores from the matrix
-(`anchor`), and labels, probabilities and so on follow from the scores (`OutputSpec`). Without feeds the
-matrix is the caller's rows.
+The caller's columns (`InputSpec`) become the columns of a matrix (`feeds`, by numpy on the host: codes of
+categories, and columns that no kernel computes). A kernel computes raw scores from the matrix (`anchor`).
+Labels, probabilities and so on follow from the scores (`OutputSpec`). Without feeds the matrix is the
+caller's rows.
 """
 
 from __future__ import annotations
@@ -27,62 +27,58 @@ from hbtvm.graph.trees.prologue import Scaled
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What the model accepts."""
+    """The rows that the model accepts."""
 
     n_features: codec.Count  # number of columns
-    # Column names where the model was trained with names; a data frame's columns are then checked (and named
-    # in errors)
+    # Column names, if the model was trained with names; a data frame's columns are then checked by them
     feature_names: tuple[str, ...] | None = None
-    # `allow_nan`, `allow_inf`: whether the library accepts NaN (infinities) in the input; otherwise they are
-    # refused
+    # `allow_nan`, `allow_inf`: whether the library accepts NaN (infinities)
     allow_nan: bool = True
     allow_inf: bool = True
-    # For columns that are given as categories: column index to the category values (strings, numbers or
-    # bools) in the order of their codes
+    # For columns of categories: column index to the category values (strings, numbers or bools) in the order
+    # of their codes
     categories: dict[codec.Index, tuple[codec.Scalar, ...]] = field(default_factory=dict)
-    # What the library does with a value not in `categories`: ``"missing"`` or ``"error"``
-    unknown_category: Literal["missing", "error"] = "missing"
-    # Whether the columns of `categories` hold category values even in a plain array, to be replaced by their
-    # codes (scikit-learn); otherwise an array holds the codes already
+    unknown_category: Literal["missing", "error"] = "missing"  # meaning of a value not in `categories`
+    # Whether the columns of `categories` hold category values even in a plain array (scikit-learn); otherwise
+    # an array holds the codes already
     numbers_are_categories: bool = False
-    # A number that means missing, beside NaN (XGBoost's ``missing``). Input is compared with it in float32
-    # and replaced by NaN.
+    # A number that means missing, beside NaN (XGBoost's ``missing``). Rows are compared with it in float32.
     missing_value: float | None = None
-    # Where it is not certain which columns are given as categories: the categories of them all, in the order
-    # of the columns, see `placed`. `categories` then has only those that are certain. Empty otherwise.
+    # If it is uncertain which columns hold categories: the categories of all, in the order of the columns;
+    # `categories` then has only the certain columns. See `placed`.
     category_order: tuple[CategoryList, ...] = ()
-    # Whether a data frame's columns are found by their names, in any order and among any others (as
-    # scikit-learn's ColumnTransformer finds them), rather than being exactly `feature_names`
+    # Whether a data frame's columns are looked up by name, in any order and among others (as scikit-learn's
+    # ColumnTransformer does), rather than being exactly `feature_names`
     by_name: bool = False
-    # Whether a row is one value by itself, such as a text or a dict of features, not a sequence of columns
+    # Whether a row is a single value, such as a text or a dict of features, not a sequence of columns
     rows_are_values: bool = False
     # Whether an array of shape (n,) is n rows of the only column, too (``IsotonicRegression``)
     takes_vectors: bool = False
-    # Why sparse rows are refused, in a sentence: the library gives them other answers than dense ones, or
-    # refuses them. Empty where they are read.
+    # Why sparse rows are refused, in a sentence: the library refuses them, or predicts otherwise for them.
+    # Empty if they are read.
     sparse_refused: str = ""
-    types_refused: tuple[RefusedTypes, ...] = ()  # types of integers that columns may not have
+    types_refused: tuple[RefusedTypes, ...] = ()  # types of integers that are refused
 
     def validate(self) -> None:
-        """Check that what is said of columns is of columns that there are.
+        """Check that the fields refer to existing columns.
 
-        Raises `ValueError` if it is not.
+        Raises `ValueError` otherwise.
         """
         names = self.feature_names
         lists: tuple[CategoryList | RefusedTypes, ...] = (*self.category_order, *self.types_refused)
         if names is not None and len(names) != self.n_features:
             raise ValueError(f"{len(names)} feature_names for {self.n_features} features")
-        for column in (*self.categories, *(column for one in lists for column in one.columns)):
+        for column in (*self.categories, *(column for known in lists for column in known.columns)):
             if column >= self.n_features:
                 raise ValueError(f"column {column} of {self.n_features} has categories or types")
 
     def placed(self, sure: Collection[int], words: Collection[int]) -> InputSpec:
         """Return the specification for rows that show which columns hold categories.
 
-        `sure`: columns that hold categories in the rows for certain.
+        `sure`: columns that certainly hold categories in the rows.
         `words`: those of them that hold text.
-        Returns without `category_order`, everything in `categories`. Raises `InputError` if it is still not
-        certain for all columns, or the rows' columns can't be the model's.
+        Returns a specification with all categories in `categories`. Raises `InputError` if columns are still
+        uncertain, or the rows' columns can't be the model's.
         """
         if not self.category_order:
             return self
@@ -104,42 +100,35 @@ class InputSpec:
         return replace(self, categories={**unread, **known}, category_order=())
 
 
-KernelAnchor = TreeEnsemble | Linear | Network  # what a kernel computes
-Anchor = KernelAnchor | Columns  # what makes a graph's scores: a kernel, or (`Columns`) the host
+KernelAnchor = TreeEnsemble | Linear | Network  # computed by a kernel
+Anchor = KernelAnchor | Columns  # computes a graph's scores: a kernel, or (`Columns`) the host
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Everything that predicts as the library does."""
+    """A model that predicts as its library does."""
 
     library: str  # ``"scikit-learn"``, ``"xgboost"`` or ``"lightgbm"``
-    # The library's class name, e.g. ``"RandomForestClassifier"``; of a pipeline, that of its last step.
-    model: str
-    input: InputSpec  # columns, names, missing values, categories of what the caller gives
+    model: str  # the library's class, e.g. ``"RandomForestClassifier"``; a pipeline's last step
+    input: InputSpec  # the caller's rows
     anchor: Anchor  # from the matrix's rows to raw scores
-    output: OutputSpec  # raw scores to labels, probabilities, and so on
-    # The columns of the matrix; empty where it is the caller's rows as `input` says
-    feeds: tuple[Feed, ...] = ()
-    # The anchor for callers whose numbers are all float32, where transformers that round in float32 make it
-    # another one; None where `anchor` serves both
+    output: OutputSpec  # from raw scores to labels, probabilities, and so on
+    feeds: tuple[Feed, ...] = ()  # the columns of the matrix; empty if it is the caller's rows
+    # The anchor for float32 rows, if transformers that round in float32 change it; None if `anchor` serves
+    # both types
     single: Anchor | None = None
-    # Trees that end in the same leaves as `anchor` for float64 rows, for kernels that compute the arithmetic
-    # in front of them; None where that is none, or of another form
+    # Trees that end in the same leaves as `anchor` for float64 rows, for kernels that compute the affine
+    # prologue; None if the prologue is not affine
     scaled: Scaled | None = None
-    # Kernels that run before that of the anchor, in order; what they make are further columns of the matrix,
-    # behind the feeds or the caller's columns
+    # Kernels that run before the anchor's, in order; their results are further columns of the matrix, behind
+    # the feeds or the caller's columns
     stages: tuple[Stage, ...] = ()
-    # Where the anchor's kernels make what a pipeline returns that transforms: what the host may compute in
-    # their place, for targets that have no such kernels
+    # Of a pipeline that transforms by kernels: its columns, for targets without such kernels
     host: Columns | None = None
-    columns: tuple[int, ...] = ()  # with stages: which columns of the matrix the anchor reads
-    # Names of a pipeline's steps with their classes, in order; empty for a bare model
-    steps: tuple[tuple[str, str], ...] = ()
-    told: tuple[str, ...] = ()  # what was done to the graph, in sentences for the user
-    transform_predicts: bool = False  # whether ``transform`` returns what ``predict`` does
-    # Whether ``transform`` returns integers and bools in the type of the caller's rows
-    keeps_integers: bool = False
-    # What the library's ``transform`` gives, where it has one beside ``predict``
-    transform: Graph | None = None
-    # Of a transformer, what the library's ``score_samples`` gives, where it has that
-    scores: Graph | None = None
+    columns: tuple[int, ...] = ()  # with stages: the columns of the matrix that the anchor reads
+    steps: tuple[tuple[str, str], ...] = ()  # names and classes of a pipeline's steps; empty for a bare model
+    told: tuple[str, ...] = ()  # rewrites of the graph, in sentences for the user
+    transform_predicts: bool = False  # whether ``transform`` returns the result of ``predict``
+    keeps_integers: bool = False  # whether ``transform`` keeps the type of rows that are integers or bools
+    transform: Graph | None = None  # the library's ``transform``, if it has one beside ``predict``
+    scores: Graph | None = None  # a transformer's ``score_samples``, if it has one

@@ -1,5 +1,4 @@
-"""What CPUs' kernels compute beside raw scores: outputs of linear classifiers, and whether rows are
-finite."""
+"""Results of CPU kernels beside raw scores: outputs of linear classifiers, and a check for finite rows."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from hbtvm.operators.shapes import Select, concat, reduce, select
 
 
 def in_kernel(graph: Graph) -> Graph:
-    """Return the graph that a CPU's kernels are made of.
+    """Return the graph of a CPU's kernels.
 
-    - Labels and probabilities of linear classifiers of several scores are computed with the scores: in numpy
-      they take several times as long as the product.
-    - Where NaN and infinities are refused, a column of a network's scores tells of them, instead of a look
-      at all rows.
+    - Kernels compute the labels and probabilities of linear classifiers of several scores: in numpy they take
+      several times as long as the product.
+    - If NaN and infinities are refused, a further column of a network's scores detects them, which saves a
+      pass over the rows.
     """
     if isinstance(graph.anchor, Linear) and graph.output.kind == "classifier" and graph.output.n_outputs > 1:
         graph = _with_outputs(graph, graph.anchor)
@@ -40,7 +39,7 @@ def _with_outputs(graph: Graph, linear: Linear) -> Graph:
 
 
 def _refuses(graph: Graph) -> bool:
-    """Whether every number that the kernel reads has to be finite."""
+    """Return whether every number that the kernel reads has to be finite."""
     if not graph.feeds:
         return not (graph.input.allow_nan or graph.input.allow_inf)
     return all(feed.encoder is not None or not (feed.allow_nan or feed.allow_inf) for feed in graph.feeds)
@@ -65,30 +64,31 @@ def _with_check(graph: Graph, network: Network) -> Graph:
 
 
 def _checked(network: Network) -> Network | None:
-    """Return the network with a further score that is finite only if the rows are; None if it reads none."""
+    """Return the network with a further score that is finite only if the rows are; None without rows."""
     rows = next((node for node in network.nodes if isinstance(node, Input)), None)
     if rows is None:
         return None
-    telling = _telling(network, rows)
-    # Zeros that a table holds: of those in the code, TVM would make zeros of the products.
-    check = reduce("sum", apply("multiply", telling, np.zeros(telling.width)))
+    witness = _witness(network, rows)
+    # Zeros from a table: TVM simplifies products with constant zeros to 0.
+    check = reduce("sum", apply("multiply", witness, np.zeros(witness.width)))
     return Network(network.n_features, concat([network.output, check]))
 
 
 _FEW = 64
-"""Columns of what may be read once more than before; wider sums may be computed block by block."""
+"""Bound of columns of a node that the check may read again; wider sums may be computed block by block."""
 
 
-def _telling(network: Network, rows: Input) -> Node:
-    """What is finite only if all of a row's values are, of the fewest columns.
+def _witness(network: Network, rows: Input) -> Node:
+    """Return the narrowest node that is finite only if all of a row's values are.
 
-    Sums of all values are so, whatever the weights: 0 times infinity is no number. (That they may be infinite
-    where no value is costs a look at the rows.)
+    Sums over all values are, whatever the weights: 0 times infinity is NaN. (A sum may overflow for finite
+    values; that costs a pass over the rows.)
     """
     if any(node.kind == "top_k" for node in network.nodes):
         return rows
-    found = [node for node in network.nodes if node.width < min(_FEW, rows.width) and _reads_all(node, rows)]
-    return min(found, key=lambda node: node.width, default=rows)
+    most = min(_FEW, rows.width)
+    candidates = [node for node in network.nodes if node.width < most and _reads_all(node, rows)]
+    return min(candidates, key=lambda node: node.width, default=rows)
 
 
 def _reads_all(node: Node, rows: Input) -> bool:

@@ -1,9 +1,9 @@
-"""From operators over tables to what kernels compute of the columns that they read, and what is fed to them.
+"""From operators over tables to kernels over feeds.
 
-Products of a table's columns swallow scalers, imputers and encoders (`fold_linear`), and so do trees
-(`trees.fold`); other readers of tables get nodes for the steps in front of them. What a network made earlier
-in a pipeline (`Computed`) becomes part of this one. Trees have kernels of their own (`Stage`), whose
-scores are further columns of the matrix; a network in front of trees has so, too.
+Products of a table's columns absorb scalers, imputers and encoders (`fold_linear`), and so do trees
+(`trees.fold`); other readers of tables get nodes for the steps in front of them. A network of an earlier step
+(`Computed`) is inlined. Trees, and networks in front of trees, have separate kernels (`Stage`), whose scores
+are further columns of the matrix.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hbtvm.graph.stages import Stage
 from hbtvm.graph.trees import fold as fold_trees
 from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.trees.prologue import Scaled
-from hbtvm.operators.base import Input, Node, in_order, rewrite
+from hbtvm.operators.base import Input, Leaf, Node, in_order, rewrite
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.rounding import loosened
@@ -40,8 +40,8 @@ from hbtvm.words.quantities import count
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows(Node):
-    """The kernel's rows while their number of columns is not known yet."""
+class _Rows(Leaf):
+    """The kernel's rows, while their number of columns is unknown."""
 
     kind = "rows"
 
@@ -49,16 +49,10 @@ class _Rows(Node):
     def width(self) -> int:
         return 1 << 30
 
-    def reference(self, *inputs: np.ndarray) -> np.ndarray:
-        raise ValueError("rows have no values of their own")
-
-    def on(self, *inputs: Node) -> Node:
-        return self
-
 
 @dataclass(frozen=True, eq=False)
-class _Scores(Node):
-    """What a stage makes, while it is not known which columns that are."""
+class _Scores(Leaf):
+    """A stage's scores, while their columns of the matrix are unknown."""
 
     stage: int
     columns: int
@@ -68,28 +62,22 @@ class _Scores(Node):
     def width(self) -> int:
         return self.columns
 
-    def reference(self, *inputs: np.ndarray) -> np.ndarray:
-        raise ValueError("scores have no values of their own")
-
-    def on(self, *inputs: Node) -> Node:
-        return self
-
 
 @dataclass(frozen=True, eq=False)
 class _OfStage(RowOperation):
-    """A stage's columns as a table has them."""
+    """A stage's scores as columns of a table."""
 
     stage: int
     width: int
     inputs = Table(())
 
     def reference(self, x: np.ndarray) -> np.ndarray:
-        raise ValueError("a stage has no values of its own")
+        raise ValueError("a stage's kernel computes its values")
 
 
 @dataclass(frozen=True)
 class _Forest:
-    """Trees over feeds (numbers of these) and columns of stages (pairs of stage and column)."""
+    """Trees over feeds (their indices) and columns of stages (pairs of stage and column)."""
 
     anchor: TreeEnsemble
     single: TreeEnsemble | None
@@ -99,11 +87,11 @@ class _Forest:
 
 @dataclass(frozen=True)
 class Lowered:
-    """What kernels compute, over feeds, and what was done, in sentences."""
+    """Kernels over feeds, and the rewrites in sentences."""
 
-    # `feeds`, `stages`: the columns of the matrix: the feeds, and behind them what each stage makes
+    # `feeds`, `stages`: the columns of the matrix: the feeds, and behind them each stage's scores
     feeds: Feeds
-    # `anchor`, `single`, `columns`: the last kernel's work, as in `Stage`
+    # `anchor`, `single`, `columns`: the last kernel, as in `Stage`
     anchor: Network | TreeEnsemble
     told: tuple[str, ...]
     stages: tuple[Stage, ...] = ()
@@ -114,12 +102,11 @@ class Lowered:
 def lower_types(
     output: Node, names: Sequence[str] | None, raw: Table | None = None, narrow: bool = False
 ) -> Lowered:
-    """Return the work for rows of both types, as `lower`.
+    """Lower a network as `lower`, for rows of both types.
 
-    There is another network for float32 rows where a step compares them with another number than float64
-    rows, where trees read rounded columns beside computed ones, or where `narrow` says that the result is
-    rounded as the library rounds it. Beside trees, what
-    compares them so is a stage of its own, so that it reads the caller's rows.
+    Float32 rows need another network if a step compares them with another number than float64 rows, if trees
+    read rounded columns beside computed ones, or if `narrow`: the result is rounded as the library rounds it.
+    Beside trees, a separate stage does such comparisons, so that it reads the caller's rows.
     """
     apart = any(table_compares_apart(leaf.table, set()) for leaf in leaves(output))
     apart = apart or any(map(mixes, in_order(output)))
@@ -149,12 +136,11 @@ def lower(
 ) -> Lowered:
     """Return the network that reads feeds in place of tables.
 
-    `output`: the scores, over `TableRows`. Of `Trees`, base score and divisor are left to who reads the
-        scores.
+    `output`: the scores, over `TableRows`. For `Trees`, the scores' reader applies base score and divisor.
     `names`: names of the input's columns, for errors.
-    `raw`: the input itself: where nothing else is read, there is a feed for each of its columns, in order.
+    `raw`: the input itself: each of its columns is fed, in order.
     `narrow`: as in `hbtvm.graph.networks.step_nodes.rows_of`.
-    `staged`: whether a table that compares float32 rows apart (see `lower_types`) is computed by a stage.
+    `staged`: whether a stage computes a table that compares float32 rows apart (see `lower_types`).
     """
     lowering = _Lowering(Feeds(names), narrow, staged)
     if raw is not None:
@@ -163,11 +149,11 @@ def lower(
     last = lowering.forest(output) if isinstance(output, Trees) else lowering.run(output)
     feeds = lowering.feeds
     if not feeds.feeds:
-        # Kernels read one column at least: a code that is 0 whatever the value.
+        # Kernels read at least one column: a code that is always 0.
         feeds.codes(Raw(0), (Encode((), "code"),))
     stages: list[Stage] = []
-    for i, one in enumerate((*lowering.stages, last)):
-        stages.append(lowering.stage(one, i))
+    for i, work in enumerate((*lowering.stages, last)):
+        stages.append(lowering.stage(work, i))
     final = stages.pop()
     if not stages and isinstance(final.anchor, TreeEnsemble):
         final = _over_all(final, len(feeds.feeds))
@@ -189,32 +175,32 @@ class _Lowering:
         self._operations: dict[int, tuple[RowOperation, Node]] = {}
 
     def run(self, output: Node, decides: bool = False) -> Node:
-        """A node with all tables replaced; `decides`: whether what reads it compares it."""
+        """Replace all tables of a node; `decides`: whether the reader of the node compares it."""
         if not self._narrow:
             output = loosened(output, decides)
-        # Trees and products first: what they swallow must not be computed as well.
+        # Trees and products first: the steps that they absorb must not be computed as well.
         (output,), told = simplify([simplified(output)])
         self._tell(told)
-        (swallowed,) = rewrite([output], self._reader)
-        result = rewrite([swallowed], self._leaf)[0]
+        (absorbed,) = rewrite([output], self._reader)
+        result = rewrite([absorbed], self._leaf)[0]
         return result if self._narrow else loosened(result, decides)
 
     def _tell(self, told: Sequence[str]) -> None:
-        self.told += [one for one in told if one not in self.told]
+        self.told += [sentence for sentence in told if sentence not in self.told]
 
     def stage(self, work: Node | _Forest, before: int) -> Stage:
-        """One kernel's work, once all feeds are known; `before`: stages in front of it."""
-        first = len(self.feeds.feeds) + np.cumsum([0, *(_width(one) for one in self.stages)])
+        """Return a kernel's work, once all feeds are known; `before`: number of stages in front of it."""
+        first = len(self.feeds.feeds) + np.cumsum([0, *map(_width, self.stages)])
         if isinstance(work, _Forest):
-            columns = [one if isinstance(one, int) else int(first[one[0]]) + one[1] for one in work.reads]
+            columns = [at if isinstance(at, int) else int(first[at[0]]) + at[1] for at in work.reads]
             return Stage(work.anchor, tuple(columns), work.single, work.scaled)
-        # Columns side by side, so that rows are mostly read where they are. Constants read none, but without
-        # stages there are no others.
+        # Consecutive columns, so that rows are mostly read in place. Without stages, even constants read the
+        # feeds.
         nodes = in_order(work)
         fed = not before or any(isinstance(node, _Rows) for node in nodes)
         start, end = 0 if fed else len(self.feeds.feeds), int(first[before])
         if fed and not any(isinstance(node, _Scores) for node in nodes):
-            # What reads the caller's rows alone may read them in their own type.
+            # A kernel that reads the caller's rows alone may read them in their type.
             end = len(self.feeds.feeds)
         rows = Input(end - start)
 
@@ -228,25 +214,25 @@ class _Lowering:
         return Stage(Network(rows.width, changed), tuple(range(start, start + rows.width)))
 
     def forest(self, trees: Trees) -> _Forest:
-        """Trees over what is fed and what stages make; what is in front of them moves into them."""
-        leaf, plain = trees.x, trees
+        """Return trees over feeds and stages' columns; the steps in front of them move into them."""
+        leaf = trees.x
         if isinstance(leaf, TableRows):
             table, allow_nan, allow_inf = leaf.table, leaf.allow_nan, leaf.allow_inf
             made = [i for i, column in enumerate(table.columns) if is_computed(column.source)]
             if made:
                 columns = list(table.columns)
-                # Behind stages, kernels read float64: a stage that reads the rows alone rounds float32 ones.
+                # Behind stages, kernels read float64: a stage that reads the rows alone rounds float32 rows.
                 rounded = [i for i, column in enumerate(columns) if rounded_apart(column)]
                 for group in filter(None, (made, rounded)):
                     some, refuses = [columns[i] for i in group], (allow_nan, allow_inf)
-                    own = rows_of(some, self.feeds, self.rows, self._made, *refuses, self._narrow)
-                    for i, column in zip(group, self._staged(own), strict=True):
+                    rows = rows_of(some, self.feeds, self.rows, self._made, *refuses, self._narrow)
+                    for i, column in zip(group, self._staged(rows), strict=True):
                         columns[i] = column
                 table = Table(tuple(columns))
         else:
             allow_nan = allow_inf = True
             table = Table(self._staged(self.run(leaf, decides=True)))
-        folded = fold_trees.fold(table, plain.ensemble, None, allow_nan, allow_inf)
+        folded = fold_trees.fold(table, trees.ensemble, None, allow_nan, allow_inf)
         self._tell(folded.told)
         reads = tuple(self._read(feed) for feed in folded.feeds.feeds)
         return _Forest(folded.anchor, folded.single, folded.scaled, reads)
@@ -258,7 +244,7 @@ class _Lowering:
         return self.feeds.merge(feed)
 
     def _staged(self, output: Node) -> tuple[Column, ...]:
-        """The columns of a network as a table's, computed by a stage."""
+        """Return the columns of a network as columns of a table, computed by a stage."""
         if isinstance(output, _Scores):
             operation = _OfStage(output.stage, output.columns)
         else:
@@ -285,17 +271,17 @@ class _Lowering:
             return node
         leaf, columns = node.x, node.x.table.columns
         if isinstance(columns, AllColumns) and isinstance(columns.operation, Vectorize):
-            own = list(range(len(columns)))
+            chosen = list(range(len(columns)))
         else:
-            own = [i for i, column in enumerate(columns) if _folds(column)]
-        if not own:
+            chosen = [i for i, column in enumerate(columns) if _folds(column)]
+        if not chosen:
             return node
         others = np.ones(len(columns), bool)
-        others[own] = False
+        others[chosen] = False
         rest = np.flatnonzero(others).tolist()
-        swallowed = leaf.table.select(own) if rest else leaf.table
+        absorbed = leaf.table.select(chosen) if rest else leaf.table
         folded = fold_linear.fold(
-            swallowed, node.weight[own], np.zeros(node.width), None, leaf.allow_nan, self.feeds
+            absorbed, node.weight[chosen], np.zeros(node.width), None, leaf.allow_nan, self.feeds
         )
         linear = folded.anchor
         self._tell(folded.told)
@@ -337,14 +323,14 @@ class _Lowering:
 
 
 def _folds(column: Column) -> bool:
-    """Whether a product swallows a column, or numpy computes it in any case."""
+    """Return whether a product absorbs a column, or numpy computes it in any case."""
     if isinstance(column.source, Made) and vectorizer_of(column.source) is None:
         return False
-    return fold_linear.swallows(column) or not all(map(has_node, column.steps))
+    return fold_linear.absorbs(column) or not all(map(has_node, column.steps))
 
 
 def _over_all(stage: Stage, width: int) -> Stage:
-    """Trees that read some columns as trees that read all, as those do that are alone."""
+    """Return trees that read all columns, as a single kernel does, from trees that read some."""
     assert isinstance(stage.anchor, TreeEnsemble)
     place = np.array(stage.columns, np.int32)
 

@@ -23,27 +23,28 @@ codec.share(RowOperation, Normalize, Vectorize)
 
 @dataclass(frozen=True)
 class Parts:
-    """What of a graph stands in front of its kernel."""
+    """The parts of a graph in front of its kernel."""
 
     feeds: tuple[Feed, ...] = ()  # the columns of the kernel's matrix
-    table: Table | None = None  # what a pipeline returns that transforms; None for one that predicts
+    table: Table | None = None  # the result of a pipeline that transforms; None if it predicts
 
     @property
     def reads_texts(self) -> bool:
-        """Whether some operation cuts texts into terms, for which there is code beside the kernels."""
-        return any(isinstance(one, Made) and isinstance(one.operation, Vectorize) for one in self._sources())
+        """Whether an operation cuts texts into terms, which needs code beside the kernels."""
+        operations = (source.operation for source in self._sources() if isinstance(source, Made))
+        return any(isinstance(operation, Vectorize) for operation in operations)
 
     def check(self, n_features: int) -> None:
         """Check that the input has all columns that are read.
 
-        Raises `ValueError` if it has not.
+        Raises `ValueError` otherwise.
         """
-        last = max((one.index for one in self._sources() if isinstance(one, Raw)), default=0)
+        last = max((source.index for source in self._sources() if isinstance(source, Raw)), default=0)
         if last >= n_features:
-            raise ValueError(f"column {last} is read of an input of {n_features} columns")
+            raise ValueError(f"column {last} is read, but the input has {n_features} columns")
 
     def _sources(self) -> Iterator[Raw | Made]:
-        """The sources of all columns; of the columns of an operation that is read, once."""
+        """Yield the sources of all columns, including the inputs of operations, once for each operation."""
         seen: set[int] = set()
         waiting: list[Sequence[Column | Feed]] = [self.feeds]
         waiting += [] if self.table is None else [self.table.columns]

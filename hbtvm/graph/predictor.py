@@ -1,4 +1,4 @@
-"""`Predictor`: what an estimator that predicts computes, each of its outputs a node."""
+"""`Predictor`: the outputs of an estimator that predicts, as nodes."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Predictor:
     outputs
         Nodes by name:
 
-        - ``"index"``: positions of labels in `classes`, width the number of targets (of an anomaly detector
+        - ``"index"``: positions of labels in `classes`, width the number of targets (for an anomaly detector
           without `classes`, -1 and 1 themselves);
-        - ``"proba"``: probabilities, those of all targets side by side; a `Coupling` is left to the host;
-        - ``"raw"``: raw scores, where kernels compute those of `trees`;
+        - ``"proba"``: probabilities, of all targets side by side; the host computes a `Coupling`;
+        - ``"raw"``: raw scores, if kernels compute those of `trees`;
         - ``"decision"``: decision function;
-        - ``"response"``: what a regressor's (or a clusterer's) ``predict`` returns;
+        - ``"response"``: ``predict`` of a regressor or a clusterer;
         - ``"score"``: anomaly scores, ``score_samples``.
     classes
         The labels of each target; empty without labels.
     keeps_axis
         Whether a response or decision of one column has shape (n, 1), rather than (n,).
     label_dtype
-        Type of the labels, or of the response, where `classes` is empty and it is not float64.
+        Type of the labels, or of the response, if `classes` is empty and it is not float64.
     trees
-        The forest, where kernels compute its scores only, of which all outputs are functions.
+        The forest, if kernels compute its scores only; all outputs are functions of these.
     """
 
     kind: Kind
@@ -57,11 +57,11 @@ class Predictor:
         return response is not None and (self.label_dtype == "float32" or unrounded(response) is not response)
 
     def scores(self) -> Node:
-        """All that a kernel computes side by side; the host makes probabilities of those of pairs."""
+        """Return the kernel's scores: all outputs side by side, and the inputs of a `Coupling`."""
         return concat([node.x if isinstance(node, Coupling) else node for node in self._computed().values()])
 
     def output_spec(self) -> OutputSpec:
-        """How outputs follow from `scores`, or from those of `trees`."""
+        """Return the outputs as functions of `scores`, or of the scores of `trees`."""
         if self.trees is not None:
             scores, width = self.trees, self.trees.width
             outputs = rewrite(
@@ -76,10 +76,10 @@ class Predictor:
 
     def _computed(self) -> dict[str, Node]:
         computed = [(name, node) for name, node in self.outputs.items() if name != "raw"]
-        return dict(sorted(computed, key=lambda one: isinstance(one[1], Coupling)))
+        return dict(sorted(computed, key=lambda item: isinstance(item[1], Coupling)))
 
     def _cut(self) -> tuple[dict[str, Node], int]:
-        """Outputs as columns of `scores`, and the number of these."""
+        """Return outputs as columns of `scores`, and the number of columns."""
         scores = Input(self.scores().width)
         nodes, first = dict[str, Node](), 0
         for name, node in self._computed().items():
@@ -93,6 +93,6 @@ class Predictor:
 
 
 def predictor_over(spec: OutputSpec, scores: Node) -> Predictor:
-    """Return the outputs of a specification over what computes its raw scores."""
+    """Return the outputs of a specification over the node of its raw scores."""
     trees = scores if isinstance(scores, Trees) else None
     return Predictor(spec.kind, spec.over(scores), spec.classes, spec.keeps_axis, spec.label_dtype, trees)

@@ -1,7 +1,7 @@
-"""Types of rows that a model refuses, as its library computes in them with fewer digits or other results.
+"""Types of rows that a model refuses, as its library's results for them differ from float64 results.
 
-numpy's functions of small integers give float16 or float32, and others wrap (``square``) or divide integers
-(``reciprocal``), where kernels compute in float64.
+numpy's functions of small integers return float16 or float32; others wrap (``square``) or divide integers
+(``reciprocal``). Kernels compute in float64.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ import numpy as np
 from hbtvm.codec import Index, Via
 
 Integer = Literal["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-INTEGERS: tuple[str, ...] = get_args(Integer)  # types that may be refused
+INTEGERS: tuple[str, ...] = get_args(Integer)
 _EXACT = 1 << 53  # float64 holds every integer up to this magnitude
 
 
 @dataclass(frozen=True)
 class RefusedTypes:
-    """Types that some of the input's columns may not have."""
+    """Refused types of some of the input's columns."""
 
-    columns: tuple[Index, ...]  # indices of the columns, ascending
-    types: tuple[Annotated[str, Via(Integer)], ...]  # some of `INTEGERS`
-    step: str  # the step that reads them, in the words of an error
-    # Whether the type that counts is the common one of these columns, as of an array; else each column's
-    together: bool = False
+    columns: tuple[Index, ...]  # ascending
+    types: tuple[Annotated[str, Via(Integer)], ...]
+    step: str  # the step that reads them, for errors
+    together: bool = False  # whether the columns' common type counts, as in an array; else each column's
 
 
 def differing(function: Callable[[np.ndarray], np.ndarray]) -> tuple[str, ...]:
-    """Return the types of integers for which a function has other values, or fewer digits, than for float64.
+    """Return the types of integers for which a function's results differ from its float64 results.
 
-    `function`: from an array of any type of numbers to one of the same shape; an error is a difference.
+    `function`: from an array of any type of numbers to an array of the same shape; an error is a difference.
     """
     return tuple(name for name in INTEGERS if not _agrees(function, _samples(np.dtype(name))))
 
@@ -50,7 +49,7 @@ def _agrees(function: Callable[[np.ndarray], np.ndarray], values: np.ndarray) ->
 
 
 def _samples(dtype: np.dtype) -> np.ndarray:
-    """Every value of a small type; of others the ends (up to 2⁵³), ordinary values, and powers of 2."""
+    """Return all values of a small type; of others the ends (up to 2⁵³), small values, and powers of 2."""
     if dtype.kind == "b":
         return np.array([False, True])
     limits = np.iinfo(dtype)
@@ -63,7 +62,7 @@ def _samples(dtype: np.dtype) -> np.ndarray:
 
 
 def common(types: Iterable[str | None]) -> str | None:
-    """Return the type that columns have together; None if it is not a type of numbers."""
+    """Return the common type of columns; None if some are not numbers."""
     names = list(types)
     known = {*INTEGERS, "float16", "float32", "float64"}
     return str(np.result_type(*names)) if names and known.issuperset(names) else None

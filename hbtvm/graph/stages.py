@@ -1,6 +1,6 @@
-"""`Stage`: a kernel that runs before the last one, and makes columns for those behind it.
+"""`Stage`: a kernel that runs before the last one, and computes columns for the kernels behind it.
 
-All kernels of a model read columns of one matrix: first the feeds, then what each stage makes, in order.
+All kernels of a model read columns of one matrix: first the feeds, then each stage's scores, in order.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from hbtvm.graph.trees.prologue import Scaled
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One kernel's work."""
+    """A kernel's work."""
 
-    anchor: TreeEnsemble | Network  # what it computes: plain sums, with a base score of 0 and a divisor of 1
-    columns: tuple[int, ...]  # which columns of the matrix are the columns that the anchor reads
+    anchor: TreeEnsemble | Network  # plain sums: base score 0, divisor 1
+    columns: tuple[int, ...]  # the columns of the matrix that the anchor reads
     # `single`, `scaled`: as in `hbtvm.graph.graph.Graph`
     single: TreeEnsemble | Network | None = None
     scaled: Scaled | None = None

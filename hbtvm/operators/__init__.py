@@ -1,1 +1,1 @@
-"""Operators of networks: few, algebraic, each with a reference in numpy; see `hbtvm.operators.base.Node`."""
+"""Operators of networks, each with a numpy reference; see `hbtvm.operators.base.Node`."""

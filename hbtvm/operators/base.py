@@ -1,10 +1,9 @@
 """`Node`: an operator of a network, a function of whole rows; the leaves `Input` and `Constant`.
 
 A network computes blocks of columns from blocks of columns, row by row: every edge is float64 of shape (n,
-width). Nodes hold weights as arrays. What a kernel's code depends on is told apart from them: `Node.form`,
-plain values of JSON that tell kind and shapes, and `Node.tables`, the arrays in the order of the form's
-``tables``. Two networks with the same forms can run each other's kernels. `Node.reference` is the oracle:
-plain numpy, written to be right.
+width). A kernel's code depends on a node's `form` only: kind and shapes, as JSON values. `Node.tables` are
+the weights that the kernel reads. Two networks with the same forms can run each other's kernels.
+`Node.reference` is the oracle, in plain numpy.
 """
 
 from __future__ import annotations
@@ -19,59 +18,62 @@ import numpy as np
 from hbtvm import codec
 
 Form = dict[str, Any]
-"""Kind and shapes of a node in plain values; see `Node.form`."""
+"""Kind and shapes of a node as JSON values; see `form`."""
 
 
 class Node(ABC):
-    """An operator with its inputs. Nodes are equal only if they are the same object; it is shared so."""
+    """An operator with its inputs. Nodes are equal only if they are the same object."""
 
-    kind: str  # what kernels' expressions are found by
+    kind: str  # the key of the kernel's expression
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """Columns that it makes."""
+        """Number of columns."""
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The nodes that it reads."""
+        """The nodes that this node reads."""
         return ()
 
     @abstractmethod
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
-        """From the inputs' values, float64, shapes (n, their widths), to float64, shape (n, width)."""
+        """Return the values, float64, shape (n, width).
+
+        `inputs`: the inputs' values, float64, shapes (n, their widths).
+        """
 
     def attributes(self) -> dict[str, Any]:
-        """Plain values that decide about a kernel's code beside kind, width, inputs and shapes of tables."""
+        """Return further JSON values on which a kernel's code depends."""
         return {}
 
     def tables(self) -> dict[str, np.ndarray]:
-        """Weights by name, float64 or int32; kernels get them as arguments."""
+        """Return weights by name, float64 or int32; they are arguments of kernels."""
         return {}
 
     @abstractmethod
     def on(self, *inputs: Node) -> Node:
-        """The same operator on other inputs of the same widths."""
+        """Return the same operator on other inputs of the same widths."""
 
     def validate(self) -> None:
-        """Refuse a node of a package whose widths don't fit, with a `ValueError`."""
+        """Raise `ValueError` if the widths of a package's node don't fit."""
         if self.checked().width < 1:
-            raise ValueError(f"a {self.kind} has no column")
+            raise ValueError(f"a node {self.kind!r} has no columns")
 
     def checked(self) -> Node:
-        """Return this node after a look at widths.
+        """Return this node.
 
-        Raises `ValueError` if the inputs' widths don't fit each other, or the weights.
+        Raises `ValueError` if the widths of inputs and weights don't fit each other.
         """
         return self
 
 
 def form(node: Node, names: dict[int, int]) -> Form:
-    """A node's form; `names` has the numbers of its inputs by their ids."""
+    """Return a node's form; `names` has its inputs' numbers by their ids."""
     return {
         "kind": node.kind,
         "width": node.width,
-        "inputs": [names[id(one)] for one in node.inputs],
+        "inputs": [names[id(x)] for x in node.inputs],
         **node.attributes(),
         "tables": {name: list(table.shape) for name, table in node.tables().items()},
     }
@@ -79,7 +81,7 @@ def form(node: Node, names: dict[int, int]) -> Form:
 
 @dataclass(frozen=True, eq=False)
 class Unary(Node):
-    """An operator of one input, `x`."""
+    """An operator with the only input `x`."""
 
     x: Node
 
@@ -93,7 +95,18 @@ class Unary(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Input(Node):
+class Leaf(Node):
+    """A node without inputs, whose values the caller of `evaluate` supplies."""
+
+    def reference(self, *inputs: np.ndarray) -> np.ndarray:
+        raise ValueError(f"a leaf {self.kind!r} computes no values")
+
+    def on(self, *inputs: Node) -> Node:
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Input(Leaf):
     """The rows that a kernel reads: numbers (NaN where missing), and codes of categories as whole numbers."""
 
     columns: codec.Count
@@ -103,15 +116,9 @@ class Input(Node):
     def width(self) -> int:
         return self.columns
 
-    def reference(self, *inputs: np.ndarray) -> np.ndarray:
-        raise ValueError("an input has no values of its own")
-
-    def on(self, *inputs: Node) -> Node:
-        return self
-
 
 @dataclass(frozen=True, eq=False)
-class Constant(Node):
+class Constant(Leaf):
     """The same values in every row."""
 
     values: codec.Numbers  # float64, shape (width,)
@@ -122,50 +129,47 @@ class Constant(Node):
         return len(self.values)
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
-        """Shape (1, width)."""
+        """Return the values, shape (1, width)."""
         return self.values[None, :]
 
     def tables(self) -> dict[str, np.ndarray]:
         return {"values": self.values}
 
-    def on(self, *inputs: Node) -> Node:
-        return self
-
 
 def constant(values: Any) -> Constant:
-    """A `Constant` of a number, or of an array's values."""
+    """Return the `Constant` of a number, or of an array's values."""
     return Constant(np.atleast_1d(np.asarray(values, np.float64)).ravel())
 
 
 def in_order(*outputs: Node) -> list[Node]:
-    """All nodes that some nodes are computed from, each once and behind its inputs."""
-    found: dict[int, Node] = {}
-    stack: list[tuple[Node, Iterator[Node]]] = [(one, iter(one.inputs)) for one in reversed(outputs)]
+    """Return all nodes of a network, each once and behind its inputs."""
+    visited: dict[int, Node] = {}
+    stack: list[tuple[Node, Iterator[Node]]] = [(node, iter(node.inputs)) for node in reversed(outputs)]
     while stack:
         node, rest = stack[-1]
-        if id(node) in found:
+        if id(node) in visited:
             stack.pop()
             continue
-        following = next((one for one in rest if id(one) not in found), None)
+        following = next((x for x in rest if id(x) not in visited), None)
         if following is None:
-            found[id(node)] = node
+            visited[id(node)] = node
             stack.pop()
         else:
             stack.append((following, iter(following.inputs)))
-    return list(found.values())
+    return list(visited.values())
 
 
 def rewrite(outputs: Sequence[Node], change: Callable[[Node], Node]) -> list[Node]:
-    """Networks in which `change` has had its way with each node, from the leaves on; what is shared stays so.
+    """Rewrite networks bottom-up; sharing is preserved.
 
-    `change`: from a node on inputs that are changed already to what takes its place, maybe itself.
+    `change`: returns the replacement of a node, whose inputs are replaced already, or the node itself.
     """
     known: dict[int, Node] = {}
     for node in in_order(*outputs):
-        inputs = [known[id(one)] for one in node.inputs]
+        inputs = [known[id(x)] for x in node.inputs]
         same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
         known[id(node)] = change(node if same else node.on(*inputs))
-    return [known[id(one)] for one in outputs]
+    return [known[id(node)] for node in outputs]
 
 
 class Evaluation:
@@ -184,23 +188,23 @@ class Evaluation:
             if not node.inputs and not isinstance(node, Constant)
         ]
         self._steps = [
-            (place, node.reference, [at[id(one)] for one in node.inputs])
+            (place, node.reference, [at[id(x)] for x in node.inputs])
             for place, node in enumerate(nodes)
             if node.inputs
         ]
-        self._outputs = [at[id(one)] for one in outputs]
+        self._outputs = [at[id(node)] for node in outputs]
 
     def __call__(self, values: Callable[[Node], np.ndarray]) -> list[np.ndarray]:
-        """Return the outputs, float64, shape (n, width), or (1, width) of what is the same in all rows.
+        """Return the outputs, float64, shape (n, width), or (1, width) of nodes that are the same in all rows.
 
-        `values`: returns the values of a leaf.
+        `values`: returns the values of a leaf that is not a constant.
         """
         known: list[Any] = [*self._constants]
         for place, leaf in self._leaves:
             known[place] = values(leaf)
         with np.errstate(all="ignore"):
             for place, reference, inputs in self._steps:
-                known[place] = reference(*[known[one] for one in inputs])
+                known[place] = reference(*[known[i] for i in inputs])
         return [known[place] for place in self._outputs]
 
 

@@ -1,4 +1,4 @@
-"""Distances of rows to stored points, and what follows from them: `Distance`, `TopK`, `Take`."""
+"""Distances of rows to stored points, and neighbours: `Distance`, `TopK`, `Take`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 from hbtvm.operators.base import Node, Unary
 
 Metric = Literal["squared_euclidean", "manhattan", "chebyshev", "minkowski", "nan_euclidean"]
-"""``"minkowski"`` is the sum of absolute differences to the power p, not yet to the power 1/p;
-``"nan_euclidean"`` the squared distance over what neither lacks, scaled up to all columns."""
+"""``"minkowski"`` is the sum of absolute differences to the power p, without the root; ``"nan_euclidean"`` is
+the squared distance over columns that neither lacks, scaled up to all columns."""
 
 
 @dataclass(frozen=True, eq=False)
 class Distance(Unary):
-    """The distance of a row to each of T points; summed difference by difference, so that nothing cancels.
+    """The distance of a row to each of T points, summed over differences, so that nothing cancels.
 
     `x`: width F.
     """
 
     points: np.ndarray  # float64, shape (T, F)
     metric: Metric = "squared_euclidean"
-    # Float64, shape (T, F): each difference is multiplied by this first. None for no such factor.
+    # Float64, shape (T, F): factors of the differences; None for factors of 1
     scale: np.ndarray | None = None
     p: float = 2.0  # the power of ``"minkowski"``
     kind = "distance"
@@ -42,7 +42,7 @@ class Distance(Unary):
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         x = inputs[0]
         out = np.empty((len(x), self.width))
-        # A block of rows at a time: all differences at once may take more memory than there is.
+        # By blocks of rows: all differences at once may not fit in memory.
         block = max(1, (1 << 22) // max(1, self.points.size))
         for start in range(0, len(x), block):
             difference = x[start : start + block, None, :] - self.points
@@ -67,7 +67,7 @@ class Distance(Unary):
                 count = known.sum(axis=2)
                 total = np.where(known, difference, 0.0)
                 result = np.einsum("rtf,rtf->rt", total, total)
-                # Nothing in common: NaN.
+                # NaN if the two have no column in common.
                 result = np.where(count > 0, result / np.maximum(count, 1) * difference.shape[2], np.nan)
         return result
 
@@ -85,14 +85,14 @@ class Distance(Unary):
 
 @dataclass(frozen=True, eq=False)
 class TopK(Unary):
-    """The k smallest values of a row, from the smallest on, and behind them their positions.
+    """The k smallest values of a row, ascending, and behind them their positions.
 
-    Of equal values those further left come first. NaN is larger than any number.
+    Equal values keep their order. NaN is larger than any number.
 
     `x`: any width of at least k.
     """
 
-    k: int  # how many; the node's width is 2k
+    k: int  # the node's width is 2k
     kind = "top_k"
 
     @property

@@ -1,4 +1,4 @@
-"""The error function as a composition of operators."""
+"""The error function, composed of operators."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 
 _MIDDLE, _DEGREE = 3.0, 20
-"""Where the polynomial's variable is 0, and its degree: with these, it is exact to 2e-15."""
+"""Where the polynomial's variable is 0, and the degree: its error is 2e-15."""
 
 _ASYMPTOTIC = 5.0
-"""From here on a continued fraction converges fast, where the factors of `_scaled` under- and overflow."""
+"""From here on a continued fraction converges fast, and the factors of `_scaled` under- and overflow."""
 
 
 def erf(x: Node) -> Node:
-    """The error function, absolute error below 1e-14.
+    """Return the error function of a node, absolute error below 1e-14.
 
-    ``1 - erf(x)`` is e to the power of -x**2 times a function that is smooth in ``(x - 3) / (x + 3)``, in
-    place of which a polynomial is taken. As the error function is odd, absolute values do.
+    For positive x, ``1 - erf(x)`` is ``exp(-x**2)`` times a function that is smooth in ``(x - 3) / (x + 3)``;
+    a polynomial approximates it. The error function is odd.
     """
     size = apply("absolute", x)
     t = apply("divide", apply("subtract", size, _MIDDLE), apply("add", size, _MIDDLE))
@@ -36,15 +36,15 @@ def erf(x: Node) -> Node:
 
 @cache
 def _coefficients() -> tuple[float, ...]:
-    """The polynomial's coefficients, the constant first: interpolated at Chebyshev's points."""
+    """Return the polynomial's coefficients, the constant first, interpolated at Chebyshev's points."""
     count = _DEGREE + 1
     t = np.cos(np.pi * (np.arange(count) + 0.5) / count)
-    values = [_scaled(one) for one in (_MIDDLE * (1 + t) / (1 - t)).tolist()]
+    values = [_scaled(x) for x in (_MIDDLE * (1 + t) / (1 - t)).tolist()]
     return tuple(chebyshev.cheb2poly(chebyshev.chebfit(t, values, _DEGREE)).tolist())
 
 
 def _scaled(x: float) -> float:
-    """``exp(x**2) * (1 - erf(x))`` of a number that is not negative."""
+    """Return ``exp(x**2) * (1 - erf(x))`` for x of at least 0."""
     if x < _ASYMPTOTIC:
         return math.exp(x * x) * math.erfc(x)
     fraction = 0.0

@@ -1,4 +1,4 @@
-"""What several models compute, as compositions of operators: softmax, kernels of support vectors."""
+"""Formulas of several models, composed of operators: softmax, kernels of support vectors."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from hbtvm.operators.shapes import concat, reduce
 
 Kernel = Literal["linear", "poly", "rbf", "sigmoid", "laplacian", "cosine"]
 
-MOST_POWER = float(np.float32(88.7))  # XGBoost's sigmoid takes e to no larger power: it never gets to 0
-_MOST_FACTORS = 64  # the largest whole power that is computed by multiplication
+MOST_POWER = float(np.float32(88.7))  # XGBoost's sigmoid takes e to no larger power, so that it is never 0
+_MOST_FACTORS = 64  # the largest whole power computed by multiplication
 
 
 def softmax(x: Node) -> Node:
-    """e to the power of each column divided by the sum of these; nothing overflows."""
+    """Return the softmax of the columns; nothing overflows."""
     power = apply("exp", apply("subtract", x, reduce("max", x)))
     return apply("divide", power, reduce("sum", power))
 
 
 def shares(values: Node) -> Node:
-    """Each row divided by its sum; rows of zeros become equal shares."""
+    """Return each row divided by its sum; rows of zeros become equal shares."""
     total = reduce("sum", values)
     return apply("where", total, apply("divide", values, total), 1.0 / values.width)
 
 
 def sigmoid(x: Node, scale: float = 1.0) -> Node:
-    """``1 / (1 + exp(-scale * x))``."""
+    """Return ``1 / (1 + exp(-scale * x))``."""
     return apply("sigmoid", x if scale == 1.0 else apply("multiply", x, scale))
 
 
 def float32_sigmoid(x: Node) -> Node:
-    """XGBoost's sigmoid, which is never 0."""
+    """Return XGBoost's sigmoid, which is never 0."""
     return apply("sigmoid", apply("maximum", x, -MOST_POWER))
 
 
 def signed_square(x: Node) -> Node:
-    """``sign(x) * x ** 2``."""
+    """Return ``sign(x) * x ** 2``."""
     return apply("multiply", apply("multiply", apply("sign", x), x), x)
 
 
 def modified_huber(x: Node) -> Node:
-    """scikit-learn's probabilities for that loss: scores cut to -1 and 1, moved to 0 and 1."""
+    """Return scikit-learn's probabilities for this loss: scores clipped to -1 and 1, moved to 0 and 1."""
     cut = apply("maximum", apply("minimum", x, 1.0), -1.0)
     share = apply("divide", apply("add", cut, 1.0), 2.0)
     return share if x.width == 1 else shares(share)
 
 
 def likelier(second: Node) -> Node:
-    """Whether the second of two classes is likelier, from its probability."""
+    """Return 1 if the second of two classes is likelier, from its probability; else 0."""
     return apply("greater", second, apply("subtract", 1.0, second))
 
 
 def total(parts: Sequence[Node]) -> Node:
-    """The sum of nodes of the same width, added from the first to the last."""
+    """Return the sum of nodes of the same width, added from the first to the last."""
     result = parts[0]
     for part in parts[1:]:
         result = apply("add", result, part)
@@ -67,43 +67,43 @@ def total(parts: Sequence[Node]) -> Node:
 
 
 def log_sum_exp(x: Node) -> Node:
-    """The logarithm of the sum of e to the power of each column, width 1; nothing overflows."""
+    """Return the logarithm of the sum of the columns' exponentials, width 1; nothing overflows."""
     largest = reduce("max", x)
     return apply("add", apply("log", reduce("sum", apply("exp", apply("subtract", x, largest)))), largest)
 
 
 def with_complement(second: Node) -> Node:
-    """Probabilities of two classes from that of the second, width 1."""
+    """Return probabilities of two classes from that of the second, width 1."""
     return concat([apply("subtract", 1.0, second), second])
 
 
 def normalised(x: Node, least: float) -> Node:
-    """Rows divided by their Euclidean norm; rows whose norm is below `least` stay."""
+    """Return rows divided by their Euclidean norm; rows whose norm is below `least` stay."""
     norm = apply("sqrt", reduce("sum", apply("square", x)))
     return apply("divide", x, apply("where", apply("less", norm, least), 1.0, norm))
 
 
 def unit_rows(points: np.ndarray, least: float) -> np.ndarray:
-    """As `normalised`, of an array, float64, shape (T, F)."""
+    """Do as `normalised` for an array, float64, shape (T, F)."""
     norms = np.sqrt((points * points).sum(axis=1, keepdims=True))
     return points / np.where(norms < least, 1.0, norms)
 
 
 def least_norm(dtype: np.dtype) -> float:
-    """The norm below which scikit-learn leaves rows as they are: ten roundings of 1.
+    """Return the norm below which scikit-learn leaves rows as they are: ten roundings of 1.
 
-    `dtype`: of the training rows: the library computes in float32 only if these and the rows are float32.
+    `dtype`: type of the training rows; scikit-learn computes in float32 only if both these and the rows are.
     """
     return 10.0 * float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
 
 
 def cosines(x: Node, points: np.ndarray, least: float) -> Node:
-    """Cosines of the angles between rows and stored points, float64, shape (T, F); see `normalised`."""
+    """Return cosines of angles between rows and stored points, float64, shape (T, F); see `normalised`."""
     return Contract(normalised(x, least), np.ascontiguousarray(unit_rows(points, least).T)).checked()
 
 
 def whole_power(x: Node, power: float) -> Node:
-    """x to a power; by multiplication where it is a small whole number, as libsvm does."""
+    """Return x to a power; small whole powers are computed by multiplication, as in libsvm."""
     if power != int(power) or not 1 <= power <= _MOST_FACTORS:
         return apply("power", x, float(power))
     result: Node | None = None
@@ -127,7 +127,7 @@ def kernel(
     degree: float = 3.0,
     least: float = least_norm(np.dtype(np.float64)),
 ) -> Node:
-    """A kernel of rows with stored points, width T.
+    """Return a kernel of rows with stored points, width T.
 
     `points`: float64, shape (T, F).
     `gamma`, `coef0`, `degree`: ``(gamma * x @ p + coef0) ** degree`` (poly), ``tanh(gamma * x @ p + coef0)``

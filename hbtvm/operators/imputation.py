@@ -1,4 +1,4 @@
-"""`Imputation`: columns that are imputed in turn, where they are missing, by linear models of all others."""
+"""`Imputation`: missing values of one column after another, imputed by linear models of all others."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hbtvm.operators.base import Node
 class Imputation(Node):
     """A state of F columns after S steps (``IterativeImputer``'s rounds).
 
-    Step s puts ``clip(state @ weight[s] + intercept[s], low[s], high[s])`` in column ``column[s]`` of those
-    rows in which it is missing; the next step reads what it has put there.
+    Step s puts ``clip(state @ weight[s] + intercept[s], low[s], high[s])`` in column ``column[s]`` of the
+    rows that lack it; the next step reads the new state.
     """
 
-    x: Node  # the state to begin with, width F, at least 2
-    missing: Node  # not 0 where a value is missing, width F
+    x: Node  # the initial state, width F, at least 2
+    missing: Node  # not 0 for missing values, width F
     column: np.ndarray  # int32, shape (S,)
     weight: np.ndarray  # float64, shape (S, F)
     # `intercept`, `low`, `high`: float64, shape (S,)
@@ -43,8 +43,8 @@ class Imputation(Node):
         state: np.ndarray = x.copy()
         for s, column in enumerate(self.column.tolist()):
             rows = missing[:, column] != 0
-            found = state[rows] @ self.weight[s] + self.intercept[s]
-            state[rows, column] = np.clip(found, self.low[s], self.high[s])
+            values = state[rows] @ self.weight[s] + self.intercept[s]
+            state[rows, column] = np.clip(values, self.low[s], self.high[s])
         return state
 
     def on(self, *inputs: Node) -> Imputation:
@@ -54,7 +54,7 @@ class Imputation(Node):
         steps, width = self.weight.shape
         if not self.x.width == self.missing.width == width or width < 2 or not steps:
             raise ValueError(f"{steps} steps over {width} columns of {self.x.width} and {self.missing.width}")
-        shapes = {len(one) for one in (self.column, self.intercept, self.low, self.high)}
+        shapes = {len(table) for table in (self.column, self.intercept, self.low, self.high)}
         if shapes != {steps} or not 0 <= self.column.min() <= self.column.max() < width:
             raise ValueError("steps that don't fit their columns")
         return self

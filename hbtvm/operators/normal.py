@@ -1,4 +1,4 @@
-"""The normal distribution's quantiles, by rational functions (Wichura 1988, algorithm AS 241, PPND16).
+"""Quantiles of the normal distribution, by rational functions (Wichura 1988, algorithm AS 241, PPND16).
 
 Relative errors are about 1e-16. Kernels compute the same expression; see `COEFFICIENTS`.
 """
@@ -47,7 +47,7 @@ def normal_quantile(p: np.ndarray) -> np.ndarray:
         q = p - 0.5
         r = np.sqrt(-np.log(np.minimum(p, 1.0 - p)))
         beyond = np.where(r <= 5.0, _rational("tail", r - 1.6), _rational("end", r - 5.0))
-        # At 0 and 1, infinity divided by infinity.
+        # At 0 and 1, the rational function is infinity divided by infinity.
         beyond = np.where(r == np.inf, r, beyond)
         result: np.ndarray = np.where(
             np.abs(q) <= 0.425, q * _rational("middle", 0.180625 - q * q), np.copysign(beyond, q)
@@ -56,13 +56,13 @@ def normal_quantile(p: np.ndarray) -> np.ndarray:
 
 
 def _rational(name: str, x: np.ndarray) -> np.ndarray:
-    over, under = (_polynomial(one, x) for one in COEFFICIENTS[name])
-    result: np.ndarray = over / under
+    numerator, denominator = (_polynomial(coefficients, x) for coefficients in COEFFICIENTS[name])
+    result: np.ndarray = numerator / denominator
     return result
 
 
 def _polynomial(coefficients: tuple[float, ...], x: np.ndarray) -> np.ndarray:
     result: np.ndarray = np.full_like(x, coefficients[-1])
-    for one in coefficients[-2::-1]:
-        result = result * x + one
+    for coefficient in coefficients[-2::-1]:
+        result = result * x + coefficient
     return result

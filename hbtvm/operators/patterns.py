@@ -10,26 +10,26 @@ from hbtvm.operators.base import Input, Node
 
 
 def operand(node: Node, formula: Callable[[Node], Node], width: int | None = None) -> Node | None:
-    """Return the node x of which a node is `formula(x)`; None if it is none.
+    """Return x if a node is `formula(x)`; else None.
 
     Parameters
     ----------
     width
-        Of x; the node's own width if None.
+        Width of x; the node's if None.
     """
-    hole, found = Input(node.width if width is None else width), list[Node]()
+    hole, matches = Input(node.width if width is None else width), list[Node]()
 
-    def same(one: Node, other: Node) -> bool:
-        if other is hole:
-            found.append(one)
-            return one is found[0] and one.width == hole.width
-        if (one.kind, one.width, one.attributes()) != (other.kind, other.width, other.attributes()):
+    def same(part: Node, pattern: Node) -> bool:
+        if pattern is hole:
+            matches.append(part)
+            return part is matches[0] and part.width == hole.width
+        if (part.kind, part.width, part.attributes()) != (pattern.kind, pattern.width, pattern.attributes()):
             return False
-        tables, others = one.tables().values(), other.tables().values()
+        tables, others = part.tables().values(), pattern.tables().values()
         return (
-            len(one.inputs) == len(other.inputs)
+            len(part.inputs) == len(pattern.inputs)
             and all(map(np.array_equal, tables, others))
-            and all(map(same, one.inputs, other.inputs))
+            and all(map(same, part.inputs, pattern.inputs))
         )
 
-    return found[0] if same(node, formula(hole)) else None
+    return matches[0] if same(node, formula(hole)) else None

@@ -1,7 +1,7 @@
-"""Functions of single values: the table `FUNCTIONS`, the node `Elementwise`, and `apply`, which makes it.
+"""Functions of single values: the table `FUNCTIONS`, the node `Elementwise`, its constructor `apply`.
 
-Steps of pipelines, networks, recursive cells, ONNX and target transforms take these functions from here.
-Their tensor expressions are in `hbtvm.strategies.network.functions`, by the same names.
+Pipelines' steps, networks, recursive cells, ONNX and target transforms use this table.
+`hbtvm.strategies.network.functions` has the tensor expressions by the same names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hbtvm.operators.normal import normal_quantile
 
 
 def sigmoid(x: Any, exp: Callable[[Any], Any] = np.exp) -> Any:
-    """Return ``1 / (1 + exp(-x))``; where the power overflows, 0."""
+    """Return ``1 / (1 + exp(-x))``; 0 if the power overflows."""
     with np.errstate(over="ignore"):
         return 1.0 / (1.0 + exp(-x))
 
@@ -27,18 +27,17 @@ class Function:
     """A function of single values."""
 
     reference: Callable[..., Any]  # from numpy arrays to an array of floats
-    arity: int = 1  # numbers that it takes
+    arity: int = 1  # number of operands
     slow: bool = False  # whether it takes as long as ten multiplications
-    cuda: str = ""  # CUDA's function, where that is taken in place of the tensor expression
+    cuda: str = ""  # CUDA's function that replaces the tensor expression
 
     def __call__(self, *values: Any) -> np.ndarray:
-        """Return the function's values."""
         result: np.ndarray = self.reference(*values)
         return result
 
 
 def _truth(function: Callable[..., Any]) -> Function:
-    """A comparison: 1 or 0; of NaN, 0."""
+    """Return a comparison as a function: 1 or 0; 0 for NaN."""
     return Function(lambda a, b: np.asarray(function(a, b), np.float64), 2)
 
 
@@ -80,7 +79,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "multiply": Function(np.multiply, 2),
     "divide": Function(np.divide, 2),
     "power": Function(np.power, 2, slow=True, cuda="pow"),
-    # Of NaN and a number, NaN, as numpy does.
+    # NaN if either operand is, as in numpy.
     "maximum": Function(np.maximum, 2),
     "minimum": Function(np.minimum, 2),
     "less": _truth(np.less),
@@ -88,7 +87,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "greater": _truth(np.greater),
     "greater_equal": _truth(np.greater_equal),
     "equal": _truth(np.equal),
-    # The second where the first is not 0, else the third.
+    # The second operand where the first is not 0, else the third.
     "where": Function(lambda c, a, b: np.asarray(np.where(c != 0, a, b), np.float64), 3),
 }
 """By name."""
@@ -99,13 +98,13 @@ class Elementwise(Node):
     """One of `FUNCTIONS` of each value; operands of width 1 meet every column of the others."""
 
     function: str
-    operands: tuple[Node, ...]  # as many nodes as it takes numbers
+    operands: tuple[Node, ...]  # as many as the function's arity
     kind = "elementwise"
     _width: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Computed once: along a chain of nodes, each would ask all before it.
-        object.__setattr__(self, "_width", max(one.width for one in self.operands))
+        # Computed once: in a chain of nodes, each would ask all before it.
+        object.__setattr__(self, "_width", max(x.width for x in self.operands))
 
     @property
     def width(self) -> int:
@@ -125,21 +124,17 @@ class Elementwise(Node):
         return Elementwise(self.function, inputs)
 
     def checked(self) -> Elementwise:
-        widths = {one.width for one in self.operands} - {1}
+        widths = [x.width for x in self.operands]
         if self.function not in FUNCTIONS:
-            raise ValueError(f"{self.function!r:.60} is no function that is known")
-        if len(widths) > 1 or len(self.operands) != FUNCTIONS[self.function].arity:
-            raise ValueError(
-                f"{self.function} of operands of the widths {[one.width for one in self.operands]}"
-            )
+            raise ValueError(f"{self.function!r:.60} is not a known function")
+        if len(set(widths) - {1}) > 1 or len(self.operands) != FUNCTIONS[self.function].arity:
+            raise ValueError(f"{self.function} of operands of the widths {widths}")
         return self
 
 
 def apply(function: str, *operands: Node | float | np.ndarray) -> Elementwise:
-    """One of `FUNCTIONS` of nodes, numbers and arrays of one number for each column.
+    """Return one of `FUNCTIONS` of nodes, numbers and arrays with a number for each column.
 
-    Raises `ValueError` if the widths don't fit, or the number of operands.
+    Raises `ValueError` if the number of operands or their widths don't fit.
     """
-    return Elementwise(
-        function, tuple(one if isinstance(one, Node) else constant(one) for one in operands)
-    ).checked()
+    return Elementwise(function, tuple(x if isinstance(x, Node) else constant(x) for x in operands)).checked()

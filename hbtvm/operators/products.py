@@ -1,8 +1,7 @@
-"""Sums of products: `Contract` (matrix products), `LookupSum` (their form for codes), `Monomials`."""
+"""Sums of products: `Contract` (matrix products), `LinearSum` (of numbers and codes), `Monomials`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,11 +41,11 @@ class Contract(Unary):
 
 @dataclass(frozen=True, eq=False)
 class LinearSum(Unary):
-    """Weighted numbers and table entries for codes, straight from the kernel's rows.
+    """Weighted numbers plus table entries for codes, from the kernel's rows.
 
     Column o is ``sum over k of (missing[k, o] if isnan(x[feature[k]]) else (x[feature[k]] - shift[k]) *
     weight[k, o]) + sum over c of entries[first[c] + x[code_feature[c]], o]``. Scalers, imputers and one-hot
-    encoders in front of a linear model are shift, missing and entries: no wide vector ever exists.
+    encoders in front of a linear model become shift, missing and entries.
 
     `x`: numbers and codes, width F.
     """
@@ -57,8 +56,8 @@ class LinearSum(Unary):
     shift: np.ndarray
     weight: np.ndarray
     missing: np.ndarray
-    # `code_feature`, `sizes`, `entries`: int32 (C,): the column of each code; the codes of each, and their
-    # tables one below the other, float64 (sum of sizes, O)
+    # `code_feature`, `sizes`, `entries`: int32 (C,): the columns of codes; the number of codes of each; their
+    # tables, concatenated, float64 (sum of sizes, O)
     code_feature: np.ndarray
     sizes: tuple[int, ...]
     entries: np.ndarray
@@ -110,7 +109,7 @@ class Monomials(Unary):
     `x`: width F.
     """
 
-    # Int32, shape (O, D): the columns that are multiplied for each output; F stands for 1
+    # Int32, shape (O, D): the columns that each output multiplies; F stands for the factor 1
     factors: np.ndarray
     kind = "monomials"
 
@@ -133,10 +132,5 @@ class Monomials(Unary):
             or not self.factors.size
             or not 0 <= self.factors.min() <= self.factors.max() <= self.x.width
         ):
-            raise ValueError(f"products of columns that are not there, of {self.x.width}")
+            raise ValueError(f"products of columns beyond {self.x.width}")
         return self
-
-
-def concatenated(weights: Sequence[np.ndarray]) -> np.ndarray:
-    """Weights of several products of the same columns as those of one."""
-    return np.concatenate(list(weights), axis=1)

@@ -1,9 +1,9 @@
-"""float32 values in networks, whose edges are float64: where they are rounded, and where that matters.
+"""Rounding to float32 in networks, whose edges are float64.
 
-A front end rounds each value that its library keeps in float32 (`single`). Sums and products are compared
-with the library's within a tolerance, so rounding matters only where a decision depends on the last bit: a
-comparison, a split of a tree, a position; or where little but last bits is left: the distance of near
-points. `loosened` removes the roundings that no decision reads.
+A front end rounds each value that its library keeps in float32 (`single`). Sums and products need only agree
+with the library's within a tolerance, so rounding matters only if a decision depends on the last bit (a
+comparison, a tree's split, a position), or if little but last bits is left (the distance of near points).
+`loosened` removes the roundings that no decision reads.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _COMPARISONS = frozenset(("less", "less_equal", "greater", "greater_equal", "equ
 _STEPS = frozenset(("floor", "ceil", "rint", "trunc", "sign", "isnan"))
 
 _CHOICES = frozenset(("negative", "absolute", "relu", "maximum", "minimum", "where", "round_float32"))
-"""Functions whose values are their operands', but for the sign."""
+"""Functions that return one of their operands, but for the sign."""
 
 _ROUNDED_ONCE = frozenset(("add", "subtract", "multiply", "divide", "sqrt", "square", "reciprocal"))
-"""Functions that float64, rounded to float32, computes as float32 does."""
+"""Functions whose float64 result, rounded to float32, is the float32 result."""
 
 _REARRANGING = frozenset(("select", "concat", "repeat", "take", "lookup", "one_hot", "constant", "rows"))
 _DECIDING = frozenset(("trees", "bucketize", "one_hot", "take", "lookup", "distance"))
-"""Kinds of nodes whose only input is compared, or is a position, or whose differences are taken."""
+"""Kinds of nodes that compare their input, take it for a position, or take differences of it."""
 
 
 def single(node: Node) -> Node:
-    """Round a node's values to float32, unless its operator makes float32 numbers of such."""
+    """Round a node's values to float32, unless its operator returns float32 numbers for float32 inputs."""
     match node:
         case Elementwise():
             kept = node.function in _COMPARISONS | _STEPS | _CHOICES
@@ -41,17 +41,17 @@ def single(node: Node) -> Node:
 
 
 def loosened(output: Node, decides: bool = False) -> Node:
-    """Return the network without the roundings to float32 that no decision depends on.
+    """Return a network without the roundings to float32 that no decision depends on.
 
-    `decides`: whether what reads `output` compares it.
+    `decides`: whether the reader of `output` compares it.
     """
     nodes = in_order(output)
     needed = {id(output)} if decides else set()
     for node in reversed(nodes):
-        needed |= {id(one) for one in _exactly_read(node, id(node) in needed)}
+        needed |= {id(x) for x in _exactly_read(node, id(node) in needed)}
     known: dict[int, Node] = {}
     for node in nodes:
-        inputs = [known[id(one)] for one in node.inputs]
+        inputs = [known[id(x)] for x in node.inputs]
         if isinstance(node, Elementwise) and node.function == "round_float32" and id(node) not in needed:
             known[id(node)] = inputs[0]
             continue
@@ -61,7 +61,7 @@ def loosened(output: Node, decides: bool = False) -> Node:
 
 
 def _exactly_read(node: Node, needed: bool) -> Sequence[Node]:
-    """The inputs whose last bits count: for a decision of the node, or for its value where that is needed."""
+    """Return the inputs whose last bits a decision of the node, or (if `needed`) its value, depends on."""
     match node:
         case Elementwise(function="where"):
             return node.inputs if needed else node.inputs[:1]

@@ -1,4 +1,4 @@
-"""What rearranges and reduces columns: `Select`, `Concat`, `Reduce`."""
+"""Operators that rearrange and reduce columns: `Select`, `Concat`, `Reduce`, `Repeat`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ Reduction = Literal["sum", "max", "min", "product", "argmax", "argmin"]
 
 @dataclass(frozen=True, eq=False)
 class Select(Unary):
-    """Some of the columns, in any order, maybe several times."""
+    """Columns of x, in any order; columns may repeat."""
 
     indices: Annotated[  # int32, shape (width,)
         np.ndarray,
         codec.Via(
-            tuple[codec.Index, ...], lambda indices: indices.tolist(), lambda one: np.array(one, np.int32)
+            tuple[codec.Index, ...],
+            lambda indices: indices.tolist(),
+            lambda indices: np.array(indices, np.int32),
         ),
     ]
     kind = "select"
@@ -33,7 +35,7 @@ class Select(Unary):
     def attributes(self) -> dict[str, Any]:
         first = int(self.indices[0])
         run = bool(np.array_equal(self.indices, np.arange(first, first + len(self.indices))))
-        # Columns side by side need no table: where they begin is part of the code.
+        # Consecutive columns need no table: the first is part of the code.
         return {"first": first} if run else {}
 
     def tables(self) -> dict[str, np.ndarray]:
@@ -49,9 +51,9 @@ class Select(Unary):
 
 
 def select(x: Node, indices: Sequence[int] | np.ndarray) -> Node:
-    """Some columns of a node; the node itself where they are all of its columns in order.
+    """Return some columns of a node; the node itself for all of its columns in order.
 
-    Raises `ValueError` if there is no such column, or none is asked for.
+    Raises `ValueError` if there is no such column, or `indices` is empty.
     """
     chosen = np.asarray(indices, np.int32)
     if not len(chosen) or chosen.min() < 0 or chosen.max() >= x.width:
@@ -68,7 +70,7 @@ class Concat(Node):
 
     @property
     def width(self) -> int:
-        return sum(one.width for one in self.parts)
+        return sum(part.width for part in self.parts)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -76,23 +78,22 @@ class Concat(Node):
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         rows = max(map(len, inputs))
-        return np.concatenate([np.broadcast_to(one, (rows, one.shape[1])) for one in inputs], axis=1)
+        return np.concatenate([np.broadcast_to(x, (rows, x.shape[1])) for x in inputs], axis=1)
 
     def on(self, *inputs: Node) -> Concat:
         return Concat(inputs)
 
 
 def concat(parts: Sequence[Node]) -> Node:
-    """Columns of nodes side by side; of one node, itself."""
+    """Return the columns of nodes side by side; a single node itself."""
     return parts[0] if len(parts) == 1 else Concat(tuple(parts))
 
 
 @dataclass(frozen=True, eq=False)
 class Reduce(Node):
-    """One number of each group of neighbouring columns."""
+    """A number for each group of neighbouring columns."""
 
-    # Which; ``"argmax"`` and ``"argmin"`` are the position in the group of the first of equals
-    function: Reduction
+    function: Reduction  # ``"argmax"`` and ``"argmin"``: the position in the group, of the first of equals
     x: Node  # width G * W: W columns of the first group, then of the next
     groups: int = 1
     kind = "reduce"
@@ -123,9 +124,9 @@ class Reduce(Node):
 
 
 def reduce(function: Reduction, x: Node, groups: int = 1) -> Node:
-    """One number of each group of columns; groups of one column are what they are.
+    """Return a number for each group of columns; groups of one column stay as they are.
 
-    Raises `ValueError` if the columns don't make so many groups.
+    Raises `ValueError` if the number of columns is not a multiple of `groups`.
     """
     if x.width == groups and not function.startswith("arg"):
         return x

@@ -12,7 +12,7 @@ from hbtvm.operators.base import Node, Unary
 
 
 def ragged(rows: Sequence[np.ndarray], fill: float | None = None) -> np.ndarray:
-    """Rows of different lengths as one matrix, padded by a number or (None) by each row's last."""
+    """Return rows of different lengths as a matrix, padded by a number or (None) by each row's last."""
     most = max(1, *(len(row) for row in rows))
     out = np.empty((len(rows), most))
     for i, row in enumerate(rows):
@@ -23,10 +23,9 @@ def ragged(rows: Sequence[np.ndarray], fill: float | None = None) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Bucketize(Unary):
-    """The number of a column's edges below a value (``"left"``), or at most it (``"right"``); NaN is above
-    all.
+    """The number of a column's edges below a value (``"left"``), or at most it (``"right"``).
 
-    `x`: width F.
+    `x`: width F; NaN is above all edges.
     """
 
     edges: np.ndarray  # float64, shape (F, E), each row ascending; +inf where a column has fewer
@@ -57,8 +56,8 @@ class Interpolate(Unary):
     `x`: width F.
     """
 
-    # `at`, `values`: float64, shapes (F, E): each row of `at` ascends (equal ones allowed: a jump); padded by
-    # its last point
+    # `at`, `values`: float64, shapes (F, E): each row of `at` ascends (equal points make a jump), and is
+    # padded by its last point
     at: np.ndarray
     values: np.ndarray
     kind = "interpolate"
@@ -79,10 +78,10 @@ class Interpolate(Unary):
 class Lookup(Unary):
     """A number for each code: column o is ``entries[first[o] + x[column[o]]]``.
 
-    `x`: codes, whole numbers from 0; those beyond a table are moved to its nearer end.
+    `x`: codes, whole numbers from 0; codes beyond a table are moved to its nearer end.
     """
 
-    column: np.ndarray  # int32, shape (O,): which column of x
+    column: np.ndarray  # int32, shape (O,): columns of x
     # `first`, `last`: int32, shape (O,): each table's first entry, and its largest code
     first: np.ndarray
     last: np.ndarray
@@ -102,7 +101,7 @@ class Lookup(Unary):
 
 
 def lookup(x: Node, column: Sequence[int], tables: Sequence[np.ndarray]) -> Lookup:
-    """A `Lookup` with a table for each output."""
+    """Return a `Lookup` with a table for each output."""
     sizes = [len(table) for table in tables]
     first = np.cumsum([0, *sizes])[:-1]
     return Lookup(
@@ -116,7 +115,7 @@ def lookup(x: Node, column: Sequence[int], tables: Sequence[np.ndarray]) -> Look
 
 @dataclass(frozen=True, eq=False)
 class OneHot(Unary):
-    """1 where a column of x has a value, else 0: column o is ``x[column[o]] == value[o]``.
+    """1 if a column of x has a value, else 0: column o is ``x[column[o]] == value[o]``.
 
     `x`: codes.
     """

@@ -1,1 +1,1 @@
-"""Words of messages: text made safe to print, and quantities."""
+"""Words of messages: printable text, and quantities."""

@@ -7,11 +7,11 @@ from typing import Any
 
 
 def duration(seconds: float | None) -> str:
-    """A measured time with three digits: ``12.3 µs``; a dash for None."""
+    """Return a measured time with three digits: ``12.3 µs``; a dash for None."""
     if seconds is None:
         return "-"
     units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
-    # What would be rounded to 1000 of a unit is 1.00 of the next.
+    # A value that rounds to 1000 of a unit is shown as 1.00 of the next.
     unit, size = next(((unit, size) for unit, size in units if seconds >= 0.9995 * size), ("ns", 1e-9))
     value = seconds / size
     digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
@@ -19,7 +19,7 @@ def duration(seconds: float | None) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Time that a person waits: ``42 s``, ``3 min 05 s``, ``2 h 10 min``."""
+    """Return a time that a person waits: ``42 s``, ``3 min 05 s``, ``2 h 10 min``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -28,23 +28,23 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """A number and its noun: ``1 trial``, ``2 trials``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def count(number: int, singular: str, plural: str | None = None) -> str:
+    """Return a number and its noun: ``1 trial``, ``2 trials``."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
 def config(choices: Mapping[str, object]) -> str:
-    """A schedule's choices in one line."""
+    """Return a schedule's choices in one line."""
     return " ".join(f"{name}={choice}" for name, choice in choices.items())
 
 
 def unit(workload: Mapping[str, Any]) -> str:
-    """What a workload's ``rows`` are: ``row``, or ``structure`` for recursive models."""
+    """Return the noun for a workload's ``rows``: ``structure`` for recursive models, else ``row``."""
     return "structure" if workload.get("family") == "recursive" else "row"
 
 
 def model_shape(workload: Mapping[str, Any]) -> str:
-    """Describe the model of a workload, which may be a log's: what is unknown is listed by its fields."""
+    """Describe the model of a workload; list the fields of an unknown kind."""
     family, nodes = workload.get("family"), workload.get("nodes")
     if family == "recursive":
         return _recursive_shape(workload)
@@ -64,20 +64,20 @@ def model_shape(workload: Mapping[str, Any]) -> str:
     return f"{count(features, 'feature')}, {times}{count(trees, 'tree')} of {leaves:,} leaves, depth {depth}"
 
 
-_FEW = 8  # operators of a network that are named
+_FEW = 8  # operators of a network that are listed
 
 
 def _counts(workload: Mapping[str, Any], *keys: str) -> list[str]:
-    found = {key: workload.get(key) for key in keys}
-    return [count(number, key[:-1]) for key, number in found.items() if type(number) is int]
+    numbers = {key: workload.get(key) for key in keys}
+    return [count(number, key[:-1]) for key, number in numbers.items() if type(number) is int]
 
 
 def _recursive_shape(workload: Mapping[str, Any]) -> str:
-    """A recursive model's shape and that of the structures it was measured on, as far as a log tells."""
+    """Describe a recursive model, and the structures of the measurement, by the fields that the log has."""
 
     def number(key: str) -> int | None:
-        found = workload.get(key)
-        return found if type(found) is int else None
+        value = workload.get(key)
+        return value if type(value) is int else None
 
     parts = ["recursive"]
     children, width, constants = number("children"), number("width"), number("constants")

@@ -1,1 +1,1 @@
-"""Columns of pipelines before a model: their steps, and their computation in numpy."""
+"""Columns of pipelines in front of a model: steps, and their computation in numpy."""

@@ -1,7 +1,7 @@
-"""Steps that follow a curve: bins, quantiles and powers of single numbers.
+"""Steps along a curve: bins, quantiles and powers of single numbers.
 
-Where scipy is installed, as it is wherever models are compiled, its functions are taken: what a tree behind a
-step decides then is decided as the library does. Elsewhere results may differ in their last bits.
+If scipy is installed, as wherever models are compiled, its functions compute the steps, so that trees behind
+them decide as the library does. Elsewhere results may differ in their last bits.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hbtvm.operators.normal import normal_quantile
 
 @dataclass(frozen=True, eq=False)
 class Bins(Step):
-    """How many of the edges are at most a number (`KBinsDiscretizer`); NaN stays."""
+    """The number of edges at most a number (`KBinsDiscretizer`); NaN stays."""
 
-    edges: Numbers  # float64, shape (E,), ascending; the ends of all bins are not among them
+    edges: Numbers  # float64, shape (E,), ascending, without the ends of the whole range
     monotone = True
 
     def validate(self) -> None:
-        """Refuse edges that do not ascend."""
+        """Raise `ValueError` if the edges do not ascend."""
         _check_rising(self.edges)
 
     def apply(self, x: np.ndarray) -> np.ndarray:
@@ -37,23 +37,22 @@ class Bins(Step):
 
 @dataclass(frozen=True, eq=False)
 class Quantile(Step):
-    """The share of training below a number (`QuantileTransformer`); NaN stays.
+    """The share of training values below a number (`QuantileTransformer`); NaN stays.
 
-    The mean of two interpolations, one of which takes the first and one the last of equal quantiles.
+    It is the mean of two interpolations, which take the first and the last of equal quantiles.
     """
 
-    # `quantiles`, `references`: float64, shape (Q,): ascending numbers of training, and the shares that go
-    # with them
+    # `quantiles`, `references`: float64, shape (Q,): ascending training values, and their shares
     quantiles: Numbers
     references: Numbers
-    # Numbers below the first quantile or nearer to it than this get 0, those near the last or above it 1. If
-    # it is 0, numbers equal to them do.
+    # Numbers below the first quantile plus this get 0, numbers above the last minus this 1. If it is 0,
+    # numbers equal to the first and the last do.
     margin: float = 0.0
     monotone = True
     error = 1e-15
 
     def validate(self) -> None:
-        """Refuse numbers that do not ascend, or of which some have no share."""
+        """Raise `ValueError` if the numbers do not ascend, or quantiles and shares differ in number."""
         _check_rising(self.quantiles)
         _check_rising(self.references)
         if not 0 < len(self.quantiles) == len(self.references):
@@ -79,7 +78,7 @@ class Quantile(Step):
 
 
 LEAST_NORMAL, MOST_NORMAL = -5.199337582605575, 5.19933758270342
-"""Between these scikit-learn keeps quantiles of the normal distribution: a little beyond that of 1e-7."""
+"""scikit-learn's bounds of quantiles of the normal distribution, a little beyond the quantile of 1e-7."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +90,9 @@ class NormalQuantile(Step):
     def apply(self, x: np.ndarray) -> np.ndarray:
         special = scipy_special()
         with np.errstate(all="ignore"):
-            found = normal_quantile(x) if special is None else special.ndtri(x)
-        result: np.ndarray = found.astype(x.dtype).clip(x.dtype.type(LEAST_NORMAL), x.dtype.type(MOST_NORMAL))
+            values = normal_quantile(x) if special is None else special.ndtri(x)
+        low, high = x.dtype.type(LEAST_NORMAL), x.dtype.type(MOST_NORMAL)
+        result: np.ndarray = values.astype(x.dtype).clip(low, high)
         return result
 
 
@@ -100,17 +100,17 @@ class NormalQuantile(Step):
 class Power(Step):
     """A power that makes numbers more like a normal distribution's (`PowerTransformer`); NaN stays."""
 
-    # Of these, ``"box-cox"`` makes NaN of what is below 0, which scikit-learn refuses like 0 itself
+    # ``"box-cox"`` returns NaN for numbers below 0, which scikit-learn refuses like 0 itself
     method: Literal["yeo-johnson", "box-cox"]
     exponent: float  # the power, lambda
-    narrow: bool = False  # whether it is a float32 number, and the function in float32 for such values
+    narrow: bool = False  # whether the exponent is float32, and the function in float32 for float32 values
     monotone = True
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         power = np.float32(self.exponent) if self.narrow else np.float64(self.exponent)
         with np.errstate(all="ignore"):
-            found = _box_cox(x, power) if self.method == "box-cox" else _yeo_johnson(x, power)
-            result: np.ndarray = found.astype(x.dtype)
+            values = _box_cox(x, power) if self.method == "box-cox" else _yeo_johnson(x, power)
+            result: np.ndarray = values.astype(x.dtype)
         return result
 
 
@@ -120,11 +120,11 @@ def _check_rising(values: np.ndarray) -> None:
 
 
 def bends(column: Column) -> bool:
-    """Whether a column has such a step: linear models can't move it into their weights."""
+    """Return whether a column has a step of this module: linear models can't move it into their weights."""
     return any(isinstance(step, Bins | Quantile | NormalQuantile | Power) for step in column.steps)
 
 
-BOX_COX_ZERO = 1e-19  # an exponent up to this is 0 to scipy
+BOX_COX_ZERO = 1e-19  # scipy takes exponents below this for 0
 
 
 def _box_cox(x: np.ndarray, power: Any) -> np.ndarray:
@@ -140,7 +140,7 @@ def _box_cox(x: np.ndarray, power: Any) -> np.ndarray:
 
 
 def _yeo_johnson(x: np.ndarray, power: Any) -> np.ndarray:
-    """As scipy computes it: the powers of ``1 + |x|`` less 1, of numbers below 0 by another exponent."""
+    """Return ``((1 + |x|) ** power - 1) / power`` as scipy does, with exponent 2 - power below 0."""
     out = np.full(x.shape, np.nan, np.result_type(x.dtype, power.dtype))
     eps = np.finfo(out.dtype).eps
     at_least, below = x >= 0, x < 0
@@ -152,7 +152,7 @@ def _yeo_johnson(x: np.ndarray, power: Any) -> np.ndarray:
 
 
 def scipy_special() -> Any:
-    """scipy's special functions; None where it is not installed."""
+    """Return scipy's module of special functions; None if it is not installed."""
     try:
         return importlib.import_module("scipy.special")
     except ImportError:

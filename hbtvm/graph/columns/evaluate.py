@@ -1,6 +1,6 @@
-"""Tables computed in plain numpy, step by step as the library does: the oracle, and what runs on the host.
+"""Evaluation of tables in plain numpy, step by step as the library does: the oracle, and the host's code.
 
-Raw columns are arrays of numbers (float32 or float64, missing is NaN) or of Python values (``object``).
+Raw columns are arrays of numbers (float32 or float64, NaN if missing) or of Python values (``object``).
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from hbtvm.graph.columns.steps import (
 )
 from hbtvm.graph.columns.table import Column, Made, Raw, RowOperation, Table
 
-_HIDES = (Above, Bins, Clip, Quantile)  # steps that make other numbers of NaN or infinity
+_HIDES = (Above, Bins, Clip, Quantile)  # steps that turn NaN or infinity into other numbers
 
 _TAKES_ALL = (Cast, Encode, Fill, Function, ZeroIsMissing)
-"""Steps that the library computes without looking for NaN or infinity."""
+"""Steps that the library computes without a check for NaN or infinity."""
 
 
 class Evaluator:
-    """Computes columns of one batch of rows; what columns share is computed once.
+    """Computes columns of a batch of rows; steps that columns share are computed once.
 
-    `raw`: the input's columns by index, shape (n,) each. Those that nothing reads may be left out.
-    `dtype`: type of numbers that come from values: codes and looked-up numbers.
+    `raw`: the input's columns by index, shape (n,) each; unread columns may be absent.
+    `dtype`: type of numbers that steps make of values: codes and looked-up numbers.
     """
 
     def __init__(self, raw: Mapping[int, np.ndarray] | Sequence[np.ndarray], dtype: str = "float64") -> None:
         self._raw, self._dtype = raw, np.dtype(dtype)
         self._known: dict[tuple[Any, ...], np.ndarray] = {}
-        self._made: dict[int, np.ndarray] = {}
+        self._operations: dict[int, np.ndarray] = {}
 
     def table(self, table: Table) -> np.ndarray:
-        """All columns of a table, shape (n, width), in their common type; C-contiguous."""
+        """Return a table's columns, shape (n, width), in their common type; C-contiguous."""
         values = [self.checked(column) for column in table.columns]
         out = np.empty((len(values[0]), len(values)), np.result_type(*values))
-        for i, one in enumerate(values):
-            out[:, i] = one
+        for i, column in enumerate(values):
+            out[:, i] = column
         return out
 
     def checked(self, column: Column) -> np.ndarray:
-        """A table's column, shape (n,).
+        """Return a table's column, shape (n,).
 
         Raises `InputError` if it has values that the table refuses.
         """
@@ -66,7 +66,7 @@ class Evaluator:
         return values
 
     def column(self, source: Raw | Made, steps: tuple[Step, ...]) -> np.ndarray:
-        """A column after some steps, shape (n,)."""
+        """Return a column after some steps, shape (n,)."""
         if not steps:
             return self._source(source)
         key = (source, *map(id, steps))
@@ -81,21 +81,21 @@ class Evaluator:
         return self.operation(source.operation)[:, source.index]
 
     def operation(self, operation: RowOperation) -> np.ndarray:
-        """What a row operation makes, shape (n, width)."""
-        if id(operation) not in self._made:
+        """Return the columns of a row operation, shape (n, width)."""
+        if id(operation) not in self._operations:
             x = self.table(operation.inputs)
             if x.dtype.kind != "f" and not operation.takes_values:
-                # Python values in a column that takes numbers.
+                # Python values in columns of numbers.
                 x = numbers_of(x.ravel().tolist(), self._dtype).reshape(x.shape)
-            self._made[id(operation)] = operation.reference(x)
-        return self._made[id(operation)]
+            self._operations[id(operation)] = operation.reference(x)
+        return self._operations[id(operation)]
 
     def give(self, operation: RowOperation, values: np.ndarray) -> None:
-        """Put down what an operation makes, shape (n, width), where other code has computed it."""
-        self._made[id(operation)] = values
+        """Store an operation's columns, shape (n, width), that other code has computed."""
+        self._operations[id(operation)] = values
 
     def _step(self, step: Step, x: np.ndarray) -> np.ndarray:
-        # A column of texts is one of numbers where all of its texts are missing.
+        # A column of texts has a type of numbers if all texts are missing.
         text = isinstance(step, Fill) and isinstance(step.value, str)
         if x.dtype.kind == "f" and not text:
             return step.apply(x)
@@ -103,7 +103,7 @@ class Evaluator:
 
 
 def _of_values(step: Step, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """A step on Python values; all but the first kinds take numbers only."""
+    """Apply a step to Python values."""
     values = x.tolist()
     if isinstance(step, Fill | IsMissing) and step.numbers:
         return step.apply(numbers_of(values, dtype))
@@ -119,9 +119,9 @@ def _of_values(step: Step, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def numbers_of(values: Sequence[Any], dtype: np.dtype | str = "float64") -> np.ndarray:
-    """Python values as numbers; None is NaN.
+    """Return Python values as numbers; None becomes NaN.
 
-    Raises `InputError` if one is no number.
+    Raises `InputError` if a value is not a number.
     """
     try:
         return np.array([np.nan if value is None else float(value) for value in values], dtype)

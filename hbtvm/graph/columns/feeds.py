@@ -1,4 +1,4 @@
-"""`Feed`: one column of the matrix that kernels read, and how it is made from the caller's columns."""
+"""`Feed`: a column of the matrix that kernels read, computed from the caller's columns."""
 
 from __future__ import annotations
 
@@ -13,28 +13,25 @@ from hbtvm.graph.columns.table import Raw, Source
 class Feed:
     """A column of numbers, or of codes of categories."""
 
-    # Where the values come from: a column of the input, or of a row operation that runs on the host
-    source: Source
-    # What is done on the host, by `Step.apply`: nothing for numbers that a kernel takes as they are; for
-    # categories the steps up to their `Encode`
+    source: Source  # a column of the input, or of a row operation that runs on the host
+    # The host's steps: none for numbers that a kernel reads unchanged; up to `Encode` for categories
     steps: tuple[Step, ...] = ()
-    # `allow_nan`, `allow_inf`: whether NaN (after the steps) and infinities (before) are let pass; else they
-    # are refused
+    # `allow_nan`, `allow_inf`: whether NaN (after the steps) and infinities (before) are accepted
     allow_nan: bool = True
     allow_inf: bool = True
-    where: str = ""  # the column in the words of an error
+    where: str = ""  # the column's name in errors
 
     def validate(self) -> None:
-        """Refuse look-ups without codes."""
+        """Raise `ValueError` for look-ups without codes."""
         check_codes(self.steps)
 
     @property
     def encoder(self) -> Encode | None:
-        """The step that makes codes, for a column of codes."""
+        """The last step if it makes codes, else None."""
         last = self.steps[-1] if self.steps else None
         return last if isinstance(last, Encode) else None
 
 
 def as_they_come(feeds: Iterable[Feed]) -> bool:
-    """Return whether all feeds are columns of the caller's rows to which nothing is done."""
+    """Return whether all feeds are unchanged columns of the caller's rows."""
     return all(isinstance(feed.source, Raw) and not feed.steps for feed in feeds)

@@ -1,8 +1,8 @@
-"""Columns that numpy computes by the same kinds of steps, side by side: one call of numpy for each step.
+"""Groups of columns with the same kinds of steps: one call of numpy for each step of a group.
 
 A step of one column takes numpy a microsecond however few rows there are. Columns whose steps are of the same
-kinds, in the same order, differ in constants only; so a matrix of them takes as long as one column. Every
-number is made by the same operations in the same types as `Step.apply` and `RowOperation.reference` make it.
+kinds, in the same order, differ in constants only; so a matrix of them takes as long as one column. The
+operations and their types are those of `Step.apply` and `RowOperation.reference`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import numpy as np
 from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns.step_groups import FLOATS, kind_of, together
 from hbtvm.graph.columns.steps import Cast, Encode, Fill, IsMissing, Lookup, Step
-from hbtvm.graph.columns.table import Made, Raw, RowOperation, Table
+from hbtvm.graph.columns.table import Made, Raw, RowOperation
 
 
 class HostGroups:
     """Computes feeds from raw columns that are numbers.
 
     `feeds`: by their places in the matrix.
-    `coded`: whether feeds are taken that look up codes, which are then given in place of values.
-    `places`: the feeds that it computes, in the order of its results; the others are not of its kind: they
-        begin with values, or make codes.
+    `coded`: whether to take feeds that look up codes; the caller then passes codes in place of values.
+    `places`: the feeds that it computes, in the order of its results; the others begin with values, or make
+        codes.
     `raws`: the input's columns that it reads as numbers.
-    `codes`: the input's columns that it reads as codes, each with the steps that make them, up to `Encode`.
+    `codes`: the input's columns that it reads as codes, each with the steps up to `Encode`.
     """
 
     def __init__(self, feeds: Mapping[int, Feed], coded: bool = False) -> None:
         self.places = [j for j, feed in feeds.items() if _groups(feed.source, feed.steps, coded)]
-        own = [feeds[j] for j in self.places]
-        leaves = {_key(leaf): leaf for feed in own for leaf in _leaves(feed.source, feed.steps)}
+        chosen = [feeds[j] for j in self.places]
+        leaves = {_key(leaf): leaf for feed in chosen for leaf in _leaves(feed.source, feed.steps)}
         self.raws = sorted(raw for raw, *steps in leaves if not steps)
         known = {key: leaf for key, leaf in leaves.items() if len(key) > 1}
         self.codes = [(raw.index, steps) for raw, steps in known.values()]
@@ -39,8 +39,8 @@ class HostGroups:
         keys: list[tuple[int, ...]] = [*((raw,) for raw in self.raws), *known]
         row_of = {key: i for i, key in enumerate(keys)}
         self._block = _Block(
-            [(feed.source, feed.steps) for feed in own],
-            [not feed.allow_inf for feed in own],
+            [(feed.source, feed.steps) for feed in chosen],
+            [not feed.allow_inf for feed in chosen],
             row_of,
             self._operations,
         )
@@ -49,9 +49,8 @@ class HostGroups:
         """Compute the feeds of `places`.
 
         `x`: numbers, float32 or float64, shape (columns of `raws` and behind them `codes`, n).
-        Returns float32 or float64 (the widest of the feeds'), shape (feeds of `places`, n). None where some
-        value may have to be refused, which `hbtvm.graph.columns.evaluate.Evaluator` then does column by
-        column.
+        Returns float32 or float64 (the feeds' widest type), shape (feeds of `places`, n). None if some value
+        may have to be refused; `hbtvm.graph.columns.evaluate.Evaluator` then checks column by column.
         """
         if x.dtype not in FLOATS:
             return None
@@ -60,19 +59,19 @@ class HostGroups:
 
 
 class _Batch:
-    """Rows that are being computed: raw numbers, and what row operations made of them."""
+    """Raw numbers of a batch of rows, and the results of row operations."""
 
     def __init__(self, x: np.ndarray, operations: Mapping[RowOperation, _Rows]) -> None:
         self.x, self._operations = x, operations
-        self._made: dict[RowOperation, np.ndarray | None] = {}
+        self._results: dict[RowOperation, np.ndarray | None] = {}
 
     def source(self, operation: RowOperation | None) -> np.ndarray | None:
-        """Raw numbers, or an operation's, shape (columns, n); None where it may refuse some of its own."""
+        """Return raw numbers, or an operation's, shape (columns, n); None if its inputs may be refused."""
         if operation is None:
             return self.x
-        if operation not in self._made:
-            self._made[operation] = self._operations[operation].compute(self)
-        return self._made[operation]
+        if operation not in self._results:
+            self._results[operation] = self._operations[operation].compute(self)
+        return self._results[operation]
 
 
 class _Rows:
@@ -111,7 +110,7 @@ class _Block:
         for i, (source, steps) in enumerate(columns):
             operation = None if isinstance(source, Raw) else source.operation
             if operation is not None and operation not in operations:
-                inputs = _columns_of(operation.inputs)
+                inputs = [(column.source, column.steps) for column in operation.inputs.columns]
                 inner = _Block(inputs, [False] * len(inputs), row_of, operations)
                 operations[operation] = _Rows(operation, inner)
             members.setdefault((operation, *map(kind_of, _parts(source, steps)[1])), []).append(i)
@@ -120,14 +119,14 @@ class _Block:
             sources = [columns[i][0] for i in places]
             chains = zip(*(_parts(*columns[i])[1] for i in places), strict=True)
             rows = [
-                row_of[_key(_leaf(*columns[i]))] if isinstance(one, Raw) else one.index
-                for i, one in zip(places, sources, strict=True)
+                row_of[_key(_leaf(*columns[i]))] if isinstance(source, Raw) else source.index
+                for i, source in zip(places, sources, strict=True)
             ]
             operation = None if isinstance(sources[0], Raw) else sources[0].operation
             self._groups.append(_Group(places, operation, rows, list(chains), [no_inf[i] for i in places]))
 
     def compute(self, batch: _Batch) -> np.ndarray | None:
-        """All columns, shape (columns, n), in their common type; None where some value may be refused."""
+        """Return all columns, shape (columns, n), in their common type; None if values may be refused."""
         parts = []
         for group in self._groups:
             part = group.compute(batch)
@@ -143,7 +142,7 @@ class _Block:
 
 
 class _Group:
-    """Columns of the same source whose steps are of the same kinds."""
+    """Columns of the same source with the same kinds of steps."""
 
     def __init__(
         self,
@@ -171,12 +170,8 @@ class _Group:
         return x
 
 
-def _columns_of(table: Table) -> list[tuple[Raw | Made, tuple[Step, ...]]]:
-    return [(column.source, column.steps) for column in table.columns]
-
-
 def _parts(source: Raw | Made, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """The steps that make codes of values, if that is what they begin with; and those on numbers."""
+    """Return the leading steps that make codes of values, if there are any, and the steps on numbers."""
     if isinstance(source, Raw):
         for i, step in enumerate(steps):
             if isinstance(step, Encode):
@@ -192,12 +187,12 @@ def _leaf(source: Raw | Made, steps: tuple[Step, ...]) -> tuple[Raw, tuple[Step,
 
 
 def _key(leaf: tuple[Raw, tuple[Step, ...]]) -> tuple[int, ...]:
-    """The same for raw columns of which the same is read."""
+    """Return a key that is equal for columns that read the same values."""
     return leaf[0].index, *map(id, leaf[1])
 
 
 def _leaves(source: Raw | Made, steps: tuple[Step, ...]) -> Iterator[tuple[Raw, tuple[Step, ...]]]:
-    """What a column is made of: raw columns, and the steps up to codes of those that are read as codes."""
+    """Yield the raw columns of a column; if they are read as codes, with the steps up to the codes."""
     if isinstance(source, Raw):
         yield _leaf(source, steps)
     else:

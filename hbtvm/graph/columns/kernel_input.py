@@ -1,7 +1,7 @@
-"""From tables to the matrix that a kernel reads: feeds, and what is left to do of each column.
+"""From tables to the matrix that a kernel reads: feeds, and the remaining steps of each column.
 
-What a column becomes (`Resolved`) is decided by its steps: codes with a number for each, or a number with
-steps that an anchor may swallow. What no anchor can swallow is computed on the host (`Feeds.host`).
+The steps decide about a column's form (`resolve`): codes with a number for each, or a number with steps that
+an anchor may absorb. The host computes the others (`Feeds.host`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from hbtvm.graph.columns.table import Column, Made, Raw, RowOperation
 class Coded:
     """A number for each code of a column of categories."""
 
-    prefix: tuple[Step, ...]  # the steps up to `Encode`, which make the codes
-    after: tuple[Step, ...] = ()  # the steps behind it, which make the number of a code
+    prefix: tuple[Step, ...]  # the steps up to `Encode`: from values to codes
+    after: tuple[Step, ...] = ()  # the steps behind it: from codes to numbers
 
     def __len__(self) -> int:
-        """Codes, that of unknown values included."""
+        """Return the number of codes, including the code of unknown values."""
         encoder = self.prefix[-1]
         assert isinstance(encoder, Encode)
         return len(encoder)
@@ -39,9 +39,9 @@ class Coded:
 
     @property
     def hot(self) -> int | None:
-        """The only code whose number is not 0, where that is 1: a column of a one-hot encoder.
+        """The code of a column of a one-hot encoder: its number is 1, all others are 0; else None.
 
-        There may be as many columns as codes, so that no array of all codes is made for each.
+        There may be as many such columns as codes, so that an array of all codes is avoided.
         """
         steps = [step for step in self.after if not isinstance(step, Cast)]
         if len(steps) == 1 and isinstance(steps[0], Equals):
@@ -52,7 +52,7 @@ class Coded:
 
     @property
     def finite(self) -> bool:
-        """Whether all numbers are."""
+        """Whether all numbers are finite."""
         return self.hot is not None or bool(np.isfinite(self.values).all())
 
 
@@ -64,7 +64,7 @@ class Number:
 
 
 def resolve(column: Column) -> Coded | Number:
-    """What is left to do of a column."""
+    """Return a column's form."""
     for at, step in enumerate(column.steps):
         if isinstance(step, Encode):
             return Coded(column.steps[: at + 1], column.steps[at + 1 :])
@@ -72,7 +72,7 @@ def resolve(column: Column) -> Coded | Number:
 
 
 class Feeds:
-    """The columns of the matrix, each made once however many columns of a table need it.
+    """The columns of the matrix, each computed once however many columns of a table need it.
 
     `names`: names of the input's columns, for errors.
     """
@@ -83,27 +83,23 @@ class Feeds:
         self._at: dict[tuple[Any, ...], int] = {}
 
     def number(self, column: Column, allow_nan: bool, allow_inf: bool) -> int:
-        """The feed of a column's numbers as they come; the index of the matrix's column."""
-        return self._add(Feed(column.source, (), allow_nan, allow_inf))
+        """Feed a column's numbers without its steps; return the index of the matrix's column."""
+        return self.merge(Feed(column.source, (), allow_nan, allow_inf))
 
     def codes(self, source: Raw | Made, prefix: tuple[Step, ...]) -> int:
-        """The feed of a column's codes."""
-        return self._add(Feed(source, prefix))
+        """Feed a column's codes."""
+        return self.merge(Feed(source, prefix))
 
     def host(self, column: Column, allow_nan: bool, allow_inf: bool) -> int:
-        """The feed of a column after all of its steps, which the host computes."""
-        return self._add(Feed(column.source, column.steps, allow_nan, allow_inf))
+        """Feed a column after all of its steps, which the host computes."""
+        return self.merge(Feed(column.source, column.steps, allow_nan, allow_inf))
 
     def made(self, operation: RowOperation, index: int) -> int:
-        """The feed of a column that an operation makes, whatever its values."""
-        return self._add(Feed(Made(operation, index)))
-
-    def merge(self, feed: Feed) -> int:
-        """A feed that was made for part of the matrix; the index of the matrix's column."""
-        return self._add(feed)
+        """Feed a column of an operation, whatever its values."""
+        return self.merge(Feed(Made(operation, index)))
 
     def append(self, column: Column, allow_nan: bool, allow_inf: bool) -> None:
-        """Add the feed of a column after all of its steps, whatever feeds there are."""
+        """Append the feed of a column after all of its steps, even if an equal feed exists."""
         known = column.allow_nan and allow_nan, column.allow_inf and allow_inf
         self.feeds.append(Feed(column.source, column.steps, *known, self._where(column.source)))
 
@@ -112,7 +108,8 @@ class Feeds:
             return f"{type(source.operation).__name__}'s column {source.index}"
         return f"column {source.index}" if self._names is None else f"column {self._names[source.index]!r}"
 
-    def _add(self, feed: Feed) -> int:
+    def merge(self, feed: Feed) -> int:
+        """Add a feed unless an equal one exists; return the index of the matrix's column."""
         key = (feed.source, *map(id, feed.steps))
         at = self._at.setdefault(key, len(self.feeds))
         if at == len(self.feeds):
@@ -128,5 +125,5 @@ class Feeds:
 
 
 def keeps_nan(steps: tuple[Step, ...]) -> bool:
-    """Whether NaN is still NaN after the steps."""
+    """Return whether NaN is still NaN after the steps."""
     return bool(np.isnan(of_numbers(steps, np.array([np.nan]))[0]))

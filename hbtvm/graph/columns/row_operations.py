@@ -1,4 +1,4 @@
-"""Operations on whole rows that the host computes: what no kernel takes yet."""
+"""Operations on whole rows that the host computes, as no kernel does yet."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from hbtvm.graph.columns.table import RowOperation, Table
 
 @dataclass(frozen=True, eq=False)
 class Normalize(RowOperation):
-    """Each row divided by its norm; rows whose norm is 0 stay as they are."""
+    """Each row divided by its norm; rows of norm 0 stay as they are."""
 
     inputs: Table
-    # Sum of absolute values, root of the sum of squares, or largest absolute value
     norm: Literal["l1", "l2", "max"]
-    # Whether the library has the rows as a sparse matrix, whose norms it adds up in another order
-    sparse: bool = False
+    sparse: bool = False  # whether the library's rows are sparse: it adds up their norms in another order
 
     @property
     def width(self) -> int:  # type: ignore[override]
-        """Columns that it makes."""
+        """Number of columns."""
         return len(self.inputs)
 
     def reference(self, x: np.ndarray) -> np.ndarray:
         norms = self._sparse_norms(x) if self.sparse else self._norms(x)
-        # Of dense rows, scikit-learn takes norms up to this for zero.
+        # scikit-learn takes norms of dense rows below this for zero.
         small = norms == 0 if self.sparse else norms < 10 * np.finfo(norms.dtype).eps
         norms = np.where(small, norms.dtype.type(1), norms)
         result: np.ndarray = (x / norms[:, None]).astype(x.dtype)
@@ -44,7 +42,7 @@ class Normalize(RowOperation):
         return result
 
     def _sparse_norms(self, x: np.ndarray) -> np.ndarray:
-        """Norms that are added up one by one in float64."""
+        """Return norms, added up value by value in float64."""
         if self.norm == "max":
             return self._norms(x)
         parts = np.abs(x) if self.norm == "l1" else x * x

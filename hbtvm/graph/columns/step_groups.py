@@ -1,4 +1,4 @@
-"""Steps of one kind, each of a column of its own, as one function of a matrix."""
+"""Steps of one kind on several columns, as one function of a matrix."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from hbtvm.graph.columns.steps import (
     missing_in,
 )
 
-FLOATS = (np.dtype(np.float32), np.dtype(np.float64))  # the types of numbers that steps take
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))  # steps' types of numbers
 
 Apply = Callable[[np.ndarray], np.ndarray]
 """From numbers of a type of `FLOATS`, shape (columns, n), to such numbers."""
 
-_FEW_CODES = 4  # a column that is 1 for more codes is computed by itself
+_FEW_CODES = 4  # a column that is 1 for more codes is computed alone
 
 
 def kind_of(step: Step) -> Any:
-    """What steps have in common that are computed together; None of those that are not."""
+    """Return a key that is equal for steps that can be computed together; None for other steps."""
     kind = type(step)
     if isinstance(step, Arithmetic):
         return kind, step.operation, step.cast
@@ -50,7 +50,7 @@ def kind_of(step: Step) -> Any:
     if isinstance(step, Function):
         return kind, step.name
     if isinstance(step, Above | Within):
-        # Others than Python's numbers would make numpy compare in another type than the column's.
+        # numpy compares with a bound that is not a Python float in another type than the column's.
         bounds = (step.threshold,) if isinstance(step, Above) else (step.low, step.high)
         return kind if all(type(bound) is float for bound in bounds) else None
     if isinstance(step, Equals):
@@ -65,7 +65,7 @@ def kind_of(step: Step) -> Any:
 
 
 def together(steps: Sequence[Any]) -> Apply:
-    """Steps of one kind (`kind_of`), one for each column, as a function of a matrix of the columns."""
+    """Return steps of one kind (`kind_of`), one for each column, as a function of the columns' matrix."""
     step = steps[0]
     if isinstance(step, Arithmetic):
         return _arithmetic(steps)
@@ -90,7 +90,7 @@ def together(steps: Sequence[Any]) -> Apply:
         return _lookup(steps)
     if isinstance(step, Bins | Quantile | Power):
         return lambda x: np.stack([one.apply(row) for one, row in zip(steps, x, strict=True)])
-    # What is left has no constants of its own.
+    # The other kinds have no constants.
     whole: Apply = step.apply
     return whole
 
@@ -115,10 +115,10 @@ def _equals(steps: Sequence[Equals]) -> Apply:
     constants = [_constants(codes) for codes in zip(*(step.codes for step in steps), strict=True)]
 
     def apply(x: np.ndarray) -> np.ndarray:
-        found = x == constants[0][x.dtype]
+        equal = x == constants[0][x.dtype]
         for more in constants[1:]:
-            found |= x == more[x.dtype]
-        result: np.ndarray = found.astype(x.dtype)
+            equal |= x == more[x.dtype]
+        result: np.ndarray = equal.astype(x.dtype)
         missing = np.isnan(x)
         if missing.any():
             result[missing] = np.nan
@@ -139,6 +139,6 @@ def _lookup(steps: Sequence[Lookup]) -> Apply:
 
 
 def _constants(values: Sequence[Any]) -> dict[np.dtype, np.ndarray]:
-    """Numbers in each type of floats, shape (columns, 1)."""
+    """Return numbers in each type of `FLOATS`, shape (columns, 1)."""
     with np.errstate(over="ignore"):
         return {dtype: np.array([[dtype.type(value)] for value in values], dtype) for dtype in FLOATS}

@@ -1,9 +1,9 @@
-"""Steps: what transformers do to one column, a value at a time.
+"""Steps: functions that transformers apply to each value of a column.
 
-A step is a function of one value. `Step.apply` computes it for arrays of numbers as the library does,
-operation by operation, with the same roundings in float32 and in float64: what decides in a tree behind it
-decides the same. Values that need not be numbers (strings, None) are met by the first steps of a column only:
-`Fill`, `IsMissing` and `Encode`, which leaves codes, whole numbers from 0.
+`Step.apply` computes a step for arrays of numbers as the library does, operation by operation, with the same
+roundings in float32 and in float64, so that trees behind it decide the same. Only the first steps of a column
+take values other than numbers (strings, None): `Fill`, `IsMissing` and `Encode`, which returns codes, whole
+numbers from 0.
 
 Steps are equal only if they are the same object: columns that share work share the objects.
 """
@@ -23,7 +23,7 @@ from hbtvm.operators.pointwise import FUNCTIONS
 
 
 class AnyMissing(Enum):
-    """``pandas.NA`` as what is missing: it stands for NaN and None, too."""
+    """``pandas.NA`` as the missing value: it stands for NaN and None, too."""
 
     NA = "NA"
 
@@ -38,14 +38,14 @@ Missing = Annotated[
         lambda value: NA if isinstance(value, tuple) else value,
     ),
 ]
-"""What a transformer takes for missing: NaN (any kind of it), None, a value, or `NA` (the first two)."""
+"""A transformer's missing value: any NaN, None, a value, or `NA` (NaN and None)."""
 
 
 class Step:
     """A function of one value."""
 
     monotone: bool = False  # whether it never falls, or never rises, over the numbers that are not NaN
-    error: float = 0.0  # what a result may be off by, beside some units in its last place
+    error: float = 0.0  # bound of a result's error, beside some units in its last place
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         """Return the function's values of numbers (float32 or float64, any shape), in the same type."""
@@ -54,12 +54,12 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Arithmetic(Step):
-    """``x - constant`` and the like, rounded once; NaN stays."""
+    """``x - constant`` etc., rounded once; NaN stays."""
 
     operation: Literal["subtract", "divide", "multiply", "add"]
     constant: float  # the number, float64
-    # Whether it is rounded to the values' type first. Otherwise the operation is in float64, and its result
-    # is rounded, as numpy does in place.
+    # Whether the constant is rounded to the values' type first. Otherwise the operation is in float64, and
+    # its result is rounded, as numpy does in place.
     cast: bool = False
     monotone = True
 
@@ -93,7 +93,7 @@ class Clip(Step):
 
 @dataclass(frozen=True, eq=False)
 class Within(Step):
-    """Values below `low` or above `high` become NaN, as a function makes of what is outside its domain."""
+    """Values below `low` or above `high` become NaN: the domain of a function."""
 
     low: float
     high: float
@@ -136,25 +136,25 @@ UFUNCS: Mapping[str, Any] = {
     },
     **{name: getattr(np, name) for name in ("positive", "fabs", "deg2rad", "rad2deg", "degrees", "radians")},
 }
-"""numpy's functions of one number that `FunctionTransformer` may hold, by name."""
+"""numpy's unary functions that `FunctionTransformer` may hold, by name."""
 
 _NOT_MONOTONE = ("square", "absolute", "fabs", "reciprocal", "sin", "cos", "tan", "cosh")
 
 
 @dataclass(frozen=True, eq=False)
 class Function(Step):
-    """One of `UFUNCS`. Whether numpy's is monotone to the last bit is checked where it matters."""
+    """One of `UFUNCS`."""
 
     name: str
 
     def validate(self) -> None:
-        """Refuse names of other functions."""
+        """Raise `ValueError` for names of other functions."""
         if self.name not in UFUNCS:
-            raise ValueError(f"{self.name!r:.100} is no function that is known")
+            raise ValueError(f"{self.name!r:.100} is not a known function")
 
     @property
     def monotone(self) -> bool:  # type: ignore[override]
-        """Whether the function is."""
+        """Whether the function is monotone, but for the last bits of numpy's results."""
         return self.name not in _NOT_MONOTONE
 
     def apply(self, x: np.ndarray) -> np.ndarray:
@@ -165,20 +165,16 @@ class Function(Step):
 
 @dataclass(frozen=True, eq=False)
 class Fill(Step):
-    """A value in place of a missing one."""
+    """A value in place of missing ones."""
 
     value: codec.Scalar  # a number, or (in columns of values) a string
     missing: Missing = np.nan  # what is missing
-    # Whether the library leaves integers in their type. (Front ends ask for it; packages do not hold it.)
+    # Whether the library leaves integers in their type (for front ends; packages do not hold it)
     keeps_integers: Annotated[bool, codec.SKIP] = False
-    numbers: bool = False  # whether the library refuses values that are no numbers
+    numbers: bool = False  # whether the library refuses values other than numbers
 
     def apply(self, x: np.ndarray) -> np.ndarray:
-        return np.where(self.found(x), x.dtype.type(self.value), x)
-
-    def found(self, x: np.ndarray) -> np.ndarray:
-        """Where numbers are missing."""
-        return missing_in(x, self.missing)
+        return np.where(missing_in(x, self.missing), x.dtype.type(self.value), x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +182,7 @@ class IsMissing(Step):
     """1 where a value is missing, else 0."""
 
     missing: Missing = np.nan
-    numbers: bool = False  # whether the library refuses values that are no numbers
+    numbers: bool = False  # whether the library refuses values other than numbers
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         result: np.ndarray = missing_in(x, self.missing).astype(x.dtype)
@@ -195,7 +191,7 @@ class IsMissing(Step):
 
 @dataclass(frozen=True, eq=False)
 class ZeroIsMissing(Step):
-    """NaN in place of 0: how XGBoost reads rows that an earlier transformer made sparse."""
+    """NaN in place of 0: XGBoost's reading of rows that an earlier transformer made sparse."""
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         return np.where(x == 0, x.dtype.type(np.nan), x)
@@ -203,53 +199,51 @@ class ZeroIsMissing(Step):
 
 @dataclass(frozen=True, eq=False)
 class Encode(Step):
-    """The position of a value among categories: a code, 0 to n - 1, or n for a value that is none of them."""
+    """The position of a value among categories: a code, 0 to n - 1, or n for an unknown value."""
 
-    # Distinct values. NaN and None may be among them; NaN stands for every kind of it.
-    categories: tuple[codec.Scalar, ...]
-    # Whether a value that is none of them is an ``"error"``, or has the code n
-    unknown: Literal["error", "code"] = "code"
-    where: str = ""  # step, class and column in the words of an error
+    categories: tuple[codec.Scalar, ...]  # distinct values, maybe with NaN (any kind of it) and None
+    unknown: Literal["error", "code"] = "code"  # whether an unknown value is an error, or has the code n
+    where: str = ""  # step, class and column, for errors
     code_of: dict[Any, int] = field(init=False, repr=False)
     nan_code: int = field(init=False, repr=False)
     none_code: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        known = {one: code for code, one in enumerate(self.categories) if one is not None and one == one}
-        nans = [code for code, one in enumerate(self.categories) if one is not None and one != one]
-        nones = [code for code, one in enumerate(self.categories) if one is None]
+        known = {x: code for code, x in enumerate(self.categories) if x is not None and x == x}
+        nans = [code for code, x in enumerate(self.categories) if x is not None and x != x]
+        nones = [code for code, x in enumerate(self.categories) if x is None]
         object.__setattr__(self, "code_of", known)
         object.__setattr__(self, "nan_code", nans[0] if nans else -1)
         object.__setattr__(self, "none_code", nones[0] if nones else -1)
 
     def __len__(self) -> int:
-        """Codes, that of unknown values included."""
+        """Return the number of codes, including the code of unknown values."""
         return len(self.categories) + 1
 
     def code(self, value: Any) -> int:
-        """The code of one value.
+        """Return the code of a value.
 
-        Raises `InputError` if it is none of the categories, and that is an error.
+        Raises `InputError` for unknown values, if `unknown` is ``"error"``.
         """
         if value is None:
-            found = self.none_code
+            code = self.none_code
         elif is_nan(value):
-            found = self.nan_code
+            code = self.nan_code
         else:
-            found = self.code_of.get(value, -1)
-        if found >= 0:
-            return found
+            code = self.code_of.get(value, -1)
+        if code >= 0:
+            return code
         if self.unknown == "error":
             raise self.refused(value)
         return len(self.categories)
 
     def refused(self, value: Any) -> InputError:
-        """The error for a value that is none of the categories."""
+        """Return the error for an unknown value."""
         known = ", ".join(map(repr, self.categories[:5])) + (", ..." if len(self.categories) > 5 else "")
         return InputError(f"{self.where}: {value!r} was not there in training; known are {known}.")
 
     def apply(self, x: np.ndarray) -> np.ndarray:
-        result: np.ndarray = np.array([self.code(one) for one in x.ravel().tolist()], np.float64)
+        result: np.ndarray = np.array([self.code(value) for value in x.ravel().tolist()], np.float64)
         return result.reshape(x.shape).astype(x.dtype if x.dtype.kind == "f" else np.float64)
 
 
@@ -257,7 +251,7 @@ class Encode(Step):
 class Lookup(Step):
     """A number for each code."""
 
-    values: codec.Numbers  # float64, shape (codes,): as many as the column's `Encode` has codes
+    values: codec.Numbers  # float64, shape (codes,): one for each code of the column's `Encode`
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         result: np.ndarray = self.values[x.astype(np.int64)].astype(x.dtype)
@@ -277,9 +271,9 @@ class Equals(Step):
 
 
 def check_codes(steps: Sequence[Step]) -> None:
-    """Check that numbers are looked up by codes only, of which each has a number.
+    """Check that each `Lookup` reads codes, and has a number for each.
 
-    Raises `ValueError` if they are not.
+    Raises `ValueError` otherwise.
     """
     codes = 0
     for step in steps:
@@ -292,7 +286,7 @@ def check_codes(steps: Sequence[Step]) -> None:
 
 
 def missing_in(x: np.ndarray, missing: Missing) -> np.ndarray:
-    """Return where numbers are missing: bool, of the same shape."""
+    """Return a mask of the missing numbers: bool, of the same shape."""
     if missing is None or isinstance(missing, str):
         return np.zeros(x.shape, bool)
     result: np.ndarray = np.isnan(x) if missing is NA or missing != missing else x == missing
@@ -300,16 +294,16 @@ def missing_in(x: np.ndarray, missing: Missing) -> np.ndarray:
 
 
 def is_nan(value: Any) -> bool:
-    """Return whether one value, of any kind, is NaN; ``pandas.NA`` is not."""
+    """Return whether a value of any kind is NaN; ``pandas.NA`` is not."""
     return isinstance(value, (float, np.floating)) and bool(value != value)
 
 
 def is_missing(value: Any, missing: Missing) -> bool:
-    """Return whether one value, of any kind, is missing."""
+    """Return whether a value of any kind is missing."""
     if missing is None:
         return value is None
     if missing is NA:
-        # Known by its name, as nothing here needs pandas.
+        # By name, as pandas may not be installed.
         return value is None or is_nan(value) or type(value).__name__ in ("NAType", "NaTType")
     if missing != missing:
         return is_nan(value)

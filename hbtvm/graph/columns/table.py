@@ -1,10 +1,10 @@
-"""`Table`: what comes out of a transformer, column by column, in terms of what came in.
+"""`Table`: the output columns of a transformer, each as a raw column and the steps on it.
 
-Most transformers do the same to every row of a column without looking at others, or rearrange columns. So a
-pipeline up to its last step is a list of columns, each a raw column of the input and the steps on it.
-Selecting, concatenating and dropping columns are operations on that list: columns that nothing reads are
-never computed, as they are not in the list (Hummingbird, section 5.2: selection push-down). An operation that
-does look at whole rows (`RowOperation`) makes new columns out of a table.
+Most transformers apply the same function to each value of a column, or rearrange columns. So a pipeline up to
+its last step is a list of columns, each a raw column of the input and steps. Selecting, concatenating and
+dropping columns are operations on that list: columns that nothing reads are never computed, as they are not
+in the list (Hummingbird, section 5.2: selection push-down). An operation on whole rows (`RowOperation`) makes
+new columns out of a table.
 """
 
 from __future__ import annotations
@@ -36,28 +36,31 @@ class RowOperation(ABC):
     """
 
     inputs: Table  # the columns that it reads
-    width: int  # columns that it makes
+    width: int  # number of its columns
     takes_values = False
 
     @abstractmethod
     def reference(self, x: np.ndarray) -> np.ndarray:
-        """From float32 or float64, shape (n, columns of `inputs`), to the same type, shape (n, `width`)."""
+        """Return the columns, shape (n, `width`), in the type of `x`.
+
+        `x`: float32 or float64, shape (n, columns of `inputs`).
+        """
 
 
 @dataclass(frozen=True)
 class Made:
-    """A column that a row operation makes. (Operations are equal only if they are the same object.)"""
+    """A column of a row operation. (Operations are equal only if they are the same object.)"""
 
     operation: RowOperation
     index: Index
 
 
-def _source(given: Any) -> Raw | Made:
-    if not isinstance(given, tuple):
-        return Raw(given)
-    operation, index = given
+def _source(source: Any) -> Raw | Made:
+    if not isinstance(source, tuple):
+        return Raw(source)
+    operation, index = source
     if index >= operation.width:
-        raise ValueError(f"column {index} of an operation that makes {operation.width}")
+        raise ValueError(f"column {index} of an operation of {operation.width} columns")
     return Made(operation, index)
 
 
@@ -69,40 +72,36 @@ Source = Annotated[
         _source,
     ),
 ]
-"""Where the values of a column come from."""
+"""The origin of a column's values."""
 
 
 def raws_of(source: Raw | Made) -> set[int]:
-    """The input's columns that a source is made of, by their indices."""
-    found: set[int] = set()
+    """Return the indices of the input's columns that a source depends on."""
+    indices: set[int] = set()
     seen: set[int] = set()
     stack = [source]
     while stack:
-        one = stack.pop()
-        if isinstance(one, Raw):
-            found.add(one.index)
-        elif id(one.operation) not in seen:
-            seen.add(id(one.operation))
-            stack += (column.source for column in one.operation.inputs.columns)
-    return found
+        origin = stack.pop()
+        if isinstance(origin, Raw):
+            indices.add(origin.index)
+        elif id(origin.operation) not in seen:
+            seen.add(id(origin.operation))
+            stack += (column.source for column in origin.operation.inputs.columns)
+    return indices
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Column:
-    """Raw or made values, and the steps on them.
+    """Values of a source, and the steps on them."""
 
-    `where`: the column in the words of an error.
-    """
-
-    source: Source  # where the values come from
-    steps: tuple[Step, ...] = ()  # from the first to the last
-    # `allow_nan`, `allow_inf`: whether everything so far takes NaN (after the steps so far: a `Fill` leaves
-    # none) and infinities
+    source: Source
+    steps: tuple[Step, ...] = ()
+    # `allow_nan`, `allow_inf`: whether all transformers so far accept NaN (after the steps) and infinities
     allow_nan: bool = True
     allow_inf: bool = True
 
     def validate(self) -> None:
-        """Refuse look-ups without codes."""
+        """Raise `ValueError` for look-ups without codes."""
         check_codes(self.steps)
 
     def then(self, *steps: Step, finite: bool = False) -> Column:
@@ -111,12 +110,12 @@ class Column:
 
     @property
     def encoder(self) -> Encode | None:
-        """The step that makes codes of values, if there is one."""
+        """The step that makes codes of values; None if there is none."""
         return next((step for step in self.steps if isinstance(step, Encode)), None)
 
 
 class AllColumns(Sequence[Column]):
-    """All columns of an operation, as they come. Each is made when it is asked for, as there may be many."""
+    """All columns of an operation, without steps. Items are created on access, as there may be many."""
 
     def __init__(self, operation: RowOperation) -> None:
         self.operation = operation
@@ -129,10 +128,10 @@ class AllColumns(Sequence[Column]):
     @overload
     def __getitem__(self, at: slice) -> Sequence[Column]: ...
     def __getitem__(self, at: Any) -> Any:
-        found = range(len(self))[at]
-        if isinstance(found, range):
-            return [self[one] for one in found]
-        return Column(Made(self.operation, found))
+        index = range(len(self))[at]
+        if isinstance(index, range):
+            return [self[i] for i in index]
+        return Column(Made(self.operation, index))
 
 
 class Joined(Sequence[Column]):
@@ -150,30 +149,30 @@ class Joined(Sequence[Column]):
     @overload
     def __getitem__(self, at: slice) -> Sequence[Column]: ...
     def __getitem__(self, at: Any) -> Any:
-        found = range(len(self))[at]
-        if isinstance(found, range):
-            return [self[one] for one in found]
-        part = bisect_right(self._starts, found) - 1
-        return self.parts[part][found - self._starts[part]]
+        index = range(len(self))[at]
+        if isinstance(index, range):
+            return [self[i] for i in index]
+        part = bisect_right(self._starts, index) - 1
+        return self.parts[part][index - self._starts[part]]
 
 
 def parts_of(columns: Sequence[Column]) -> tuple[Sequence[Column], ...]:
-    """The sequences that columns are joined of; one, if they are not."""
+    """Return the sequences that are joined; the columns themselves if they are not `Joined`."""
     return columns.parts if isinstance(columns, Joined) else (columns,)
 
 
 def _listed(columns: Sequence[Column]) -> tuple[Column | RowOperation, ...]:
-    """Columns one by one, and an operation in place of all columns that it makes."""
-    parts = parts_of(columns)
-    return tuple(
-        one for part in parts for one in ((part.operation,) if isinstance(part, AllColumns) else part)
-    )
+    """Return columns one by one, and operations in place of all of their columns."""
+    listed: list[Column | RowOperation] = []
+    for part in parts_of(columns):
+        listed += (part.operation,) if isinstance(part, AllColumns) else part
+    return tuple(listed)
 
 
 def _columns(listed: Sequence[Column | RowOperation]) -> Sequence[Column]:
-    """The way back."""
+    """Return the columns that `_listed` listed."""
     parts: list[Sequence[Column]] = []
-    for kind, group in groupby(listed, lambda one: isinstance(one, RowOperation)):
+    for kind, group in groupby(listed, lambda entry: isinstance(entry, RowOperation)):
         some: Any = tuple(group)
         parts += map(AllColumns, some) if kind else [some]
     return parts[0] if len(parts) == 1 else Joined(parts)
@@ -185,14 +184,13 @@ class Table:
 
     # From left to right; a tuple, `AllColumns` or `Joined`
     columns: Annotated[Sequence[Column], Via(tuple[Column | RowOperation, ...], _listed, _columns)]
-    # Whether the library has these rows as a sparse matrix, in which XGBoost takes zeros for missing; None if
-    # they are sparse where the caller's rows are
+    # Whether the library's rows are a sparse matrix, in which XGBoost takes zeros for missing; None if they
+    # are as sparse as the caller's rows
     sparse: bool | None = False
-    # Names of the columns as ``get_feature_names_out`` gives them; None where they have none
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = None  # as ``get_feature_names_out`` returns them
 
     def validate(self) -> None:
-        """Refuse a table without columns, or with other names."""
+        """Raise `ValueError` if there are no columns, or another number of names."""
         if not self.columns or (self.names is not None and len(self.names) != len(self.columns)):
             raise ValueError(f"a table has {len(self)} columns, and their names are {self.names!r:.100}")
 
@@ -200,7 +198,7 @@ class Table:
         return len(self.columns)
 
     def select(self, indices: Sequence[int]) -> Table:
-        """Return some of the columns, in the order of their indices."""
+        """Return some of the columns, in the order of `indices`."""
         names = None if self.names is None else tuple(self.names[i] for i in indices)
         return Table(tuple(self.columns[i] for i in indices), self.sparse, names)
 
@@ -208,7 +206,7 @@ class Table:
 def side_by_side(
     tables: Sequence[Table], sparse: bool | None = False, names: tuple[str, ...] | None = None
 ) -> Table:
-    """Return one table of the columns of several."""
+    """Return the columns of several tables as one table."""
     parts = [part for table in tables for part in parts_of(table.columns)]
     if any(isinstance(part, AllColumns) for part in parts):
         return Table(parts[0] if len(parts) == 1 else Joined(parts), sparse, names)

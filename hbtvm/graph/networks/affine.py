@@ -1,4 +1,4 @@
-"""Networks that are affine functions of a table's columns, as weights."""
+"""Affine networks over a table's columns, as weights."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Affine:
 
 
 def affine_of(node: Node, table: Table) -> Affine | None:
-    """A node as an affine function of a table's columns; None if it is not known to be one.
+    """Return a node as an affine function of a table's columns; None if it is not, or not known to be.
 
-    `node`: over tables of which each column is one of `table`, maybe with further steps.
+    `node`: over tables whose columns are columns of `table`, maybe with further steps.
     """
     if isinstance(node, TableRows):
         return _columns(node, table, np.eye(node.width))
@@ -47,14 +47,14 @@ def affine_of(node: Node, table: Table) -> Affine | None:
 
 
 def _elementwise(node: Elementwise, table: Table) -> Affine | None:
-    found = [one for one in (affine_of(one, table) for one in node.operands) if one is not None]
-    if len(found) < len(node.operands):
+    parts = [part for part in (affine_of(x, table) for x in node.operands) if part is not None]
+    if len(parts) < len(node.operands):
         return None
     if node.function == "negative":
-        return Affine(-found[0].weight, -found[0].offset)
-    if len(found) != 2:
+        return Affine(-parts[0].weight, -parts[0].offset)
+    if len(parts) != 2:
         return None
-    (first, second), fixed = found, [isinstance(one, Constant) for one in node.operands]
+    (first, second), fixed = parts, [isinstance(x, Constant) for x in node.operands]
     match node.function:
         case "add":
             return Affine(first.weight + second.weight, first.offset + second.offset)
@@ -69,8 +69,8 @@ def _elementwise(node: Elementwise, table: Table) -> Affine | None:
 
 
 def _columns(rows: TableRows, table: Table, weight: np.ndarray) -> Affine | None:
-    """A product of columns that are those of `table`, with scaling behind."""
-    places = {_key(one, len(one.steps)): i for i, one in enumerate(table.columns)}
+    """Return a product of columns of `table` that have arithmetic as further steps."""
+    places = {_key(column, len(column.steps)): i for i, column in enumerate(table.columns)}
     columns = []
     for column in rows.table.columns:
         lengths = range(len(column.steps), -1, -1)
@@ -78,7 +78,7 @@ def _columns(rows: TableRows, table: Table, weight: np.ndarray) -> Affine | None
         if known is None:
             return None
         columns.append(Column(Raw(places[_key(column, known)]), column.steps[known:]))
-    if not all(fold_linear.swallows(one) and one.encoder is None for one in columns):
+    if not all(fold_linear.absorbs(column) and column.encoder is None for column in columns):
         return None
     folded = fold_linear.fold(Table(tuple(columns)), weight, np.zeros(weight.shape[1]))
     anchor, result = folded.anchor, np.zeros((len(table), weight.shape[1]))
@@ -92,5 +92,5 @@ def _columns(rows: TableRows, table: Table, weight: np.ndarray) -> Affine | None
 
 
 def _key(column: Column, steps: int) -> tuple[object, ...]:
-    """What tells a column after its first steps from others."""
+    """Return a key that identifies a column after its first steps."""
     return (column.source, *map(id, column.steps[:steps]))

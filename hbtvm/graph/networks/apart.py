@@ -1,4 +1,4 @@
-"""Where float32 rows are not computed as the same numbers in float64: what is rounded, and compared then."""
+"""Steps whose results for float32 rows differ from those for the same numbers in float64."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from hbtvm.operators.base import Node
 
 
 def compares_apart(steps: Sequence[Step]) -> bool:
-    """Return whether steps compare numbers of float32 rows with other numbers than those of float64 rows.
+    """Return whether steps compare float32 rows with other numbers than float64 rows.
 
-    A number of Python is rounded to float32 in front of the former, and arithmetic rounds to their type.
+    numpy rounds a Python number to float32 before it compares float32 values with it, and arithmetic rounds
+    to the values' type.
     """
     rounded = False
     for step in steps:
@@ -34,13 +35,13 @@ def compares_apart(steps: Sequence[Step]) -> bool:
 
 
 def rounds_apart(steps: Sequence[Step]) -> bool:
-    """Return whether steps round the numbers of float32 rows to float32, and those of float64 rows not."""
-    own = takewhile(lambda step: not isinstance(step, Cast), steps)
-    return any(isinstance(step, Arithmetic | Function) and has_node(step) for step in own)
+    """Return whether steps round float32 rows to float32, but not float64 rows."""
+    before = takewhile(lambda step: not isinstance(step, Cast), steps)
+    return any(isinstance(step, Arithmetic | Function) and has_node(step) for step in before)
 
 
 def mixes(node: Node) -> bool:
-    """Whether trees read columns that are rounded apart beside those that a stage makes of rows."""
+    """Return whether trees read columns that are rounded apart beside columns of a network."""
     if not isinstance(node, Trees) or not isinstance(node.x, TableRows):
         return False
     columns = node.x.table.columns
@@ -49,12 +50,12 @@ def mixes(node: Node) -> bool:
 
 
 def rounded_apart(column: Column) -> bool:
-    """Whether a column of the rows is rounded apart."""
+    """Return whether a column of the rows is rounded apart; see `rounds_apart`."""
     return isinstance(column.source, Raw) and rounds_apart(column.steps)
 
 
 def table_compares_apart(table: Table, seen: set[int]) -> bool:
-    """Whether a step on a table's columns, or on those that it is made of, compares float32 rows apart."""
+    """Return whether a step of a table, or of the tables behind it, compares float32 rows apart."""
     if isinstance(table.columns, AllColumns):
         return False
     tables: list[Table] = []
@@ -64,4 +65,4 @@ def table_compares_apart(table: Table, seen: set[int]) -> bool:
         if isinstance(column.source, Made) and id(column.source.operation) not in seen:
             seen.add(id(column.source.operation))
             tables.append(column.source.operation.inputs)
-    return any(table_compares_apart(one, seen) for one in tables)
+    return any(table_compares_apart(inner, seen) for inner in tables)

@@ -16,18 +16,17 @@ _ROUNDING = 1e-15
 
 
 def keep_second(graph: Graph, exact: bool) -> Graph:
-    """Return a model without the first of two scores where it is 1 minus the second; any other unchanged.
+    """Return a model without the first of two scores if it is 1 minus the second; any other unchanged.
 
-    Half the leaf values are then looked up and summed, and the two classes' probabilities follow
-    from one score. A small difference to 1 needs the score in float64, so leaf
-    values stay in float64 (`TreeEnsemble.precise`), unless float32 holds them exactly.
+    Kernels then look up and sum half the leaf values, and both probabilities follow from one score. A small
+    difference to 1 needs a float64 score, so leaf values stay in float64 (`TreeEnsemble.precise`), unless
+    float32 holds them exactly.
 
     Parameters
     ----------
     exact
-        Whether to do so only where nothing is rounded, as in forests of pure leaves. Elsewhere the first
-        class's probability has an absolute error of 1e-15, but not a relative one: enough for outputs in
-        float32 precision.
+        Whether to do so only if nothing is rounded, as in forests of pure leaves. Otherwise the first class's
+        probability has an absolute (not relative) error of 1e-15: enough for outputs in float32 precision.
     """
     ensemble, single, scaled, output = graph.anchor, graph.single, graph.scaled, graph.output
     if not isinstance(ensemble, TreeEnsemble) or not isinstance(single, TreeEnsemble | None):
@@ -36,23 +35,22 @@ def keep_second(graph: Graph, exact: bool) -> Graph:
     if not two or not isinstance(output.nodes.get("proba"), Input) or not _complementary(ensemble):
         return graph
     others = [single, None if scaled is None else scaled.ensemble]
-    if not all(_complementary(one) for one in others if one is not None):
+    if not all(_complementary(other) for other in others if other is not None):
         return graph
-    one = _second(ensemble)
-    if exact and one.precise:
+    seconds = _second(ensemble)
+    if exact and seconds.precise:
         return graph
     other = None if single is None else _second(single)
     if scaled is not None:
         scaled = replace(scaled, ensemble=_second(scaled.ensemble))
     output = replace(output, n_outputs=1, nodes=likeliest(Input(1)))
-    return replace(graph, anchor=one, single=other, scaled=scaled, output=output)
+    return replace(graph, anchor=seconds, single=other, scaled=scaled, output=output)
 
 
 def without_firsts(ensemble: TreeEnsemble) -> TreeEnsemble | None:
-    """Return trees without the first of each two outputs, where those are 1 minus the others; None elsewhere.
+    """Return trees without the first of each pair of outputs if it is 1 minus the second; else None.
 
-    Each pair of outputs is the mean over trees of their own, as `hbtvm.graph.networks.join_trees` makes it of
-    forests.
+    Each pair of outputs is the mean over separate trees, as `hbtvm.graph.networks.join_trees` joins forests.
     """
     if ensemble.value_width != 2 or ensemble.n_outputs % 2 or np.any(ensemble.tree_output % 2):
         return None

@@ -1,9 +1,8 @@
-"""Linear models swallow what comes before them: scalers, imputers, encoders, selections.
+"""Fold scalers, imputers, encoders and selections into linear models.
 
 Columns whose weights are all zero are dropped first (Hummingbird, section 5.2: feature selection injection),
-so that nothing in front of them is computed or read. What a column adds to the scores is then, for codes, a
-table of sums; for a number with arithmetic and imputing alone, a weight, a shift and what a missing value
-adds.
+so that nothing in front of them is computed or read. A column of codes then adds an entry of a table; a
+number with arithmetic and imputing alone has a weight, a shift, and a term for missing values.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from hbtvm.words.quantities import count
 
 @dataclass(frozen=True)
 class Folded:
-    """A linear anchor over feeds, and what was done, in sentences."""
+    """A linear anchor over feeds, and the rewrites in sentences."""
 
     feeds: Feeds
     anchor: Linear
@@ -49,38 +48,38 @@ def fold(
 ) -> Folded:
     """Return the linear model that reads feeds in place of a table.
 
-    `table`: what the model was trained on, W columns.
+    `table`: the model's input, W columns.
     `weight`, `intercept`: float64, shapes (W, O) and (O,).
     `names`: names of the input's columns, for errors.
-    `allow_nan`: whether the model takes NaN (no linear model of scikit-learn does).
-    `known`: feeds of what else reads the input, to which this model's are added.
+    `allow_nan`: whether the model accepts NaN (no linear model of scikit-learn does).
+    `known`: feeds of other readers of the input; this model's are added.
     """
     feeds, base = known or Feeds(names), np.array(intercept, np.float64)
     terms: dict[tuple[int, float], _Term] = {}
     tables: dict[int, np.ndarray] = {}
-    swallowed, encoded, hosted = 0, 0, 0
+    absorbed, encoded, hosted = 0, 0, 0
     used = np.flatnonzero(np.any(weight != 0, axis=1))
     texts = TextSums(len(base))
     singly = _without_blocks(table, weight, used, texts)
-    # Rows of nothing can't be counted, so that one column is read in any case.
+    # Rows without columns can't be counted, so at least one column is read.
     for j in singly if len(used) else [0]:
         column, w = table.columns[j], weight[j]
-        found = resolve(column)
-        # A model that refuses NaN refuses it as a category's number, too; the host looks.
-        if isinstance(found, Coded) and (allow_nan or found.finite):
-            at = feeds.codes(column.source, found.prefix)
-            sums = tables.setdefault(at, np.zeros((len(found), len(base))))
-            if found.hot is None:
-                sums += found.values[:, None] * w
+        resolved = resolve(column)
+        # A model that refuses NaN refuses it as a category's number, too; the host checks.
+        if isinstance(resolved, Coded) and (allow_nan or resolved.finite):
+            at = feeds.codes(column.source, resolved.prefix)
+            sums = tables.setdefault(at, np.zeros((len(resolved), len(base))))
+            if resolved.hot is None:
+                sums += resolved.values[:, None] * w
             else:
-                sums[found.hot] += w
+                sums[resolved.hot] += w
             encoded += 1
             continue
         steps = column.steps
-        affine = None if isinstance(found, Coded) else _affine(steps)
+        affine = None if isinstance(resolved, Coded) else _affine(steps)
         vectorizer = vectorizer_of(column.source)
         if vectorizer is not None and affine is not None and isinstance(column.source, Made):
-            # What is not there is 0: it adds nothing but a constant.
+            # An absent term counts 0, so the offset is a constant.
             texts.column(vectorizer, column.source.index, affine.scale * w)
             base += (affine.offset - affine.scale * affine.shift) * w
             continue
@@ -91,7 +90,7 @@ def fold(
             hosted += 1
         else:
             at = feeds.number(column, nan, False)
-            swallowed += bool(steps)
+            absorbed += bool(steps)
         base += affine.offset * w
         filled = 0.0 if np.isnan(affine.filled) else affine.filled - affine.offset
         term = terms.setdefault((at, affine.shift), _Term(np.zeros(len(w)), np.zeros(len(w))))
@@ -111,7 +110,7 @@ def fold(
         np.array(places, np.int32),
         tuple(len(tables[at]) for at in places),
         np.concatenate([np.zeros((0, outputs)), *(tables[at] for at in places)]),
-        # A missing number may add 0, which it does not do by itself.
+        # Even if a missing number adds 0, the kernel has to check for it.
         any(feeds.feeds[at].allow_nan for at, _ in keys),
     )
     told = []
@@ -120,8 +119,8 @@ def fold(
         told.append(
             f"{dropped:,} of {len(table):,} columns have no weight: they are neither computed nor read"
         )
-    if swallowed:
-        told.append(f"scalers and imputers of {count(swallowed, 'column')}: moved into weights")
+    if absorbed:
+        told.append(f"scalers and imputers of {count(absorbed, 'column')}: moved into weights")
     if encoded:
         told.append(f"{count(encoded, 'encoded column')}: sums of entries of {count(len(tables), 'table')}")
     told += texts.told()
@@ -131,7 +130,7 @@ def fold(
 
 
 def _without_blocks(table: Table, weight: np.ndarray, used: np.ndarray, texts: TextSums) -> list[int]:
-    """The columns in use but for those of whole blocks of terms, whose weights are added to `texts`."""
+    """Return the used columns outside of blocks of terms; add the weights of such blocks to `texts`."""
     single = np.zeros(len(table), bool)
     single[used] = True
     start = 0
@@ -145,14 +144,14 @@ def _without_blocks(table: Table, weight: np.ndarray, used: np.ndarray, texts: T
     return indices
 
 
-def swallows(column: Column) -> bool:
-    """Whether `fold` moves all that is done to a column into weights and tables of entries."""
+def absorbs(column: Column) -> bool:
+    """Return whether `fold` moves all steps of a column into weights and tables of entries."""
     return isinstance(resolve(column), Coded) or _affine(column.steps) is not None
 
 
 @dataclass
 class _Affine:
-    """``scale * (x - shift) + offset``, or ``filled`` where x is missing."""
+    """``scale * (x - shift) + offset``, or ``filled`` for missing x."""
 
     scale: float = 1.0
     shift: float = 0.0
@@ -161,7 +160,7 @@ class _Affine:
 
 
 def _affine(steps: tuple[Step, ...]) -> _Affine | None:
-    """Steps as one affine function; None if they are none."""
+    """Return steps as an affine function; None if they are not affine."""
     result, first = _Affine(), True
     for step in steps:
         if isinstance(step, Cast):

@@ -1,4 +1,4 @@
-"""Networks in place of the columns that they make: one network over the columns that something else makes."""
+"""Inline networks of a pipeline's earlier steps in place of their columns."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from hbtvm.operators.shapes import concat, reduce, select
 
 
 def inlined(outputs: Sequence[Node]) -> list[Node]:
-    """Return networks whose tables have no column that a network makes, but for those that trees read.
+    """Return networks whose tables have no column of a network, except for those that trees read.
 
-    (Trees move what is in front of them into their thresholds, and so look at each column.)
+    (Trees move the steps in front of them into their thresholds, column by column.)
     """
     kept = {id(node.x) for node in in_order(*outputs) if isinstance(node, Trees)}
     return _Inlining(kept).run(outputs)
 
 
 def made_by_nodes(column: Column) -> bool:
-    """Whether a column is what operators make, with steps behind that have nodes."""
+    """Return whether operators compute a column, and nodes its steps."""
     operation = column.source.operation if isinstance(column.source, Made) else None
     return isinstance(operation, Computed | Normalize) and all(map(has_node, column.steps))
 
@@ -49,7 +49,7 @@ class _Inlining:
             return node
         key = id(node.table), node.allow_nan, node.allow_inf
         if key not in self._tables:
-            # With the leaf, so that its table's id is not used again.
+            # Keep the leaf, so that its table's id is not reused.
             self._tables[key] = node, self._columns(node)
         return self._tables[key][1]
 
@@ -67,25 +67,25 @@ class _Inlining:
             if key is None:
                 parts.append(TableRows(Table(tuple(columns)), leaf.allow_nan, leaf.allow_inf))
             else:
-                parts.append(self._made(columns))
+                parts.append(self._operators(columns))
         order = np.argsort(np.concatenate([np.array(group) for group in groups.values()]), kind="stable")
         return select(concat(parts), order)
 
-    def _made(self, columns: Sequence[Column]) -> Node:
+    def _operators(self, columns: Sequence[Column]) -> Node:
         sources = [column.source for column in columns if isinstance(column.source, Made)]
         operation = sources[0].operation
         if id(operation) not in self._operations:
             assert isinstance(operation, Computed | Normalize)
             output = operation.output if isinstance(operation, Computed) else normalized(operation)
             self._operations[id(operation)] = self.run([output])[0]
-        made = zip(sources, columns, strict=True)
+        pairs = zip(sources, columns, strict=True)
         return chains(
-            self._operations[id(operation)], [(source.index, column.steps) for source, column in made]
+            self._operations[id(operation)], [(source.index, column.steps) for source, column in pairs]
         )
 
 
 def _is_plain(table: Table) -> bool:
-    """Whether all columns are made by networks, without steps behind."""
+    """Return whether networks compute all columns, without further steps."""
     return all(
         isinstance(column.source, Made) and isinstance(column.source.operation, Computed) and not column.steps
         for column in table.columns
@@ -93,7 +93,7 @@ def _is_plain(table: Table) -> bool:
 
 
 def normalized(operation: Normalize) -> Node:
-    """Rows divided by their norms, over the table that is read."""
+    """Return an operation's rows divided by their norms, over the operation's table."""
     rows = TableRows(operation.inputs)
     size = apply("square" if operation.norm == "l2" else "absolute", rows)
     norm = reduce("max" if operation.norm == "max" else "sum", size)

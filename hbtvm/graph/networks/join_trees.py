@@ -1,4 +1,4 @@
-"""Several forests over the same rows as one: their outputs side by side, or their mean."""
+"""Join forests over the same rows into one: their outputs side by side, or their mean."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from hbtvm.operators.pointwise import apply
 
 
 def side_by_side(forests: Sequence[Trees]) -> Node | None:
-    """The outputs of all forests, computed by one; None where one can't hold them."""
+    """Return the outputs of all forests, computed by a single forest; None if they can't be joined."""
     rows, columns = _common_rows(forests), []
     if rows is None:
         return None
     first = 0
-    for one in forests:
-        columns.append(_Placed(one, rows, first))
-        first += one.width
-    divisor = np.concatenate([np.full(one.width, one.ensemble.divisor) for one in forests])
-    base = np.concatenate([one.ensemble.base_score for one in forests])
+    for forest in forests:
+        columns.append(_Placed(forest, rows, first))
+        first += forest.width
+    divisor = np.concatenate([np.full(forest.width, forest.ensemble.divisor) for forest in forests])
+    base = np.concatenate([forest.ensemble.base_score for forest in forests])
     same = bool(np.all(divisor == divisor[0]))
     joined = _joined(columns, first, float(divisor[0]) if same else 1.0, base if same else 0.0 * base)
     sums: Node = Trees(rows, joined)
@@ -35,24 +35,26 @@ def side_by_side(forests: Sequence[Trees]) -> Node | None:
 
 
 def mean(forests: Sequence[Trees]) -> Trees | None:
-    """The mean of the forests' outputs, as one forest; None where none is.
+    """Return the mean of the forests' outputs, as one forest; None if they can't be joined.
 
     The sum over all trees is divided once, so that equal shares of whole votes are equal to the last bit.
     """
     first = forests[0]
     rows = _common_rows(forests)
     alike = all(
-        one.width == first.width and one.ensemble.divisor == first.ensemble.divisor for one in forests
+        forest.width == first.width and forest.ensemble.divisor == first.ensemble.divisor
+        for forest in forests
     )
     if rows is None or not alike:
         return None
-    base = np.mean([one.ensemble.base_score for one in forests], axis=0)
+    base = np.mean([forest.ensemble.base_score for forest in forests], axis=0)
     divisor = first.ensemble.divisor * len(forests)
-    return Trees(rows, _joined([_Placed(one, rows, 0) for one in forests], first.width, divisor, base))
+    placed = [_Placed(forest, rows, 0) for forest in forests]
+    return Trees(rows, _joined(placed, first.width, divisor, base))
 
 
 def widened(forest: Trees, positions: Sequence[int], width: int) -> Trees | None:
-    """A forest whose outputs are at some positions among others that are 0; None where it can't be."""
+    """Return a forest with its outputs at some positions of `width`, 0 elsewhere; None if it can't be."""
     ensemble = forest.ensemble
     if ensemble.value_width != ensemble.n_outputs:
         return None
@@ -62,7 +64,7 @@ def widened(forest: Trees, positions: Sequence[int], width: int) -> Trees | None
 
 
 def with_values(forest: Trees, value: np.ndarray, divisor: float) -> Trees:
-    """The same trees with other leaf values, float64, shape (N, outputs); no base score."""
+    """Return the trees with other leaf values, float64, shape (N, outputs), without a base score."""
     ensemble = forest.ensemble
     return forest.on_ensemble(
         replace(
@@ -77,18 +79,18 @@ def with_values(forest: Trees, value: np.ndarray, divisor: float) -> Trees:
 
 
 def key(column: Column) -> tuple[object, ...]:
-    """What is equal for columns of the same values."""
+    """Return a key that is equal for columns of the same values."""
     return (column.source, column.allow_nan, column.allow_inf, *map(id, column.steps))
 
 
 def kind_of(forest: Trees) -> tuple[object, ...]:
-    """What is equal for forests that can be joined."""
+    """Return a key that is equal for forests that can be joined."""
     ensemble, leaf = forest.ensemble, forest.x
     assert isinstance(leaf, TableRows)
     return (
         ensemble.value_width,
         ensemble.compare_dtype,
-        # What does not matter does not keep forests apart.
+        # Without category sets it does not matter.
         ensemble.negative_fraction_is_zero if ensemble.category_sets else None,
         leaf.allow_nan,
         leaf.allow_inf,
@@ -96,19 +98,19 @@ def kind_of(forest: Trees) -> tuple[object, ...]:
 
 
 def _common_rows(forests: Sequence[Trees]) -> TableRows | None:
-    """The rows of a table with all columns that the forests read; None where they can't be joined."""
-    leaves = [one.x for one in forests if isinstance(one.x, TableRows)]
+    """Return a table's rows with all columns that the forests read; None if they can't be joined."""
+    leaves = [forest.x for forest in forests if isinstance(forest.x, TableRows)]
     if len(leaves) < len(forests) or len(set(map(kind_of, forests))) > 1:
         return None
     first = leaves[0]
-    if all(one.table is first.table for one in leaves):
+    if all(leaf.table is first.table for leaf in leaves):
         return first
-    columns = {key(column): column for one in leaves for column in one.table.columns}
+    columns = {key(column): column for leaf in leaves for column in leaf.table.columns}
     return TableRows(Table(tuple(columns.values()), first.table.sparse), first.allow_nan, first.allow_inf)
 
 
 class _Placed:
-    """A forest with the features of `rows`, whose outputs begin at `first`."""
+    """A forest over the features of `rows`, with its outputs from `first` on."""
 
     def __init__(self, forest: Trees, rows: TableRows, first: int) -> None:
         self.ensemble, self.first, self.n_features = forest.ensemble, first, len(rows.table)
@@ -123,39 +125,37 @@ class _Placed:
 
 
 def _joined(forests: Sequence[_Placed], outputs: int, divisor: float, base: np.ndarray) -> TreeEnsemble:
-    ensembles = [one.ensemble for one in forests]
-    first_set = np.cumsum([0, *(len(one.category_sets) for one in ensembles)])
-    offset = np.cumsum([0, *(one.n_nodes for one in ensembles)])
+    ensembles = [forest.ensemble for forest in forests]
+    first_set = np.cumsum([0, *(len(ensemble.category_sets) for ensemble in ensembles)])
+    offset = np.cumsum([0, *(ensemble.n_nodes for ensemble in ensembles)])
+    category_set = [
+        np.where(ensemble.category_set >= 0, ensemble.category_set + start, -1).astype(np.int32)
+        for start, ensemble in zip(first_set, ensembles, strict=False)
+    ]
+    tree_output = [forest.ensemble.tree_output + forest.first for forest in forests]
 
     def nodes(name: str) -> np.ndarray:
-        return np.concatenate([getattr(one, name) for one in ensembles])
+        return np.concatenate([getattr(ensemble, name) for ensemble in ensembles])
 
     return TreeEnsemble(
         n_features=forests[0].n_features,
         n_outputs=outputs,
         compare_dtype=ensembles[0].compare_dtype,
         offset=np.concatenate(
-            [[0], *(start + one.offset[1:] for start, one in zip(offset, ensembles, strict=False))]
+            [[0], *(start + ensemble.offset[1:] for start, ensemble in zip(offset, ensembles, strict=False))]
         ),
-        feature=np.concatenate([one.feature for one in forests]),
+        feature=np.concatenate([forest.feature for forest in forests]),
         threshold=nodes("threshold"),
         left=nodes("left"),
         right=nodes("right"),
         default_left=nodes("default_left"),
         zero_as_missing=nodes("zero_as_missing"),
-        category_set=np.concatenate(
-            [
-                np.where(one.category_set >= 0, one.category_set + start, -1).astype(np.int32)
-                for start, one in zip(first_set, ensembles, strict=False)
-            ]
-        ),
+        category_set=np.concatenate(category_set),
         value=nodes("value"),
-        tree_output=np.concatenate([one.ensemble.tree_output + one.first for one in forests]).astype(
-            np.int32
-        ),
+        tree_output=np.concatenate(tree_output).astype(np.int32),
         base_score=base,
         divisor=divisor,
-        category_sets=tuple(one for ensemble in ensembles for one in ensemble.category_sets),
+        category_sets=tuple(known for ensemble in ensembles for known in ensemble.category_sets),
         negative_fraction_is_zero=ensembles[0].negative_fraction_is_zero,
-        precise=any(one.precise for one in ensembles),
+        precise=any(ensemble.precise for ensemble in ensembles),
     ).validate()

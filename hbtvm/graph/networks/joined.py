@@ -1,4 +1,4 @@
-"""Nodes that compute the same become one node, and those that differ in weights one wide node."""
+"""Merge nodes that compute the same values, and join nodes that differ in weights into a wide node."""
 
 from __future__ import annotations
 
@@ -20,50 +20,50 @@ from hbtvm.operators.products import Contract
 
 
 def side_by_side(parts: Sequence[Node]) -> Node:
-    """The columns of all nodes, with as few operators as possible."""
+    """Return the columns of all nodes, from as few operators as possible."""
     return together.side_by_side(unified(parts), _trees)
 
 
 def mean(parts: Sequence[Node], weights: np.ndarray | None = None) -> Node:
-    """The mean of nodes of the same width, column by column.
+    """Return the mean of nodes of the same width, column by column.
 
-    `weights`: float64, shape (nodes,): of a weighted mean. Their sum is divided by, as numpy does.
+    `weights`: float64, shape (nodes,), of a weighted mean; it is divided by their sum, as in numpy.
     """
     parts = unified(parts)
     if len(parts) == 1:
         return parts[0]
     if weights is not None:
-        weighted = [apply("multiply", one, float(weight)) for one, weight in zip(parts, weights, strict=True)]
+        weighted = [apply("multiply", x, float(weight)) for x, weight in zip(parts, weights, strict=True)]
         return apply("divide", together.grouped_sum(weighted, _trees), float(weights.sum()))
-    if all(isinstance(one, Trees) for one in parts):
+    if all(isinstance(part, Trees) for part in parts):
         forest = join_trees.mean(parts)  # type: ignore[arg-type]
         if forest is not None:
             return forest
-    products = [one for one in parts if isinstance(one, Contract) and one.x is parts[0].inputs[0]]
+    products = [part for part in parts if isinstance(part, Contract) and part.x is parts[0].inputs[0]]
     if len(products) == len(parts):
-        weight = np.mean([one.weight for one in products], axis=0)
+        weight = np.mean([product.weight for product in products], axis=0)
         return Contract(products[0].x, weight)
     return apply("divide", together.grouped_sum(parts, _trees), float(len(parts)))
 
 
 def unified(outputs: Sequence[Node]) -> list[Node]:
-    """The same networks, in which nodes that compute the same are the same."""
+    """Return the networks with a single node for each distinct computation."""
     known: dict[Any, Node] = {}
     return rewrite(outputs, lambda node: known.setdefault(_key(node), node))
 
 
 def _trees(parts: Sequence[Node]) -> Node | None:
-    if not all(isinstance(one, Trees) for one in parts):
+    if not all(isinstance(part, Trees) for part in parts):
         return None
     return join_trees.side_by_side(parts)  # type: ignore[arg-type]
 
 
 def _key(node: Node) -> Any:
-    """What is equal for nodes that compute the same."""
+    """Return a key that is equal for nodes that compute the same."""
     if isinstance(node, TableRows):
         columns: list[Any] = []
         for part in parts_of(node.table.columns):
-            # All columns of an operation are told by it: there may be a million.
+            # The operation stands for all of its columns: there may be a million.
             whole = isinstance(part, AllColumns)
             columns += [id(part.operation)] if whole else map(join_trees.key, part)  # type: ignore[attr-defined]
         return (node.kind, tuple(columns), node.allow_nan, node.allow_inf)
@@ -72,7 +72,7 @@ def _key(node: Node) -> Any:
         return (node.kind, inputs, _ensemble_key(node.ensemble))
     if not node.inputs and not node.tables():
         return id(node)
-    tables = tuple((name, one.shape, one.dtype.str, one.tobytes()) for name, one in node.tables().items())
+    tables = tuple((name, t.shape, t.dtype.str, t.tobytes()) for name, t in node.tables().items())
     return (node.kind, node.width, inputs, json.dumps(node.attributes(), sort_keys=True), tables)
 
 
@@ -83,7 +83,7 @@ def _ensemble_key(ensemble: TreeEnsemble) -> tuple[Any, ...]:
         if isinstance(value, np.ndarray):
             parts.append(value.tobytes())
         elif field.name == "category_sets":
-            parts.append(tuple((one.member.tobytes(), one.outside_left) for one in value))
+            parts.append(tuple((known.member.tobytes(), known.outside_left) for known in value))
         else:
             parts.append(value)
     return tuple(parts)

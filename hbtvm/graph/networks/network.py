@@ -15,13 +15,13 @@ from hbtvm.graph.columns.table import Column, Made, RowOperation, Table
 from hbtvm.graph.columns.table import side_by_side as joined
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.trees.reference import margins
-from hbtvm.operators.base import Input, Node, Unary, evaluate, in_order
+from hbtvm.operators.base import Input, Leaf, Node, Unary, evaluate, in_order
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import LinearSum
 
 
 @dataclass(frozen=True, eq=False)
-class TableRows(Node):
+class TableRows(Leaf):
     """The columns of a table.
 
     Attributes
@@ -29,7 +29,7 @@ class TableRows(Node):
     table
         The columns.
     allow_nan, allow_inf
-        Whether what reads them takes NaN, and infinities; else such rows are refused.
+        Whether the reader accepts NaN, and infinities; else such rows are refused.
     """
 
     table: Table
@@ -41,21 +41,15 @@ class TableRows(Node):
     def width(self) -> int:
         return len(self.table)
 
-    def reference(self, *inputs: np.ndarray) -> np.ndarray:
-        raise ValueError("a table has no values of its own")
-
-    def on(self, *inputs: Node) -> Node:
-        return self
-
 
 @dataclass(frozen=True, eq=False)
 class Trees(Unary):
-    """Raw scores of trees, base score and divisor applied.
+    """Raw scores of trees, with base score and divisor applied.
 
     Attributes
     ----------
     x
-        What the trees compare, width `ensemble.n_features`.
+        The trees' features, width `ensemble.n_features`.
     ensemble
         The trees.
     """
@@ -72,24 +66,24 @@ class Trees(Unary):
             return margins(self.ensemble, inputs[0].astype(self.ensemble.compare_dtype))
 
     def on_ensemble(self, ensemble: TreeEnsemble) -> Trees:
-        """Other trees on the same input."""
+        """Return other trees on the same input."""
         return Trees(self.x, ensemble)
 
 
 @dataclass(frozen=True, eq=False)
 class Computed(RowOperation):
-    """What a network makes of a table's rows, such as a projection: columns for the table behind it.
+    """Columns that a network computes from tables, such as a projection.
 
     Attributes
     ----------
     inputs
         The tables of the leaves of `output` side by side, in the order of `leaves`.
     rows
-        The leaf of `output`, where it has a single one.
+        The leaf of `output`, if it has a single leaf.
     output
         The columns.
     narrow
-        Whether the library makes float32 numbers of float32 ones.
+        Whether the library returns float32 numbers for float32 rows.
     """
 
     inputs: Table
@@ -99,7 +93,7 @@ class Computed(RowOperation):
 
     @property
     def width(self) -> int:  # type: ignore[override]
-        """Columns that it makes."""
+        """Number of columns."""
         return self.output.width
 
     def reference(self, x: np.ndarray) -> np.ndarray:
@@ -113,12 +107,12 @@ class Computed(RowOperation):
 
 
 def leaves(*outputs: Node) -> list[TableRows]:
-    """The tables that nodes are computed from, each once."""
+    """Return the tables that nodes are computed from, each once."""
     return [node for node in in_order(*outputs) if isinstance(node, TableRows)]
 
 
 def computed_columns(output: Node) -> tuple[Column, ...]:
-    """What nodes over any tables make, as columns for the table behind them."""
+    """Return the columns of a node over any tables as columns of a table."""
     operation = Computed(joined([leaf.table for leaf in leaves(output)]), None, output)
     return tuple(Column(Made(operation, i)) for i in range(output.width))
 
@@ -130,7 +124,7 @@ class Network:
     Attributes
     ----------
     n_features
-        Columns of the input.
+        Number of columns of the input.
     output
         float64 scores, width O, over an `Input`.
     """
@@ -148,12 +142,12 @@ class Network:
 
     @property
     def base_score(self) -> np.ndarray:
-        """float64, shape (O,): zeros, as nothing is added."""
+        """float64, shape (O,): zeros."""
         return np.zeros(self.n_outputs)
 
     @property
     def nodes(self) -> list[Node]:
-        """All operators, each behind its inputs."""
+        """The operators, each behind its inputs."""
         return in_order(self.output)
 
     def reference(self, X: np.ndarray) -> np.ndarray:
@@ -177,12 +171,12 @@ class Network:
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A linear model: a network that is one `LinearSum`, whose kernels have a strategy of their own.
+    """A linear model: a network of a single `LinearSum`, with a separate strategy for kernels.
 
     Attributes
     ----------
     sums
-        Of numbers and codes, straight from an `Input`.
+        Of numbers and codes of an `Input`.
     base_score
         float64, shape (O,): added to the sums.
     """
@@ -195,7 +189,7 @@ class Linear:
 
     @property
     def n_features(self) -> int:
-        """Columns of the input: numbers, and codes of categories as whole numbers."""
+        """Number of columns of the input: numbers, and codes of categories as whole numbers."""
         return self.sums.x.width
 
     @property

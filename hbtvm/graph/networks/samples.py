@@ -1,4 +1,4 @@
-"""Rows on which a network's kernels are checked and timed, and the size of rounding errors of its scores."""
+"""Rows for checks and timings of a network's kernels, and the size of rounding errors of its scores."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hbtvm.operators.products import LinearSum
 from hbtvm.operators.shapes import Select
 from hbtvm.operators.tables import Bucketize, Interpolate, Lookup, OneHot
 
-_MISSING = 0.1  # share of values that are missing where they are imputed
-_NEAR = 0.1  # spread of rows about stored points, in standard deviations of these
+_MISSING = 0.1  # share of missing values in imputed columns
+_NEAR = 0.1  # spread of rows about stored points, in the points' standard deviations
 
 
 def network_rows(network: Network, rows: int, dtype: str, rng: np.random.Generator) -> np.ndarray:
-    """Return random rows like those that the network was made for: codes, and numbers near its tables'.
+    """Return random rows that suit the network: codes, and numbers near those of its tables.
 
     Returns `dtype`, shape (rows, n_features).
     """
@@ -34,7 +34,7 @@ def network_rows(network: Network, rows: int, dtype: str, rng: np.random.Generat
 
 
 def _draw(X: np.ndarray, node: Node, at: np.ndarray, rng: np.random.Generator) -> None:
-    """Draw the columns that a node reads straight from the rows."""
+    """Draw the columns that a node reads directly from the rows."""
     rows = len(X)
     if isinstance(node, LinearSum):
         X[:, at[node.feature]] += node.shift
@@ -48,8 +48,8 @@ def _draw(X: np.ndarray, node: Node, at: np.ndarray, rng: np.random.Generator) -
             X[:, at[column]] = rng.choice(np.append(node.value[node.column == column], -1.0), rows)
     elif isinstance(node, Bucketize | Interpolate):
         edges = node.edges if isinstance(node, Bucketize) else node.at
-        for column, own in zip(at.tolist(), edges, strict=True):
-            low, high = np.min(own), np.max(own[np.isfinite(own)], initial=np.min(own))
+        for column, points in zip(at.tolist(), edges, strict=True):
+            low, high = np.min(points), np.max(points[np.isfinite(points)], initial=np.min(points))
             X[:, column] = rng.uniform(low - 0.1 * (high - low), high + 0.1 * (high - low) + 1e-9, rows)
     elif isinstance(node, Distance):
         near = np.nan_to_num(node.points[rng.integers(0, len(node.points), rows)])
@@ -57,7 +57,7 @@ def _draw(X: np.ndarray, node: Node, at: np.ndarray, rng: np.random.Generator) -
 
 
 def _leave_out(X: np.ndarray, node: Imputation, rng: np.random.Generator) -> None:
-    """Take values out that a node imputes."""
+    """Replace some of the values that a node imputes by NaN."""
     marks = node.missing
     at = _columns(marks.operands[0]) if isinstance(marks, Elementwise) and marks.function == "isnan" else None
     if at is not None:
@@ -65,7 +65,7 @@ def _leave_out(X: np.ndarray, node: Imputation, rng: np.random.Generator) -> Non
 
 
 def _columns(node: Node) -> np.ndarray | None:
-    """The columns of the rows that a node consists of; None if it is something else."""
+    """Return the columns of the rows that a node selects; None for other nodes."""
     if isinstance(node, Input):
         return np.arange(node.width)
     if isinstance(node, Select) and isinstance(node.x, Input):
@@ -74,9 +74,9 @@ def _columns(node: Node) -> np.ndarray | None:
 
 
 def network_scale(network: Network, X: np.ndarray) -> float:
-    """The size that rounding errors of scores are relative to: the largest of any node's values.
+    """Return the size that rounding errors of scores are relative to: the largest of any node's values.
 
-    Sums may cancel, so that it is not the scores' own size that counts.
+    Sums may cancel, so the scores' size is not enough.
     """
     x = X.astype(np.float64)
     nodes = in_order(network.output)

@@ -1,4 +1,4 @@
-"""A network before it is lowered: what is computed twice or not read goes, forests over one table join."""
+"""Simplify a network before it is lowered: merge duplicates, drop unread outputs, join forests."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from hbtvm.operators.shapes import Reduce, Select, concat, reduce, select
 
 
 def simplified(output: Node) -> Node:
-    """The same values from fewer operators and forests."""
+    """Return the same values from fewer operators and forests."""
     (output,) = unified(inlined([output]))
     (output,) = unified(_only_read([output]))
-    # One by one forests are halved, so that those of one output join others of one.
+    # Halve forests before they are joined, so that those of one output join others of one.
     (output,) = unified(_halved([output]))
     (output,) = unified(_forests_joined([output]))
     return _positions_joined(output)
 
 
 def _only_read(outputs: Sequence[Node]) -> list[Node]:
-    """Forests without outputs that nothing selects."""
+    """Drop the outputs of forests that nothing selects."""
     nodes = in_order(*outputs)
     read: dict[int, set[int] | None] = {id(node): None for node in outputs}
     for node in nodes:
-        for one in node.inputs:
+        for x in node.inputs:
             chosen = set(node.indices.tolist()) if isinstance(node, Select) else None
-            known = read.get(id(one), set())
-            read[id(one)] = None if chosen is None or known is None else known | chosen
+            known = read.get(id(x), set())
+            read[id(x)] = None if chosen is None or known is None else known | chosen
     smaller: dict[int, tuple[Trees, dict[int, int]]] = {}
     for node in nodes:
         columns = read.get(id(node))
@@ -58,14 +58,14 @@ def _only_read(outputs: Sequence[Node]) -> list[Node]:
 
 
 def _with_outputs(forest: Trees, columns: Sequence[int]) -> Trees | None:
-    """A forest that makes only some of its outputs, given in order; None where leaves can't be cut so."""
+    """Return a forest with some of its outputs, ascending; None if its leaf values can't be cut so."""
     ensemble = forest.ensemble
     width = ensemble.value_width
     chosen = np.asarray(columns)
     blocks, within = chosen // width, chosen % width
-    kept, own = np.unique(blocks), np.unique(within)
-    all_of_each = len(chosen) == len(kept) * len(own)
-    if np.any(ensemble.tree_output % width) or not all_of_each or len(own) == width:
+    kept, values = np.unique(blocks), np.unique(within)
+    all_of_each = len(chosen) == len(kept) * len(values)
+    if np.any(ensemble.tree_output % width) or not all_of_each or len(values) == width:
         return None
     if len(kept) < ensemble.n_outputs // width:
         return None
@@ -73,15 +73,15 @@ def _with_outputs(forest: Trees, columns: Sequence[int]) -> Trees | None:
         replace(
             ensemble,
             n_outputs=len(chosen),
-            value=np.ascontiguousarray(ensemble.value[:, own]),
-            tree_output=(ensemble.tree_output // width * len(own)).astype(np.int32),
+            value=np.ascontiguousarray(ensemble.value[:, values]),
+            tree_output=(ensemble.tree_output // width * len(values)).astype(np.int32),
             base_score=ensemble.base_score[chosen],
         )
     )
 
 
 def _forests_joined(outputs: Sequence[Node]) -> list[Node]:
-    """Forests that can be one, as one."""
+    """Join forests that can be joined."""
     groups: dict[Any, list[Trees]] = {}
     for node in in_order(*outputs):
         if isinstance(node, Trees) and isinstance(node.x, TableRows) and not _behind_kernels(node.x):
@@ -92,17 +92,16 @@ def _forests_joined(outputs: Sequence[Node]) -> list[Node]:
         if joined is None:
             continue
         first = 0
-        for one in forests:
-            places[id(one)] = select(joined, range(first, first + one.width))
-            first += one.width
+        for forest in forests:
+            places[id(forest)] = select(joined, range(first, first + forest.width))
+            first += forest.width
     return rewrite(outputs, lambda node: places.get(id(node), node)) if places else list(outputs)
 
 
 def _positions_joined(output: Node) -> Node:
-    """Positions of extremes among columns of one node, many of which a kernel computes as one operator.
+    """Join positions of extremes among columns of the same node into one operator.
 
-    Each would be a reduction of its own, and a kernel of a hundred takes minutes to compile (AdaBoost as
-    ONNX has it: the class of each tree).
+    A kernel with a hundred reductions takes minutes to compile (AdaBoost in ONNX: the class of each tree).
     """
     groups: dict[Any, list[Reduce]] = {}
     for node in in_order(output):
@@ -114,27 +113,26 @@ def _positions_joined(output: Node) -> Node:
     for (function, rounded, _, _), members in groups.items():
         if len(members) < 2:
             continue
-        sources = [
-            source for _, source in (_selected(one.x) for one in members) if isinstance(source, Select)
-        ]
-        columns = select(sources[0].x, np.concatenate([one.indices for one in sources]))
+        sources = [source for _, source in (_selected(node.x) for node in members)]
+        selects = [source for source in sources if isinstance(source, Select)]
+        columns = select(selects[0].x, np.concatenate([source.indices for source in selects]))
         if rounded:
             columns = apply("round_float32", columns)
         joined = reduce(function, columns, len(members))
-        places |= {id(one): select(joined, [i]) for i, one in enumerate(members)}
-    # (A position that depends on others of the same node stays where it is: nodes are behind their inputs.)
+        places |= {id(node): select(joined, [i]) for i, node in enumerate(members)}
+    # A position that depends on a joined position is a new node by then, and stays.
     return rewrite([output], lambda node: places.get(id(node), node))[0] if places else output
 
 
 def _selected(node: Node) -> tuple[bool, Node]:
-    """Whether a node is rounded to float32, and what is rounded."""
+    """Return whether a node rounds to float32, and the node without the rounding."""
     if isinstance(node, Elementwise) and node.function == "round_float32":
         return True, node.operands[0]
     return False, node
 
 
 def _halved(outputs: Sequence[Node]) -> list[Node]:
-    """Forests of two classes whose shares add up to 1, with the second classes' shares alone."""
+    """Reduce forests of two classes whose shares add up to 1 to the second classes' shares."""
 
     def change(node: Node) -> Node:
         if not isinstance(node, Trees):
@@ -151,10 +149,10 @@ def _halved(outputs: Sequence[Node]) -> list[Node]:
 
 
 def _behind_kernels(rows: TableRows) -> bool:
-    """Whether some columns are made by kernels, maybe of another of the forests."""
+    """Return whether networks compute some of the columns, maybe from another of the forests."""
     return any(is_computed(column.source) for column in rows.table.columns)
 
 
 def is_computed(source: object) -> bool:
-    """Whether a column's values come from a network."""
+    """Return whether a network computes a column's values."""
     return isinstance(source, Made) and isinstance(source.operation, Computed)

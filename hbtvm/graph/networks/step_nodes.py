@@ -1,4 +1,4 @@
-"""From tables to nodes over the columns that a kernel reads: steps of one kind in each column make a node."""
+"""From tables to nodes over a kernel's columns: steps of the same kind in several columns become a node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hbtvm.operators.shapes import Select, concat, select
 from hbtvm.operators.tables import Bucketize, Interpolate, OneHot, lookup, ragged
 
 Of = Callable[[Made], tuple[Node, int] | None]
-"""From the source of a made column to the node and its column that compute it, if a kernel does."""
+"""From an operation's column to the node, and its column, that compute it; None if no kernel does."""
 
 
 def rows_of(
@@ -49,30 +49,30 @@ def rows_of(
     Parameters
     ----------
     columns
-        The table's, at least one.
+        The table's columns, at least one.
     feeds
-        Where the columns that are read are put down.
+        Feeds of the columns that are read are added here.
     rows
-        The kernel's rows: column j is feed j. (Its width is told later.)
+        The kernel's rows: column j is feed j. (Their width is unknown yet.)
     made
         See `Of`.
     allow_nan, allow_inf
-        Whether the reader of the table takes them.
+        Whether the reader of the table accepts them.
     narrow
-        Whether numbers are rounded to float32 after each step of arithmetic, as the library does for rows of
-        that type. Behind a `Cast`, its type decides.
+        Whether to round numbers to float32 after each step of arithmetic, as the library does for float32
+        rows. Behind a `Cast`, its type decides.
     """
     groups: dict[Any, list[int]] = {}
-    found = [_Plan(column, feeds, rows, made, allow_nan, allow_inf) for column in columns]
-    for i, one in enumerate(found):
-        groups.setdefault(one.key, []).append(i)
-    parts = [found[group[0]].build([found[i] for i in group], narrow) for group in groups.values()]
+    plans = [_Plan(column, feeds, rows, made, allow_nan, allow_inf) for column in columns]
+    for i, plan in enumerate(plans):
+        groups.setdefault(plan.key, []).append(i)
+    parts = [plans[group[0]].build([plans[i] for i in group], narrow) for group in groups.values()]
     order = np.argsort(np.concatenate([np.array(group) for group in groups.values()]), kind="stable")
     return select(concat(parts), order)
 
 
 class _Plan:
-    """One column: where its values come from, and what is done to them."""
+    """A column: the source of its values, and the steps on them."""
 
     def __init__(
         self, column: Column, feeds: Feeds, rows: Node, made: Of, allow_nan: bool, allow_inf: bool
@@ -81,12 +81,12 @@ class _Plan:
         self.values: np.ndarray | None = None
         self.hot: int | None = None
         nan, inf = column.allow_nan and allow_nan, column.allow_inf and allow_inf
-        own = made(column.source) if isinstance(column.source, Made) else None
-        # What makes the numbers makes float64 of float32 rows, too.
-        self.wide = own is not None and not getattr(column.source.operation, "narrow", True)  # type: ignore[union-attr]
+        computed = made(column.source) if isinstance(column.source, Made) else None
+        # Whether the operation returns float64 for float32 rows, too.
+        self.wide = computed is not None and not getattr(column.source.operation, "narrow", True)  # type: ignore[union-attr]
         resolved = resolve(column)
-        if own is not None:
-            self.base, self.at = own
+        if computed is not None:
+            self.base, self.at = computed
             self.key: Any = (id(self.base), self.wide, self._kinds())
             return
         self.base = rows
@@ -96,13 +96,13 @@ class _Plan:
                 self.values = resolved.values
             self.key = ("lookup" if self.hot is None else "hot",)
             return
-        # The host refuses what is beyond a function's domain.
+        # The host refuses numbers outside of a function's domain.
         refuses = not nan and any(isinstance(step, Within) for step in self.steps)
         known = all(has_node(step) for step in self.steps) and not _jumps_after_rounding(self.steps)
         if isinstance(resolved, Coded) or refuses or not known:
             self.at, self.steps = feeds.host(column, nan, inf), ()
         else:
-            # What comes in may be missing where a step fills it.
+            # Rows may lack values that a step fills.
             fills = any(isinstance(step, Fill | IsMissing) for step in self.steps)
             self.at = feeds.number(column, column.allow_nan and (allow_nan or fills), inf)
         self.key = (id(rows), self._kinds())
@@ -111,22 +111,22 @@ class _Plan:
         return tuple(kind_of(step) for step in self.steps)
 
     def build(self, plans: Sequence[_Plan], narrow: bool) -> Node:
-        """The columns of several plans with the same key."""
+        """Return the columns of plans with the same key."""
         narrow = narrow and not self.wide
-        at = np.array([one.at for one in plans], np.int32)
+        at = np.array([plan.at for plan in plans], np.int32)
         if self.key == ("hot",):
-            codes = [float(one.hot) for one in plans]  # type: ignore[arg-type]
+            codes = [float(plan.hot) for plan in plans]  # type: ignore[arg-type]
             return OneHot(self.base, at, np.array(codes))
         if self.key == ("lookup",):
-            return lookup(self.base, at.tolist(), [one.values for one in plans])  # type: ignore[misc]
-        return chains(self.base, [(one.at, one.steps) for one in plans], narrow)
+            return lookup(self.base, at.tolist(), [plan.values for plan in plans])  # type: ignore[misc]
+        return chains(self.base, [(plan.at, plan.steps) for plan in plans], narrow)
 
 
 def chains(base: Node, columns: Sequence[tuple[int, tuple[Step, ...]]], narrow: bool = False) -> Node:
-    """Steps of the same kinds on columns of a node; what several columns begin with is computed once."""
+    """Return steps of the same kinds on columns of a node; common first steps are computed once."""
     if not columns[0][1]:
-        # The rows' own width is not known yet, so that even all of their columns are selected.
-        return pick(base, np.array([at for at, _ in columns]))
+        # `select` needs the width of the rows, which may be unknown yet.
+        return Select(base, np.array([at for at, _ in columns], np.int32))
     before: dict[tuple[int, ...], int] = {}
     shorter, places = list[tuple[int, tuple[Step, ...]]](), []
     for at, steps in columns:
@@ -141,14 +141,9 @@ def chains(base: Node, columns: Sequence[tuple[int, tuple[Step, ...]]], narrow: 
     if casts:
         narrow = casts[-1].dtype == "float32"
     if isinstance(last[0], Equals):
-        values = [float(one.codes[0]) for one in last if isinstance(one, Equals)]
+        values = [float(step.codes[0]) for step in last if isinstance(step, Equals)]
         return OneHot(x, np.array(places, np.int32), np.array(values))
     return step_node(last, select(x, places), narrow)
-
-
-def pick(base: Node, at: np.ndarray) -> Node:
-    """Columns of a node whose width may not be known yet."""
-    return Select(base, at.astype(np.int32))
 
 
 _FACTORS = dict.fromkeys(("deg2rad", "radians"), np.pi / 180) | dict.fromkeys(
@@ -156,13 +151,13 @@ _FACTORS = dict.fromkeys(("deg2rad", "radians"), np.pi / 180) | dict.fromkeys(
 )
 
 _EXACT = ("fabs", "positive", "negative", "sqrt", "square", "sign", "rint", "floor", "ceil", "trunc")
-"""Functions that a kernel computes to the last bit as numpy does."""
+"""Functions that kernels compute to the last bit like numpy."""
 
 
 def _jumps_after_rounding(steps: Sequence[Step]) -> bool:
-    """Whether a last bit, in which a kernel's functions differ from the library's, decides about a jump.
+    """Return whether steps jump behind a function whose last bits differ between kernels and the library.
 
-    Values of training often lie right on an edge of bins, or on one of several equal quantiles.
+    Training values often lie exactly on an edge of bins, or on one of several equal quantiles.
     """
     rounded = False
     for step in steps:
@@ -170,14 +165,14 @@ def _jumps_after_rounding(steps: Sequence[Step]) -> bool:
             isinstance(step, Bins | Above | Equals) or (isinstance(step, Quantile) and step.ties)
         ):
             return True
-        # What comes of bins and comparisons are whole numbers again, but exact functions of these are rare.
+        # Behind bins and comparisons numbers are exact again, but such chains are rare.
         rounded |= isinstance(step, Power | Quantile | NormalQuantile)
         rounded |= isinstance(step, Function) and step.name not in _EXACT
     return False
 
 
 def has_node(step: Step) -> bool:
-    """Whether `step_node` knows a kind of step on numbers."""
+    """Return whether `step_node` has a node for a step on numbers."""
     if kind_of(step) is None:
         return False
     if isinstance(step, Function):
@@ -193,14 +188,14 @@ def has_node(step: Step) -> bool:
 
 
 def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
-    """Steps of one kind (`hbtvm.graph.columns.step_groups.kind_of`), one for each column, as a node.
+    """Return steps of one kind (`hbtvm.graph.columns.step_groups.kind_of`), one for each column, as a node.
 
-    Numbers are computed in float64, and rounded to float32 behind each step of arithmetic if `narrow`.
+    It computes in float64, and rounds to float32 behind each step of arithmetic if `narrow`.
     """
     step = steps[0]
 
     def rounded(values: Any) -> np.ndarray:
-        # numpy compares float32 numbers with numbers of Python in float32.
+        # numpy compares float32 numbers with Python numbers in float32.
         return np.asarray(values, np.float32 if narrow else np.float64).astype(np.float64)
 
     match step:
@@ -229,8 +224,8 @@ def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
         case ZeroIsMissing():
             return apply("where", apply("equal", x, 0.0), np.nan, x)
         case Function():
-            made = function_node(step.name, x)
-            return single(made) if narrow and made is not x else made
+            values = function_node(step.name, x)
+            return single(values) if narrow and values is not x else values
         case Bins():
             return Bucketize(x, ragged([one.edges for one in steps], np.inf), "right")
         case Quantile():
@@ -243,7 +238,7 @@ def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
 
 
 def function_node(name: str, x: Node) -> Node:
-    """One of `hbtvm.graph.columns.steps.UFUNCS` of a node."""
+    """Return one of `hbtvm.graph.columns.steps.UFUNCS` of a node."""
     if name == "positive":
         return x
     if name in _FACTORS:
@@ -252,7 +247,7 @@ def function_node(name: str, x: Node) -> Node:
 
 
 def _quantile(steps: Sequence[Quantile], x: Node, narrow: bool) -> Node:
-    """Shares; where no quantiles are equal both interpolations are the same."""
+    """Return shares; unless quantiles are equal, both interpolations are the same."""
     at, share = ragged([one.quantiles for one in steps]), ragged([one.references for one in steps])
     result: Node = Interpolate(x, at, share)
     first = at[:, 0]
@@ -273,7 +268,7 @@ def _quantile(steps: Sequence[Quantile], x: Node, narrow: bool) -> Node:
     elif steps[0].ties:
         low, high = apply("equal", x, first), apply("equal", x, last)
     else:
-        # The ends' own shares are 0 and 1.
+        # The shares of the ends are 0 and 1.
         return result
     return apply("where", low, 0.0, apply("where", high, 1.0, result))
 
@@ -284,7 +279,7 @@ def _power(steps: Sequence[Power], x: Node) -> Node:
         logs = apply("log", x)
         return logs if not exponents.any() else _less_one(logs, constant(exponents), exponents)
     positive = apply("greater_equal", x, 0.0)
-    # Numbers below 0 as those above it, by another exponent.
+    # Numbers below 0 are mirrored, with another exponent.
     logs = apply("log1p", apply("absolute", x))
     both = np.concatenate([exponents, 2 - exponents])
     result = _less_one(logs, apply("where", positive, exponents, 2 - exponents), both)
@@ -292,7 +287,7 @@ def _power(steps: Sequence[Power], x: Node) -> Node:
 
 
 def _less_one(logs: Node, exponent: Node, values: np.ndarray) -> Node:
-    """``(exp(logs) ** exponent - 1) / exponent``, or its limit `logs`; `values` are all exponents."""
+    """Return ``(exp(logs) ** exponent - 1) / exponent``, or its limit `logs`; `values`: all exponents."""
     result = apply("divide", apply("expm1", apply("multiply", logs, exponent)), exponent)
     zero = np.finfo(np.float64).eps
     if np.all(np.abs(values) > zero):
@@ -301,7 +296,7 @@ def _less_one(logs: Node, exponent: Node, values: np.ndarray) -> Node:
 
 
 def _missing(x: Node, missing: Any, rounded: Callable[[Any], np.ndarray]) -> Node:
-    """1 where a number is missing, else 0."""
+    """Return 1 for missing numbers, else 0."""
     if missing is None:
         return apply("multiply", apply("isnan", x), 0.0)
     if not isinstance(missing, int | float) or missing != missing:

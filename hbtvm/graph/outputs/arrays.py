@@ -1,4 +1,4 @@
-"""The array operations that compute outputs, for numpy and for libraries of arrays on GPUs."""
+"""Array operations that compute outputs, for numpy and for array libraries on GPUs."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ _CALLED = ("exp", "log1p", "sign", "sigmoid", "maximum", "minimum", "where", "ro
 
 
 class Arrays:
-    """Operations of a library of arrays that has numpy's by the same names.
+    """Operations of an array library that has numpy's functions by the same names.
 
-    Beside these, arrays have arithmetic with numbers and each other, comparisons, slices, and
-    ``table[index]``.
+    Its arrays have arithmetic, comparisons, slices, and ``table[index]``.
 
     Parameters
     ----------
@@ -46,7 +45,7 @@ class Arrays:
 
     @staticmethod
     def known(output: Node) -> bool:
-        """Return whether all libraries compute a node: functions of few names, with numbers as constants."""
+        """Return whether all libraries can compute a node: some functions, with scalar constants."""
         return all(
             node.function in (*_OPERATORS, *_COMPARISONS, *_CALLED)
             if isinstance(node, Elementwise)
@@ -60,11 +59,11 @@ class Arrays:
 
     def values(self, output: Node, raw: Any) -> Any:
         """Return a node's values, float64, shape (n, width), from those of its only `Input`."""
-        found: dict[int, Any] = {}
+        known: dict[int, Any] = {}
         for node in in_order(output):
-            inputs = [found[id(one)] for one in node.inputs]
-            found[id(node)] = raw if isinstance(node, Input) else self._value(node, inputs)
-        return found[id(output)]
+            inputs = [known[id(x)] for x in node.inputs]
+            known[id(node)] = raw if isinstance(node, Input) else self._value(node, inputs)
+        return known[id(output)]
 
     def _value(self, node: Node, inputs: list[Any]) -> Any:
         match node:
@@ -98,7 +97,7 @@ class Arrays:
         return getattr(self._module, name)(x)
 
     def cast(self, x: Any, dtype: str) -> Any:
-        """Return an array cast to a named dtype; itself, if it has that."""
+        """Return an array in another type; the array itself if it has that type."""
         return x.astype(dtype, copy=False)
 
     def bounded(self, name: str, x: Any, bound: float) -> Any:
@@ -110,7 +109,7 @@ class Arrays:
         return self.cast(getattr(x, name)(axis=1)[:, None], "float64")
 
     def columns(self, parts: Sequence[Any]) -> Any:
-        """Return columns of shape (n,) side by side, in the first one's type."""
+        """Return columns of shape (n,) side by side, in the type of the first."""
         result = self._module.empty((len(parts[0]), len(parts)), parts[0].dtype)
         for at, part in enumerate(parts):
             result[:, at] = part
@@ -118,7 +117,7 @@ class Arrays:
 
 
 class _Host(Arrays):
-    """Numpy's operations: the nodes' references."""
+    """numpy's operations: the nodes' references."""
 
     def __init__(self) -> None:
         super().__init__(np)

@@ -1,8 +1,8 @@
 """`OutputSpec`: labels, probabilities and scores as nodes over raw scores.
 
-Raw scores (margins) are float64 of shape (n, O), base score and divisor already applied. The deployed runtime
-uses this module: numpy only. `hbtvm.runtime.native.epilogues` derives C epilogues from the nodes; numpy and
-libraries of arrays on GPUs evaluate them (`hbtvm.graph.outputs.arrays`).
+Raw scores (margins) are float64 of shape (n, O), with base score and divisor applied. The runtime uses this
+module, so it needs numpy only. `hbtvm.runtime.native.epilogues` derives C epilogues from the nodes; numpy and
+array libraries on GPUs evaluate them (`hbtvm.graph.outputs.arrays`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NODES: Mapping[Output, str] = {
     "decision": "decision",
     "score": "score",
 }
-"""Names of nodes by those of outputs, in the order in which they are listed to users."""
+"""Names of nodes by names of outputs, in the order of lists for users."""
 
 _WHAT = {
     "label": "class labels",
@@ -49,17 +49,16 @@ _WHAT = {
 }
 
 _PLAIN = frozenset(("uint8", "int8", "int16", "int32", "int64", "float32", "float64"))
-"""Types of labels that every library for GPUs can look up."""
+"""Types of labels that every array library on GPUs can look up."""
 
 _NO_LABEL = (
-    "a row has no label: there is no neighbour of it within the radius, or a value is none of those of "
-    "training."
+    "a row has no label: it has no neighbour within the radius, or a value that training did not have."
 )
-"""Front ends give such rows a position that no label has."""
+"""Front ends give such rows a position without a label."""
 
 
-def _labels(given: tuple[str, tuple[Any, ...]]) -> np.ndarray:
-    dtype, values = given
+def _labels(stored: tuple[str, tuple[Any, ...]]) -> np.ndarray:
+    dtype, values = stored
     if not re.fullmatch(r"[<|=]?[biufUO]\d{0,4}", dtype):
         raise ValueError(f"labels are of type {dtype!r:.40}")
     try:
@@ -77,41 +76,41 @@ Labels = Annotated[
 
 @dataclass(frozen=True, eq=False)
 class OutputSpec:
-    """How the values that a library's methods return follow from raw scores, float64 (n, O).
+    """The results of a library's methods as functions of raw scores, float64 (n, O).
 
     Attributes
     ----------
     kind
         Kind of model.
     n_outputs
-        Raw scores of a row, O.
+        Number of raw scores of a row, O.
     nodes
         Over an `Input` of the raw scores, by name:
 
         - ``"index"``: positions of labels in `classes`, width the number of targets; without `classes`, the
           labels themselves;
-        - ``"response"``: what a regressor's, a clusterer's or a booster's ``predict`` returns;
-        - ``"proba"``: probabilities, those of all targets side by side;
-        - ``"raw"``: what ``raw_score=True`` (``output_margin=True``) returns;
+        - ``"response"``: ``predict`` of a regressor, a clusterer or a booster;
+        - ``"proba"``: probabilities, of all targets side by side;
+        - ``"raw"``: the result with ``raw_score=True`` (``output_margin=True``);
         - ``"decision"``: decision function;
         - ``"score"``: anomaly scores, ``score_samples``.
 
-        The library returns float32 where the last operation rounds to it.
+        A result is float32 if the last operation rounds to it.
     classes
         The labels of each target, in the order of their positions; empty without labels.
     label_dtype
-        Type of the labels, or of the response, where `classes` is empty; None for the node's. Of what a
-        transformer gives that kernels compute: None for float64, ``"rows"`` for float32 of float32 rows, or
-        ``"int64"`` for one column of integers, shape (n,).
+        Type of the labels, or of the response, if `classes` is empty; None for the node's. Of a transformer
+        that kernels compute: None for float64, ``"rows"`` for float32 results of float32 rows, or ``"int64"``
+        for a column of integers, shape (n,).
     keeps_axis
         Whether results of one column have shape (n, 1), rather than (n,).
     finite
         The column of the scores that is NaN unless all numbers of a row are finite; None if there is none.
     container
-        What a transformer gives: an array, a sparse matrix (CSR), or with ``"rows"`` a sparse matrix if the
+        A transformer's result: an array, a sparse matrix (CSR), or with ``"rows"`` a sparse matrix if the
         rows are sparse, else an array.
     selects
-        Of a selector, the columns that it keeps as they are, in any type; empty of anything else.
+        The columns that a selector keeps unchanged, in any type; empty for other models.
     """
 
     kind: Kind
@@ -125,11 +124,11 @@ class OutputSpec:
     selects: tuple[codec.Index, ...] = ()
 
     def __post_init__(self) -> None:
-        # As a manifest orders fields: a package that is read and written again has the same bytes.
+        # In a manifest's order: a package that is read and written again has the same bytes.
         object.__setattr__(self, "nodes", dict(sorted(self.nodes.items())))
 
     def validate(self) -> None:
-        """Refuse fields that do not fit each other, with a `ValueError`."""
+        """Raise `ValueError` if fields do not fit each other."""
         if self.label_dtype not in (None, "rows") and not _is_number(self.label_dtype):
             raise ValueError(f"label_dtype is {self.label_dtype!r:.100}")
         if self.selects and len(self.selects) != self.n_outputs:
@@ -137,7 +136,7 @@ class OutputSpec:
         for name, node in self.nodes.items():
             if name not in ("response", *_NODES.values()):
                 raise ValueError(f"nodes have the name {name!r:.40}")
-            inputs = [one.width for one in in_order(node) if isinstance(one, Input)]
+            inputs = [leaf.width for leaf in in_order(node) if isinstance(leaf, Input)]
             if any(width != self.n_outputs for width in inputs):
                 raise ValueError(f"nodes of {inputs} scores, not {self.n_outputs}")
         counts = [len(labels) for labels in self.classes]
@@ -149,7 +148,7 @@ class OutputSpec:
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """The outputs that the library offers beside ``predict``."""
+        """The library's outputs beside ``predict``."""
         return tuple(output for output, name in _NODES.items() if name in self.nodes)
 
     @property
@@ -158,13 +157,13 @@ class OutputSpec:
         return "index" in self.nodes
 
     def name_of(self, output: Output | None) -> str:
-        """Return the name of an output's node; None is what ``predict`` returns."""
+        """Return the name of an output's node; None stands for ``predict``."""
         if output is not None:
             return _NODES[output]
         return next((name for name in ("index", "response") if name in self.nodes), "score")
 
     def dtype_of(self, name: str) -> str:
-        """Return the type of a node's results, unless they are labels of `classes`."""
+        """Return the type of a node's results that are not labels of `classes`."""
         if name == "index" or (name == "response" and self.label_dtype is not None):
             return self.label_dtype or "int64"
         return "float64" if unrounded(self.nodes[name]) is self.nodes[name] else "float32"
@@ -178,18 +177,18 @@ class OutputSpec:
         return name == "proba" and len(self.classes) > 1
 
     def hangs_on_power(self, name: str) -> bool:
-        """Return whether the last bit of a power decides about rows on a threshold: libraries differ in it.
+        """Return whether the last bit of a power decides about rows on a threshold.
 
-        So it is with labels and decisions of isolation forests.
+        Libraries differ in that bit, as in labels and decisions of isolation forests.
         """
         return name in ("index", "decision") and any(
             isinstance(node, Elementwise) and node.function == "power" for node in in_order(self.nodes[name])
         )
 
     def by_any_library(self, output: Output | None) -> bool:
-        """Return whether another library's arrays give an output the same values as numpy.
+        """Return whether other array libraries compute an output with the same values as numpy.
 
-        They do not hold labels other than numbers, nor have they all functions that undo a target's.
+        Their arrays hold numbers only, and they lack some functions that undo a target's transform.
         """
         name = self.name_of(output)
         if name not in self.nodes or self.hangs_on_power(name) or not Arrays.known(self.nodes[name]):
@@ -197,23 +196,23 @@ class OutputSpec:
         return name != "index" or all(table.dtype.name in _PLAIN for table in self.classes)
 
     def over(self, scores: Node) -> dict[str, Node]:
-        """Return the nodes over what computes the raw scores."""
+        """Return the nodes over the node of the raw scores."""
         replaced = rewrite(
             list(self.nodes.values()), lambda node: scores if isinstance(node, Input) else node
         )
         return dict(zip(self.nodes, replaced, strict=True))
 
     def compute(self, output: Output | None, raw: Any, arrays: Arrays = HOST) -> Any:
-        """Return an output as the library does.
+        """Return an output in the library's form.
 
         Parameters
         ----------
         output
-            Which; None for what ``predict`` returns.
+            The output; None for ``predict``.
         raw
             Raw scores, float64, shape (n, O).
         arrays
-            Operations on arrays of `raw`'s library, of which the result is.
+            Operations of the array library of `raw` and of the result.
 
         Returns
         -------
@@ -251,14 +250,14 @@ class OutputSpec:
 
 
 def likeliest(response: Node) -> dict[str, Node]:
-    """Return positions and probabilities of labels from the probabilities of all, or of the second of two."""
+    """Return labels' positions and probabilities from the probabilities of all, or of the second of two."""
     if response.width == 1:
         return {"index": likelier(response), "proba": with_complement(response)}
     return {"index": reduce("argmax", response), "proba": response}
 
 
 def unrounded(node: Node) -> Node:
-    """Return what a node rounds to float32; the node itself if it does not."""
+    """Return a node without its rounding to float32; the node itself if it does not round."""
     while isinstance(node, Elementwise) and node.function == "round_float32":
         (node,) = node.operands
     return node
@@ -267,18 +266,18 @@ def unrounded(node: Node) -> Node:
 def columns(
     label_dtype: str | None, rows: str, keeps_axis: bool = False
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """The function from a kernel's scores, shape (n, columns), to what ``transform`` returns.
+    """Return the function from a kernel's scores, shape (n, columns), to the result of ``transform``.
 
-    It returns the scores themselves where they are of the right type.
+    It returns the scores themselves if they have the right type.
 
     Parameters
     ----------
     label_dtype
-        As `OutputSpec.label_dtype` says: a type, ``"rows"`` for that of the rows, None for float64.
+        As `OutputSpec.label_dtype`: a type, ``"rows"`` for the rows' type, None for float64.
     rows
         The rows' type.
     keeps_axis
-        Whether integers are columns, as `OutputSpec.keeps_axis` says.
+        Whether integers have shape (n, 1), as `OutputSpec.keeps_axis`.
     """
     if label_dtype == "int64" and keeps_axis:
         return lambda scores: scores.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Passes: networks that compute the same with less work; see `simplify`."""
+"""Passes: rewrites of networks that save work; see `simplify`."""
 
 from hbtvm.graph.passes.simplify import simplify
 

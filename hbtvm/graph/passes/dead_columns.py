@@ -1,8 +1,8 @@
-"""Columns that nothing reads: neither computed nor, if nothing else reads what they are made of, fed.
+"""Remove columns that nothing reads, and feeds that only they need.
 
-From the outputs on, each node is told which of its columns are read; a product reads those that have a weight
-(Hummingbird, section 5.2: injection and push-down of selections). From the leaves on, nodes are made anew
-with these columns alone.
+A pass from the outputs marks the columns that each node reads; a product reads those that have a weight
+(Hummingbird, section 5.2: injection and push-down of selections). A pass from the leaves rebuilds the nodes
+with the marked columns alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hbtvm.operators.shapes import Concat, Reduce, Repeat, Select, concat, selec
 from hbtvm.operators.tables import Bucketize, Interpolate, Lookup, OneHot, lookup
 
 Leaf = Callable[[Node, np.ndarray], Node]
-"""From a leaf and which of its columns are read, bool, to a leaf of these columns, or itself."""
+"""From a leaf and the mask of its read columns, bool, to a leaf of these columns, or itself."""
 
 
 def without_dead_columns(outputs: Sequence[Node], leaf: Leaf) -> tuple[list[Node], bool]:
@@ -27,18 +27,18 @@ def without_dead_columns(outputs: Sequence[Node], leaf: Leaf) -> tuple[list[Node
     order = in_order(*outputs)
     read = {id(node): np.zeros(node.width if node.inputs else 0, bool) for node in order}
     leaves = {id(node): set[int]() for node in order if not node.inputs}
-    everything = {id(one) for one in outputs}
+    everything = {id(node) for node in outputs}
     for node in reversed(order):
         if not node.inputs:
             continue
         mask = read[id(node)]
         if id(node) in everything or not isinstance(node, _NARROWED):
             mask[:] = True
-        for one, needed in zip(node.inputs, _needs(node, mask), strict=True):
-            if one.inputs:
-                read[id(one)][needed] = True
+        for x, needed in zip(node.inputs, _needs(node, mask), strict=True):
+            if x.inputs:
+                read[id(x)][needed] = True
             else:
-                leaves[id(one)].update(np.atleast_1d(needed).tolist())
+                leaves[id(x)].update(np.atleast_1d(needed).tolist())
     return _rebuilt(outputs, order, read, leaves, leaf)
 
 
@@ -46,11 +46,11 @@ _NARROWED = (
     Select, Concat, Elementwise, Contract, Reduce, Repeat, Bucketize, Interpolate, Lookup, OneHot, Monomials,
     LinearSum,
 )  # fmt: skip
-"""Operators that `_narrowed` makes with some of their columns; all columns of the others are computed."""
+"""Operators that `_narrowed` restricts to some columns; the others compute all of theirs."""
 
 
 def _needs(node: Node, mask: np.ndarray) -> list[np.ndarray]:
-    """Which columns of each input are read for some columns of a node: their positions."""
+    """Return the positions of the columns of each input that some columns of a node read."""
     at = np.flatnonzero(mask)
     match node:
         case Select():
@@ -59,10 +59,10 @@ def _needs(node: Node, mask: np.ndarray) -> list[np.ndarray]:
             ends = np.cumsum([0, *(part.width for part in node.parts)]).tolist()
             return [at[(at >= start) & (at < stop)] - start for start, stop in pairwise(ends)]
         case Elementwise():
-            return [at if one.width > 1 else np.zeros(min(1, len(at)), int) for one in node.operands]
+            return [at if x.width > 1 else np.zeros(min(1, len(at)), int) for x in node.operands]
         case Contract():
             used = np.flatnonzero(np.any(node.weight[:, mask] != 0, axis=1))
-            # A product of nothing has no form.
+            # A product needs at least one column.
             return [used if len(used) else np.zeros(min(1, len(at)), int)]
         case Reduce():
             size = node.x.width // node.groups
@@ -79,7 +79,7 @@ def _needs(node: Node, mask: np.ndarray) -> list[np.ndarray]:
             return [factors if len(factors) else np.zeros(min(1, len(at)), int)]
         case LinearSum():
             return [np.unique(np.concatenate([node.feature, node.code_feature]))]
-    return [np.arange(one.width) if one.inputs else np.array([-1]) for one in node.inputs]
+    return [np.arange(x.width) if x.inputs else np.array([-1]) for x in node.inputs]
 
 
 def _rebuilt(
@@ -98,17 +98,17 @@ def _rebuilt(
             continue
         mask = read[id(node)]
         if not mask.any():
-            # Nothing at all is read of it: it is left out.
+            # Nothing reads the node.
             dropped = True
             known[id(node)], places[id(node)] = node, np.zeros(0, int)
             continue
-        inputs = [known[id(one)] for one in node.inputs]
-        maps = [places[id(one)] for one in node.inputs]
+        inputs = [known[id(x)] for x in node.inputs]
+        maps = [places[id(x)] for x in node.inputs]
         same = mask.all() and all(a is b for a, b in zip(inputs, node.inputs, strict=True))
         known[id(node)] = node if same else _narrowed(node, mask, inputs, maps)
         places[id(node)] = np.cumsum(mask) - 1
         dropped |= not mask.all()
-    return [known[id(one)] for one in outputs], dropped
+    return [known[id(node)] for node in outputs], dropped
 
 
 def _leaf(node: Node, needed: set[int], leaf: Leaf) -> tuple[Node, np.ndarray]:
@@ -116,24 +116,24 @@ def _leaf(node: Node, needed: set[int], leaf: Leaf) -> tuple[Node, np.ndarray]:
         return node, np.arange(0 if node.width >= 1 << 30 else node.width)
     mask = np.zeros(node.width, bool)
     mask[list(needed)] = True
-    found = node if mask.all() else leaf(node, mask)
-    return found, np.arange(node.width) if found is node else np.cumsum(mask) - 1
+    narrow = node if mask.all() else leaf(node, mask)
+    return narrow, np.arange(node.width) if narrow is node else np.cumsum(mask) - 1
 
 
 def _moved(at: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Columns in the input as it is now; `places` is empty where that has no known width."""
+    """Return the new positions of columns; `places` is empty if the input's width is unknown."""
     return (places[at] if len(places) else at).astype(np.int32)
 
 
 def _some(x: Node, at: np.ndarray, places: np.ndarray) -> Node:
-    """Columns of an input, by where they were before it lost some."""
+    """Return columns of an input, by their old positions."""
     if isinstance(x, Constant):
         return Constant(x.values[at])
     return select(x, _moved(at, places))
 
 
 def _narrowed(node: Node, mask: np.ndarray, inputs: list[Node], maps: list[np.ndarray]) -> Node:
-    """A node with some of its columns, on inputs that may have lost some of theirs."""
+    """Return a node with some of its columns, on inputs that may have lost some of theirs."""
     at = np.flatnonzero(mask)
     x = inputs[0]
     match node:
@@ -142,17 +142,17 @@ def _narrowed(node: Node, mask: np.ndarray, inputs: list[Node], maps: list[np.nd
             return select(x, indices) if len(maps[0]) else Select(x, indices)
         case Concat():
             needed = zip(inputs, _needs(node, mask), maps, strict=True)
-            return concat([_some(one, own, places) for one, own, places in needed if len(own)])
+            return concat([_some(part, columns, places) for part, columns, places in needed if len(columns)])
         case Elementwise():
-            wide = [one.width > 1 for one in node.operands]
+            wide = [operand.width > 1 for operand in node.operands]
             parts = [
-                _some(one, at, places) if several else one
-                for one, places, several in zip(inputs, maps, wide, strict=True)
+                _some(operand, at, places) if several else operand
+                for operand, places, several in zip(inputs, maps, wide, strict=True)
             ]
             return Elementwise(node.function, tuple(parts)).checked()
         case Contract():
             kept = _needs(node, mask)[0]
-            # What else reads the input may need more of it.
+            # Other readers of the input may need more of its columns.
             weight = np.zeros((x.width, len(at)))
             weight[_moved(kept, maps[0])] = node.weight[np.ix_(kept, at)]
             return Contract(x, weight)
@@ -176,7 +176,7 @@ def _narrowed(node: Node, mask: np.ndarray, inputs: list[Node], maps: list[np.nd
             factors = node.factors[at]
             none = factors == node.x.width
             moved = np.where(none, x.width, maps[0][np.where(none, 0, factors)])
-            # Factors that are 1 stand last.
+            # Factors of 1 come last.
             most = max(1, int((~none).sum(axis=1).max()))
             order = np.argsort(none, axis=1, kind="stable")
             return Monomials(x, np.take_along_axis(moved, order, axis=1)[:, :most].astype(np.int32))

@@ -1,4 +1,4 @@
-"""Products: one behind the other, behind scales, of columns side by side, of one-hot columns and tables."""
+"""Merge products with products, scales, sums, concatenations, one-hot columns and look-ups around them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hbtvm.graph.networks.network import TableRows
 from hbtvm.graph.passes.sweep import Readers
 from hbtvm.operators.base import Constant, Node, in_order, rewrite
 from hbtvm.operators.pointwise import Elementwise, apply
-from hbtvm.operators.products import Contract, LinearSum, concatenated
+from hbtvm.operators.products import Contract, LinearSum
 from hbtvm.operators.shapes import Concat, Select, concat
 from hbtvm.operators.tables import Bucketize, Lookup, OneHot
 
-_MOST_ENTRIES = 1 << 22  # entries that tables of a product may have
+_MOST_ENTRIES = 1 << 22  # bound of the entries of a product's tables
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class _Scaled:
 
 
 def _scaled(node: Node) -> _Scaled | None:
-    """A node as arithmetic of constants on another; None if it is no such arithmetic, or only in part."""
+    """Return a node as ``x * factor + offset``; None if it has another form, or an infinite constant."""
     if not isinstance(node, Elementwise):
         return None
     if node.function == "negative":
@@ -49,27 +49,27 @@ def _scaled(node: Node) -> _Scaled | None:
     if x.width != node.width or isinstance(x, Constant) or not isinstance(other, Constant):
         return None
     values = np.broadcast_to(other.values, node.width)
-    one, zero = np.ones(node.width), np.zeros(node.width)
+    ones, zero = np.ones(node.width), np.zeros(node.width)
     match node.function:
         case "multiply":
-            found = _Scaled(x, values, zero)
+            result = _Scaled(x, values, zero)
         case "divide" if not turned:
             with np.errstate(all="ignore"):
-                found = _Scaled(x, 1.0 / values, zero)
+                result = _Scaled(x, 1.0 / values, zero)
         case "add":
-            found = _Scaled(x, one, values)
+            result = _Scaled(x, ones, values)
         case "subtract":
-            found = _Scaled(x, -one, values) if turned else _Scaled(x, one, -values)
+            result = _Scaled(x, -ones, values) if turned else _Scaled(x, ones, -values)
         case _:
             return None
-    return found if np.isfinite(found.factor).all() and np.isfinite(found.offset).all() else None
+    return result if np.isfinite(result.factor).all() and np.isfinite(result.offset).all() else None
 
 
-_MOST_TERMS = 64  # each sum of a chain of sums is looked at: without a bound, the time would be quadratic
+_MOST_TERMS = 64  # bound of a sum's terms: each sum of a chain is visited, which takes quadratic time
 
 
 def product(node: Node, readers: Readers) -> Node:
-    """The rule."""
+    """Merge a product, or arithmetic on products, with its inputs."""
     if isinstance(node, Contract):
         return _of_product(node, readers)
     if isinstance(node, Elementwise):
@@ -78,19 +78,19 @@ def product(node: Node, readers: Readers) -> Node:
 
 
 def _summed(node: Elementwise, readers: Readers) -> Node:
-    """Products that are added up: those of the same columns, and of columns of tables, are one."""
+    """Merge terms of a sum: products of the same columns, products of tables' columns, and constants."""
     terms = _terms(node, readers)
     products: dict[Any, list[Contract]] = {}
     constants, rest = list[np.ndarray](), list[Node]()
-    for one in terms:
-        if isinstance(one, Constant):
-            constants.append(np.broadcast_to(one.values, node.width))
-        elif isinstance(one, Contract):
-            x = one.x
+    for term in terms:
+        if isinstance(term, Constant):
+            constants.append(np.broadcast_to(term.values, node.width))
+        elif isinstance(term, Contract):
+            x = term.x
             key = (x.allow_nan, x.allow_inf) if isinstance(x, TableRows) else id(x)
-            products.setdefault(key, []).append(one)
+            products.setdefault(key, []).append(term)
         else:
-            rest.append(one)
+            rest.append(term)
     if len(constants) < 2 and len(products) + len(rest) + len(constants) == len(terms):
         return node
     if not products:
@@ -103,34 +103,32 @@ def _summed(node: Elementwise, readers: Readers) -> Node:
 
 
 def _terms(node: Elementwise, readers: Readers) -> list[Node]:
-    """The terms of a sum, from left to right; the sum itself if they are more than `_MOST_TERMS`."""
-    found, stack = list[Node](), list[Node]([node])
+    """Return the terms of a sum, from left to right; the sum itself if they are more than `_MOST_TERMS`."""
+    terms, stack = list[Node](), list[Node]([node])
     while stack:
-        if len(found) + len(stack) > _MOST_TERMS:
+        if len(terms) + len(stack) > _MOST_TERMS:
             return [node]
-        one = stack.pop()
-        if isinstance(one, Elementwise) and one.function == "add" and (one is node or readers(one) == 1):
-            first, second = one.operands
+        term = stack.pop()
+        if isinstance(term, Elementwise) and term.function == "add" and (term is node or readers(term) == 1):
+            first, second = term.operands
             if first.width == second.width or isinstance(second, Constant):
                 stack += [second, first]
                 continue
-        found.append(one)
-    return found
+        terms.append(term)
+    return terms
 
 
 def _joined(products: Sequence[Contract]) -> Contract:
-    """The sum of products of the same node, or of tables."""
-    first = products[0]
-    if all(one.x is first.x for one in products):
-        return (
-            first
-            if len(products) == 1
-            else Contract(first.x, np.sum([one.weight for one in products], axis=0))
-        )
-    leaves = [one.x for one in products if isinstance(one.x, TableRows)]
+    """Return the sum of products of the same node, or of tables."""
+    first, weights = products[0], [product.weight for product in products]
+    if len(products) == 1:
+        return first
+    if all(product.x is first.x for product in products):
+        return Contract(first.x, np.sum(weights, axis=0))
+    leaves = [product.x for product in products if isinstance(product.x, TableRows)]
     table = Table(tuple(column for leaf in leaves for column in leaf.table.columns))
     rows = TableRows(table, leaves[0].allow_nan, leaves[0].allow_inf)
-    return Contract(rows, np.concatenate([one.weight for one in products]))
+    return Contract(rows, np.concatenate(weights))
 
 
 def _of_product(node: Contract, readers: Readers) -> Node:
@@ -144,8 +142,8 @@ def _of_product(node: Contract, readers: Readers) -> Node:
     if isinstance(x, OneHot | Lookup):
         return _entries(node, x)
     scaled = _scaled(x)
-    # What is far from 0 is best moved near it before it is multiplied, unless it is a product itself: then it
-    # was added up far from 0 anyway.
+    # An offset in front of a product keeps numbers near 0, which saves digits; behind another product, the
+    # digits are lost already.
     if scaled is None or (scaled.shifts and not isinstance(scaled.x, Contract)):
         return node
     result: Node = Contract(scaled.x, scaled.factor[:, None] * weight)
@@ -153,7 +151,7 @@ def _of_product(node: Contract, readers: Readers) -> Node:
 
 
 def _behind_product(node: Elementwise, readers: Readers) -> Node:
-    """Arithmetic on a product is part of its weights, and of one number that is added."""
+    """Merge arithmetic on a product into its weights, and an offset."""
     outer = _scaled(node)
     if outer is None:
         return node
@@ -167,7 +165,7 @@ def _behind_product(node: Elementwise, readers: Readers) -> Node:
 
 
 def _merges(node: Node) -> bool:
-    """Whether a product of a node is less work than of any columns."""
+    """Return whether a product of a node can be merged with the node."""
     if isinstance(node, Contract | OneHot | Lookup | Constant):
         return True
     scaled = _scaled(node)
@@ -180,36 +178,36 @@ def _of_parts(node: Contract, x: Concat) -> Node:
         return node
     ends = np.cumsum([part.width for part in parts])
     weights = [node.weight[end - part.width : end] for part, end in zip(parts, ends.tolist(), strict=True)]
-    own = [i for i, part in enumerate(parts) if _merges(part)]
-    rest = [i for i in range(len(parts)) if i not in own]
-    terms: list[Node] = [Contract(parts[i], weights[i]) for i in own]
+    merged = [i for i, part in enumerate(parts) if _merges(part)]
+    rest = [i for i in range(len(parts)) if i not in merged]
+    terms: list[Node] = [Contract(parts[i], weights[i]) for i in merged]
     if rest:
         terms.append(Contract(concat([parts[i] for i in rest]), np.concatenate([weights[i] for i in rest])))
     return reduce(lambda a, b: apply("add", a, b), terms)
 
 
 def _entries(node: Contract, x: OneHot | Lookup) -> Node:
-    """A product of columns that are looked up by codes: sums of entries of tables."""
+    """Return a product of one-hot columns, or of look-ups, as sums of entries of tables."""
     codes, outputs = x.x, node.width
     if isinstance(x, OneHot):
         whole = np.all((x.value >= 0) & (x.value == np.floor(x.value)))
-        # Other nodes may have values that are no codes.
+        # Other nodes may have values other than codes.
         if not (isinstance(codes, Bucketize) or not codes.inputs) or not whole:
             return node
     used = np.unique(x.column)
     tables = []
     for column in used.tolist():
-        own = np.flatnonzero(x.column == column)
+        places = np.flatnonzero(x.column == column)
         if isinstance(x, OneHot):
-            # One more than the largest, for all others.
-            size = int(x.value[own].max()) + 2
+            # The last entry serves all codes above the largest value.
+            size = int(x.value[places].max()) + 2
             table = np.zeros((size, outputs)) if size * outputs <= _MOST_ENTRIES else None
         else:
-            size = int(x.last[own].max()) + 1
-            table = np.zeros((size, outputs)) if np.all(x.last[own] == size - 1) else None
+            size = int(x.last[places].max()) + 1
+            table = np.zeros((size, outputs)) if np.all(x.last[places] == size - 1) else None
         if table is None or size * outputs * len(used) > _MOST_ENTRIES:
             return node
-        for i in own.tolist():
+        for i in places.tolist():
             if isinstance(x, OneHot):
                 table[int(x.value[i])] += node.weight[i]
             else:
@@ -230,30 +228,30 @@ def _entries(node: Contract, x: OneHot | Lookup) -> Node:
 
 
 def side_by_side(outputs: Sequence[Node]) -> tuple[list[Node], int]:
-    """Networks in which several products of the same node are one.
+    """Join products of the same node.
 
-    Returns the outputs, and how many products went.
+    Returns the outputs, and the number of products saved.
     """
     groups: dict[int, list[Contract]] = {}
     for node in in_order(*outputs):
         if isinstance(node, Contract):
             groups.setdefault(id(node.x), []).append(node)
     several = [group for group in groups.values() if len(group) > 1]
-    place = {id(one.weight): (group, i) for group in several for i, one in enumerate(group)}
+    place = {id(product.weight): (group, i) for group in several for i, product in enumerate(group)}
     wide: dict[int, Node] = {}
 
-    def one(node: Node) -> Node:
+    def change(node: Node) -> Node:
         if not isinstance(node, Contract) or id(node.weight) not in place:
             return node
         group, i = place[id(node.weight)]
         if group[i].weight is not node.weight:
             return node
         if id(group) not in wide:
-            wide[id(group)] = Contract(node.x, concatenated([part.weight for part in group]))
+            wide[id(group)] = Contract(node.x, np.concatenate([part.weight for part in group], axis=1))
         first = sum(part.width for part in group[:i])
         return Select(wide[id(group)], np.arange(first, first + node.width, dtype=np.int32))
 
-    # Weights of two products may be one array.
+    # Two products may share an array of weights.
     if len(place) < sum(map(len, several)):
         return list(outputs), 0
-    return rewrite(outputs, one), sum(len(group) - 1 for group in several)
+    return rewrite(outputs, change), sum(len(group) - 1 for group in several)

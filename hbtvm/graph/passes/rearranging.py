@@ -1,4 +1,4 @@
-"""Selections and columns put together that come to less; operators of constants."""
+"""Simplify selections and concatenations; fold constants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hbtvm.operators.shapes import Concat, Reduce, Repeat, Select, concat, selec
 
 
 def rearranged(node: Node, readers: Readers) -> Node:
-    """The rule: columns that are picked from what was picked or put together before are picked from there."""
+    """Merge selections with selections and concatenations; drop operators that change nothing."""
     if isinstance(node, Select):
         return _selected(node)
     if isinstance(node, Concat):
@@ -69,10 +69,10 @@ def _indices(node: Node) -> np.ndarray:
 
 
 def folded(node: Node, readers: Readers) -> Node:
-    """The rule: what is computed of constants is a constant; what changes no number is left out."""
-    if node.inputs and all(isinstance(one, Constant) for one in node.inputs):
+    """Compute operators of constants; drop arithmetic that changes no number."""
+    if node.inputs and all(isinstance(x, Constant) for x in node.inputs):
         with np.errstate(all="ignore"):
-            return constant(node.reference(*(one.reference() for one in node.inputs)))
+            return constant(node.reference(*(x.reference() for x in node.inputs)))
     if not isinstance(node, Elementwise) or len(node.operands) != 2:
         return node
     x, other = node.operands

@@ -1,4 +1,4 @@
-"""`simplify`: all passes, until none of them changes anything."""
+"""`simplify`: run all passes until nothing changes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ _MOST_ROUNDS = 16  # each round makes a network smaller; a network of many layer
 
 
 def narrow_table(node: Node, mask: np.ndarray) -> Node:
-    """A leaf that is a table, with some of its columns; other leaves stay as they are."""
+    """Return a table's leaf with some of its columns; other leaves stay as they are."""
     if not isinstance(node, TableRows):
         return node
     return TableRows(node.table.select(np.flatnonzero(mask).tolist()), node.allow_nan, node.allow_inf)
 
 
 def simplify(outputs: Sequence[Node], leaf: Leaf = narrow_table) -> tuple[list[Node], list[str]]:
-    """Return networks that compute the same, within rounding, with less work; and what was done.
+    """Rewrite networks to compute the same, within rounding, with less work.
 
-    `outputs`: of a network.
-    `leaf`: makes leaves of some of their columns where the others are not read.
-    Returns the outputs, and sentences.
+    `leaf`: returns a leaf with only the columns that are read.
+    Returns the outputs, and the rewrites in sentences.
     """
     result, products, dropped = list(outputs), 0, False
     for _ in range(_MOST_ROUNDS):

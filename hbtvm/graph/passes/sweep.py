@@ -1,4 +1,4 @@
-"""`sweep`: a rule for single nodes, applied from the leaves on."""
+"""`sweep`: apply a rule to each node, bottom-up."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ from collections.abc import Callable, Sequence
 
 from hbtvm.operators.base import Node, in_order
 
-Readers = Callable[[Node], int]  # how many nodes read a node, at the time that a rule looks at it
+Readers = Callable[[Node], int]  # the number of nodes that read a node of the rewritten network
 
 Rule = Callable[[Node, Readers], Node]
-"""From a node, whose inputs are changed already, to what takes its place, maybe itself."""
+"""From a node, whose inputs are replaced already, to its replacement, maybe itself."""
 
 
 def sweep(outputs: Sequence[Node], rule: Rule) -> tuple[list[Node], int]:
     """Apply a rule to each node.
 
-    `outputs`: of the network.
-    Returns the outputs, and how often the rule applied.
+    Returns the outputs, and how often the rule replaced a node.
     """
     order = in_order(*outputs)
-    read = Counter(id(one) for node in order for one in node.inputs) + Counter(map(id, outputs))
+    read = Counter(id(x) for node in order for x in node.inputs) + Counter(map(id, outputs))
     known: dict[int, Node] = {}
     count: dict[int, int] = {}
-    # Nodes are known by their ids, so that none of them may go before the end.
+    # Keep all nodes until the end, as ids identify them.
     kept, changes = list[Node](), 0
     for node in order:
-        inputs = [known[id(one)] for one in node.inputs]
+        inputs = [known[id(x)] for x in node.inputs]
         same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
         candidate = node if same else node.on(*inputs)
-        found = rule(candidate, lambda one: count.get(id(one), 1))
-        changes += found is not candidate
-        kept += [candidate, found]
-        known[id(node)] = found
-        count[id(found)] = count.get(id(found), 0) + read[id(node)]
-    return [known[id(one)] for one in outputs], changes
+        result = rule(candidate, lambda x: count.get(id(x), 1))
+        changes += result is not candidate
+        kept += [candidate, result]
+        known[id(node)] = result
+        count[id(result)] = count.get(id(result), 0) + read[id(node)]
+    return [known[id(node)] for node in outputs], changes

@@ -1,10 +1,10 @@
-"""Thresholds behind steps as thresholds in front of them, exactly.
+"""Move thresholds from behind steps to in front of them, exactly.
 
-`Chain` is what the steps on a column of numbers come to. Its numbers are cut in two by a threshold behind the
-steps, at a raw number that `Chain.cuts` finds: by halving the ordinals of floats, with the steps computed as
-the library computes them. That is exact for steps that are monotone in all their roundings, as one rounded
-operation is. Numpy's transcendental functions need not be in their last bits: there, all numbers for
-which an error of `_ULPS` units in the last place could decide are tried.
+`Chain` is the composition of a column's steps. A threshold behind it cuts the raw numbers in two, at a number
+that `Chain.cuts` finds by bisection over the ordinals of floats, with the library's own steps. That is exact
+for steps that are monotone with all their roundings, as a single rounded operation is. numpy's transcendental
+functions need not be monotone in their last bits: for them, all numbers for which an error of `_ULPS` units
+in the last place could decide are tried.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _ROUNDED = (
     *("sqrt", "negative", "positive", "floor", "ceil", "rint", "trunc", "sign"),
     *("deg2rad", "rad2deg", "degrees", "radians"),
 )
-"""Functions that numpy rounds once from the exact result, or from a product."""
+"""Functions that numpy rounds once, from the exact result or from a product."""
 
 _ULPS = 8  # numpy's functions are off by at most 4 units in the last place
 
 _TRIED = 1 << 21
-"""Numbers that are tried at most for a column; where more would have to be, numpy computes it."""
+"""Bound of the numbers to try for a column; beyond it, numpy computes the column."""
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """Where numbers are cut, for U thresholds."""
+    """The cuts of raw numbers by U thresholds."""
 
     # Int64, shape (U,): the ordinal of the last number on the lower side, `Chain.low` - 1 to `Chain.high`
     ordinal: np.ndarray
-    rising: bool  # whether the lower side is the one at or below the thresholds
+    rising: bool  # whether the steps map the lower side to numbers at or below the thresholds
 
 
 @dataclass(frozen=True)
@@ -47,35 +47,32 @@ class Chain:
 
     steps: tuple[Step, ...]  # the steps, then the cast to the type in which trees compare
     dtype: str  # type of the raw numbers
-    # `low`, `high`: ordinals of the least and the greatest raw number for which the result is not NaN, among
-    # those that are let in
+    # `low`, `high`: ordinals of the least and the greatest accepted raw number whose result is not NaN
     low: int
     high: int
-    # Numbers below the first and above the second give NaN; infinite where none do
-    domain: tuple[float, float]
+    domain: tuple[float, float]  # numbers outside give NaN; infinite if none do
     at_nan: float  # the result for NaN
-    # The result for all numbers, where it is the same by construction (behind `IsMissing`); else None
-    constant: float | None = None
+    constant: float | None = None  # the result for all numbers, behind `IsMissing`; else None
 
     def cuts(self, thresholds: np.ndarray) -> Cuts | None:
-        """Return where thresholds behind the steps cut the raw numbers.
+        """Return the cuts of the raw numbers by thresholds behind the steps.
 
         `thresholds`: float64, shape (U,), distinct.
-        Returns None if the numbers are not cut in two, as a function is not monotone in its last bits.
+        Returns None if a function is not monotone in its last bits at a threshold.
         """
         bound, never, rising = thresholds, np.zeros(len(thresholds), bool), True
         steps, dtypes = list[Step](), [self.dtype]
         for step in self.steps:
             to = of_numbers((step,), np.zeros(1, dtypes[-1])).dtype.name
-            # What does nothing to numbers is left out.
+            # Leave out steps that do not change numbers.
             if not isinstance(step, Fill) and not (isinstance(step, Cast) and to == dtypes[-1]):
                 steps.append(step)
                 dtypes.append(to)
         for first, last in reversed(_segments(steps)):
-            found = _Segment(tuple(steps[first:last]), dtypes[first], dtypes[last]).cut(bound, never)
-            if found is None:
+            cut = _Segment(tuple(steps[first:last]), dtypes[first], dtypes[last]).cut(bound, never)
+            if cut is None:
                 return None
-            at, falls, low = found
+            at, falls, low = cut
             never = at < low
             bound = floats(np.maximum(at, low), dtypes[first])
             rising ^= falls
@@ -86,9 +83,8 @@ class Chain:
 def chain_of(steps: Sequence[Step], dtype: str, compare: str, infinite: bool) -> Chain | None:
     """Return the steps on a column of numbers as a chain; None if they are not monotone.
 
-    `steps`: all of them.
-    `dtype`, `compare`: the type of the raw numbers, and that in which trees compare the result.
-    `infinite`: whether infinities are let in.
+    `dtype`, `compare`: the type of the raw numbers, and the type in which trees compare the result.
+    `infinite`: whether infinities are accepted.
     """
     steps = (*steps, Cast("float32") if compare == "float32" else Cast("float64"))
     edge = np.inf if infinite else float(np.finfo(dtype).max)
@@ -96,7 +92,7 @@ def chain_of(steps: Sequence[Step], dtype: str, compare: str, infinite: bool) ->
     at_nan = float(of_numbers(steps, np.array([np.nan], dtype))[0])
     for at, step in enumerate(steps):
         if isinstance(step, (Fill, IsMissing)):
-            # What is missing must have been missing from the first.
+            # A missing value must be missing in the rows.
             nan_is_missing = bool(missing_in(np.array([np.nan]), step.missing)[0])
             if not nan_is_missing or np.isnan(ends).any():
                 return None
@@ -107,16 +103,16 @@ def chain_of(steps: Sequence[Step], dtype: str, compare: str, infinite: bool) ->
         if not isinstance(step, Fill) and not (step.monotone and _regular(step, ends.dtype)):
             return None
         ends = step.apply(ends)
-    found = _domain(steps, dtype, ordinal(-edge, dtype), ordinal(edge, dtype))
-    if found is None:
+    accepted = _domain(steps, dtype, ordinal(-edge, dtype), ordinal(edge, dtype))
+    if accepted is None:
         return None
-    bounds = floats(np.array(found), dtype).astype(np.float64)
+    bounds = floats(np.array(accepted), dtype).astype(np.float64)
     domain = np.where(np.isnan(ends), bounds, (-np.inf, np.inf))
-    return Chain(steps, dtype, *found, (float(domain[0]), float(domain[1])), at_nan)
+    return Chain(steps, dtype, *accepted, (float(domain[0]), float(domain[1])), at_nan)
 
 
 def _regular(step: Step, dtype: np.dtype) -> bool:
-    """Whether arithmetic has a constant for which it makes no NaN."""
+    """Return whether a step is not arithmetic with a constant that makes NaN of numbers."""
     if not isinstance(step, Arithmetic):
         return True
     constant = dtype.type(step.constant) if step.cast else step.constant
@@ -124,7 +120,7 @@ def _regular(step: Step, dtype: np.dtype) -> bool:
 
 
 def _domain(steps: Sequence[Step], dtype: str, low: int, high: int) -> tuple[int, int] | None:
-    """The range of ordinals for which the result is not NaN; None if it is not at one end at least."""
+    """Return the range of ordinals whose result is not NaN; None if it is NaN at both ends."""
 
     def nan(x: np.ndarray) -> np.ndarray:
         result: np.ndarray = np.isnan(of_numbers(steps, x))
@@ -141,7 +137,7 @@ def _domain(steps: Sequence[Step], dtype: str, low: int, high: int) -> tuple[int
 
 
 def _segments(steps: Sequence[Step]) -> list[tuple[int, int]]:
-    """Ranges of steps that are monotone together, and single functions that may be not."""
+    """Return ranges of steps that are monotone together, and single functions that may not be."""
     bounds = {0, len(steps)}
     for at, step in enumerate(steps):
         if _doubtful(step):
@@ -157,23 +153,23 @@ def _doubtful(step: Step) -> bool:
 
 
 class _Segment:
-    """Steps from one type to another, which are monotone together but for the last bits of a function."""
+    """Steps from one type to another, monotone but for the last bits of a function."""
 
     def __init__(self, steps: tuple[Step, ...], dtype: str, to: str) -> None:
         self._steps, self._dtype, self._to = steps, dtype, to
-        # A domain at least of a half line: that of the whole chain would be empty otherwise.
+        # The domain is at least a half line, as the whole chain's would be empty otherwise.
         full = ordinal(-np.inf, dtype), ordinal(np.inf, dtype)
         self._low, self._high = _domain(steps, dtype, *full) or full
         ends = of_numbers(steps, floats(np.array([self._low, self._high]), dtype))
         self._falls = bool(ends[1] < ends[0])
 
     def cut(self, bound: np.ndarray, never: np.ndarray) -> tuple[np.ndarray, bool, int] | None:
-        """The ordinals of the last numbers on the lower side, whether that is above, and the lowest ordinal.
+        """Return (cut ordinals, falling, domain start).
 
-        A result is on the side of `bound` if it is at most that, and never if `never`.
+        A result is on the lower side if it is at most `bound`, and not `never`.
         """
         at = self._last(bound, never)
-        # -0.0 and 0.0 are equal: there is no number to cut at between them.
+        # -0.0 and 0.0 are equal: no threshold cuts between them.
         if self._low < 0 <= self._high and np.any(at == ordinal(-0.0, self._dtype)):
             return None
         if len(self._steps) == 1 and _doubtful(self._steps[0]) and not self._holds_around(at, bound, never):
@@ -190,9 +186,9 @@ class _Segment:
         )
 
     def _holds_around(self, at: np.ndarray, bound: np.ndarray, never: np.ndarray) -> bool:
-        """Whether all numbers for which an error could decide are on the side that `at` says."""
+        """Return whether `at` is right for all numbers for which an error could decide."""
         edges = ordinal(-np.inf, self._to), ordinal(np.inf, self._to)
-        # The bounds as results of this type: no result lies between the two.
+        # Round the bounds to the results' type.
         error = self._steps[0].error
         around = [
             self._last(
