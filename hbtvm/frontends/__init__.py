@@ -1,4 +1,4 @@
-"""Front ends: trained models of each library in, one `hbtvm.graph.Graph` out."""
+"""Front ends: from each library's trained models to `hbtvm.graph.graph.Graph`."""
 
 from hbtvm.frontends.files import from_object, load_model
 

@@ -1,4 +1,4 @@
-"""From trees as a library lists them to one `TreeEnsemble`."""
+"""From a library's list of trees to a `TreeEnsemble`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.graph.trees.ensemble import LEAF, CategorySet, CompareDtype, TreeEnsemble
 
 MOST_FEATURES = 1 << 24
-"""Columns that a model may have: one row of so many takes 64 MiB. Files may claim any number."""
+"""Bound of a model's columns, as files may claim any number: a row of so many takes 64 MiB."""
 
 
 def feature_count(claimed: int) -> int:
-    """A number of features that a file claims, checked.
+    """Return the number of features that a file claims.
 
     Raises `ModelError` if there are none. Raises `UnsupportedModel` if there are more than `MOST_FEATURES`.
     """
@@ -30,18 +30,17 @@ def feature_count(claimed: int) -> int:
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree, M nodes with the root first; array meanings are those of `TreeEnsemble`."""
+    """A tree of M nodes with the root first; arrays as in `TreeEnsemble`."""
 
-    # `feature`, `left`, `right`: int arrays, shape (M,); `left` is -1 at leaves, where the others don't
-    # matter
+    # `feature`, `left`, `right`: int arrays, shape (M,); `left` is -1 at leaves, the others are ignored there
     feature: np.ndarray
-    threshold: np.ndarray  # float64, shape (M,); leaves and categorical splits don't matter
+    threshold: np.ndarray  # float64, shape (M,); ignored at leaves and categorical splits
     left: np.ndarray
     right: np.ndarray
     default_left: np.ndarray  # bool, shape (M,)
-    value: np.ndarray  # float64, shape (M, V); splits don't matter
-    zero_as_missing: np.ndarray | None = None  # bool, shape (M,), or None for nowhere
-    categories: dict[int, CategorySet] | None = None  # node number to the set of a categorical split
+    value: np.ndarray  # float64, shape (M, V); ignored at splits
+    zero_as_missing: np.ndarray | None = None  # bool, shape (M,); None for False
+    categories: dict[int, CategorySet] | None = None  # by node, the sets of categorical splits
 
 
 def assemble(
@@ -54,13 +53,12 @@ def assemble(
     divisor: float = 1.0,
     negative_fraction_is_zero: bool = False,
 ) -> TreeEnsemble:
-    """Put trees behind one another, checked.
+    """Join trees to an ensemble, without nodes that no row can reach; equal category sets are stored once.
 
-    `trees`: at least one.
     `n_features`, `compare_dtype`, `tree_output`, `base_score`, `divisor`, `negative_fraction_is_zero`: as in
         `TreeEnsemble`; there are as many outputs as base scores.
-    Returns equal category sets stored once, nodes that no row can reach left out. Raises `UnsupportedModel`
-    if there is no tree. Raises `ModelError` if the arrays are no trees (as in a damaged file).
+    Raises `UnsupportedModel` if there is no tree. Raises `ModelError` if the arrays are not trees (as in a
+    damaged file).
     """
     if not trees:
         raise UnsupportedModel("the model has no trees, so it is not fitted; hbtvm compiles trained models.")
@@ -107,7 +105,7 @@ class _CategoryTable:
         result = np.full(len(tree.left), -1, np.int64)
         seen: dict[int, int] = {}
         for node, chosen in (tree.categories or {}).items():
-            # Nodes often share one set, which may be large.
+            # Nodes often share a set, which may be large.
             if id(chosen) in seen:
                 result[node] = seen[id(chosen)]
                 continue
@@ -125,7 +123,7 @@ def _zeros_missing(tree: Tree) -> np.ndarray:
 
 
 def _only_reachable(tree: Tree, number: int) -> Tree:
-    """Drop nodes that no path reaches (XGBoost leaves pruned ones behind); refuse loops."""
+    """Drop nodes that no path reaches (XGBoost leaves pruned nodes behind); refuse loops."""
     nodes = len(tree.left)
     if nodes == 0:
         raise ValueError(f"tree {number} has no nodes")

@@ -1,4 +1,4 @@
-"""Finds the front end for a model object or a model file."""
+"""Choose the front end for a model object or a model file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hbtvm.frontends import pickles, registry
 from hbtvm.frontends.recognize import FileKind, kind_of
 from hbtvm.graph.graph import Graph
 
-_HEAD = 600  # bytes by which a file's kind is told
+_HEAD = 600  # bytes that identify a file's kind
 
 Kind = FileKind | Literal["pt2", "torch"]
-"""As `FileKind`, of a whole file: what ``torch.export.save`` and ``torch.save`` write, too."""
+"""`FileKind`, and the archives of ``torch.export.save`` and ``torch.save``."""
 
 _BY_ENDING: dict[str, Kind] = {
     ".pkl": "pickle", ".pickle": "pickle", ".joblib": "pickle", ".json": "json", ".ubj": "ubjson",
     ".txt": "lightgbm", ".onnx": "onnx", ".rec": "rec", ".pt2": "pt2",
 }  # fmt: skip
-"""Whose sentence refuses a file whose bytes are of no known kind (or reads it: the oldest pickles)."""
+"""Kinds by ending for files of unknown bytes, which their readers refuse (but for the oldest pickles)."""
 
 _UNKNOWN = (
     "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, LightGBM's text, ONNX, a "
@@ -31,10 +31,10 @@ _UNKNOWN = (
 )
 _INSTEAD = {
     "xgboost-binary": (
-        "this is XGBoost's old binary format, which XGBoost itself reads no more; load it with the XGBoost "
+        "this is XGBoost's old binary format, which XGBoost itself no longer reads; load it with the XGBoost "
         'that wrote it and save it again with save_model("model.json").'
     ),
-    "package": "this is a package that hbtvm compiled, no model to compile; use hbtvm.load or hbtvm predict.",
+    "package": "this is a package that hbtvm compiled, not a model; use hbtvm.load or hbtvm predict.",
     "rec": (
         "this is a recursive model, which has no rows but structures; hbtvm.tune and hbtvm.compile take it."
     ),
@@ -48,19 +48,19 @@ _INSTEAD = {
         'model, export a node\'s module: torch.export.save(torch.export.export(...), "cell.pt2").'
     ),
 }
-"""What is said of files that are understood, but are no model to read."""
+"""Errors for files of known kinds that are not models of rows."""
 
 
 def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
     """Read a trained model.
 
     `source`: a model object of a supported library, or the path of a file: a pickle, also of joblib (any
-        supported object), what XGBoost's ``save_model`` writes (JSON or UBJSON), LightGBM's (a text), or
-        ONNX. The kind is told by the file's bytes, whatever its ending.
-    `max_bytes`: bytes to which a compressed pickle may expand, 4 GiB if not given; a number given here is
-        also how much memory a pickle's objects may take, where that is more than its size warrants.
-    Returns everything that predicts as the library does. Raises `ModelError` if the file is missing, of an
-    unknown kind or damaged. Raises `UnsupportedModel` if the model is of a kind that is not supported.
+        supported object), a file of XGBoost's ``save_model`` (JSON or UBJSON) or LightGBM's (a text), or
+        ONNX. The file's bytes decide about its kind, whatever its ending.
+    `max_bytes`: bound of a compressed pickle's expanded bytes, 4 GiB by default; also raises the bound of its
+        objects' memory, which otherwise depends on its size.
+    Raises `ModelError` if the file is missing, of an unknown kind or damaged. Raises `UnsupportedModel` if
+    the model's kind is not supported.
     """
     if isinstance(source, (str, os.PathLike)):
         return _load_file(Path(source), max_bytes)
@@ -71,9 +71,9 @@ def from_object(model: Any) -> Graph:
     """Read a trained model object.
 
     `model`: a fitted estimator of scikit-learn, XGBoost or LightGBM, a booster, or an ``onnx.ModelProto``
-        (also as the bytes that its ``SerializeToString`` gives).
-    Returns everything that predicts as the library does. Raises `ModelError` if the model is damaged. Raises
-    `UnsupportedModel` if the model is not fitted or of a kind that is not supported.
+        (also as the bytes of its ``SerializeToString``).
+    Raises `ModelError` if the model is damaged. Raises `UnsupportedModel` if the model is not fitted or its
+    kind is not supported.
     """
     if isinstance(model, (bytes, bytearray, memoryview)) and kind_of(bytes(model[:_HEAD])) == "onnx":
         from hbtvm.frontends import onnx
@@ -88,10 +88,9 @@ def from_object(model: Any) -> Graph:
 
 
 def recursive_kind(path: str | os.PathLike[str]) -> Literal["rec", "pt2"] | None:
-    """Whether a file is a recursive model (``"rec"``) or a module that torch exported (``"pt2"``).
+    """Return ``"rec"`` for a recursive model, ``"pt2"`` for a module that torch exported.
 
-    Returns None for anything else, a file that is missing or can't be read among it: `load_model` says what
-    it is.
+    Returns None for all others, including files that can't be read: `load_model` has the errors.
     """
     try:
         kind = _kind(Path(path))
@@ -101,12 +100,12 @@ def recursive_kind(path: str | os.PathLike[str]) -> Literal["rec", "pt2"] | None
 
 
 def _kind(path: Path) -> Kind:
-    """A file's kind, by its bytes."""
+    """Return a file's kind, by its bytes."""
     with open(path, "rb") as file:
         kind: Kind = kind_of(file.read(_HEAD))
     if kind == "zip":
         kind = _kind_of_archive(path)
-    # A file that looks like nothing known is refused by the reader that its ending names.
+    # The reader that the ending names refuses a file of unknown bytes.
     return _BY_ENDING.get(path.suffix.lower(), kind) if kind in ("unknown", "zip") else kind
 
 
@@ -149,7 +148,7 @@ def _load_file(path: Path, max_bytes: int | None) -> Graph:
             raise
         raise type(error)(f"{path}: {error}") from error
     except UnicodeDecodeError as error:
-        raise ModelError(f"{path}: expected a LightGBM model text, but it is no text in UTF-8.") from error
+        raise ModelError(f"{path}: expected a LightGBM model text, but it is not UTF-8 text.") from error
     except OSError as error:
         raise model_file_error(
             f"{path}: the file can't be read ({error.strerror}).", error.errno or 0, path

@@ -11,11 +11,11 @@ from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles import Record
 from hbtvm.words.printable import shown
 
-_MOST_VALUES = 1 << 25  # values that a sparse matrix may have, zeros included: those take no bytes of a file
+_MOST_VALUES = 1 << 25  # bound of a sparse matrix's values, including zeros, which take no bytes of a file
 
 
 def matrix(record: Record, name: str) -> np.ndarray:
-    """An attribute, an array or one of scipy's CSR matrices, as a dense array of two dimensions.
+    """Return an attribute, an array or a CSR matrix of scipy, as a dense array of two dimensions.
 
     Raises `ModelError` if it is something else.
     """
@@ -30,23 +30,23 @@ def matrix(record: Record, name: str) -> np.ndarray:
     counts = np.diff(indptr)
     whole = len(indptr) == rows + 1 and np.all(counts >= 0) and indptr[0] == 0 and indptr[-1] == len(data)
     if not whole or len(indices) != len(data) or np.any((indices < 0) | (indices >= columns)):
-        raise ModelError(f"the {record.kind} is damaged: its sparse {name} leads elsewhere.")
+        raise ModelError(f"the {record.kind} is damaged: its sparse {name} has wrong indices.")
     dense = np.zeros((rows, columns))
     np.add.at(dense, (np.repeat(np.arange(rows), counts), indices), data)
     return dense
 
 
 def type_of(record: Record, name: str) -> np.dtype:
-    """The type of the numbers of `matrix`, as they are stored."""
+    """Return the stored type of the numbers of `matrix`."""
     value = record.get(name)
     values = value.array("data", "biuf", 1) if isinstance(value, Record) else record.array(name, "biuf", 2)
     return values.dtype
 
 
 def _shape(record: Record, name: str, shape: Any) -> tuple[int, int]:
-    """The shape of a sparse matrix; one that a few bytes of a file claim must not take all memory."""
+    """Return the shape of a sparse matrix, bounded, as a few bytes of a file may claim any shape."""
     sizes = list(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else []
-    good = len(sizes) == 2 and all(isinstance(one, (int, np.integer)) and one >= 0 for one in sizes)
+    good = len(sizes) == 2 and all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes)
     if not good or int(sizes[0]) * int(sizes[1]) > _MOST_VALUES:
         raise ModelError(f"the {record.kind} is damaged: its {name} has the shape {shown(shape, 60)}.")
     return int(sizes[0]), int(sizes[1])

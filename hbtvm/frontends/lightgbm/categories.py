@@ -1,9 +1,9 @@
-"""Which columns of a LightGBM model held categories when it was trained.
+"""Category columns of the training frame of a LightGBM model.
 
-The text lists the categories of every category column of the training frame, ordered ones and those that
-the user gave as numbers included, in the order of these columns. It does not say which columns they were.
-A column of categories reached LightGBM as codes, and of these the text keeps what it keeps of any column:
-``[least:largest]`` of a numeric one, the values of a categorical one, ``none`` of one that never varied.
+The text lists the categories of every category column of the training frame, including ordered categories and
+columns that the user declared numeric, in the order of these columns. It does not name the columns. LightGBM
+reads a column of categories as codes, and the text has for each column: ``[least:largest]`` of a numeric
+column, the values of a categorical column, ``none`` of a constant column.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from hbtvm.graph.columns.categories import CategoryList, certain, narrowed, plac
 def category_columns(
     stored: Sequence[Sequence[Any]], infos: Sequence[str], n_features: int, read: Collection[int]
 ) -> tuple[dict[int, tuple[Any, ...]], tuple[CategoryList, ...]]:
-    """Where the stored categories belong.
+    """Assign the stored categories to columns.
 
     `stored`: the text's ``pandas_categorical``.
-    `infos`: the text's ``feature_infos``; without effect, if they are not one for each feature.
+    `infos`: the text's ``feature_infos``; ignored unless there are `n_features` of them.
     `n_features`: number of columns.
     `read`: columns that some tree reads.
+    Returns the categories of certain columns, and the lists of all if some read columns are uncertain.
     """
     if not stored:
         return {}, ()
@@ -33,18 +34,18 @@ def category_columns(
     )
     options = place(lists)
     if not options:
-        # What is kept of the columns is of other rows than the categories (of a continued training, say).
-        lists = tuple(CategoryList(one.values, tuple(range(n_features))) for one in lists)
+        # The infos may be of other rows than the categories, as after a continued training.
+        lists = tuple(CategoryList(known.values, tuple(range(n_features))) for known in lists)
         options = place(lists)
     known, uncertain = certain(lists, options)
-    # What no tree reads may hold anything; the order of the others matters all the same.
+    # Columns that no tree reads may hold anything, but still count in the order of the lists.
     known.update((column, ()) for column in uncertain if column not in read)
     open_ones = any(column in read for column in uncertain)
     return known, narrowed(lists, options) if open_ones else ()
 
 
 def _codes(info: str) -> tuple[float, float] | None:
-    """Least and largest of a column's values if they may be codes of categories, else None."""
+    """Return the least and the largest of a column's values if they may be codes, else None."""
     if info == "none":
         return 0.0, 0.0
     numeric = info.startswith("[") and info.endswith("]")

@@ -1,4 +1,4 @@
-"""LightGBM's boosters and estimators out of pickles: the text in their state, and what they add."""
+"""LightGBM's boosters and estimators of pickles: the model text and the estimator's attributes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def read_estimator(model: Record) -> Graph:
     """
     text = text_of(fitted_booster(model))
     objective = model.get("_objective", None)
-    # With an objective of the user's own, LGBMClassifier gives raw scores.
-    own = objective is not None and not isinstance(objective, str)
-    labels: Any = model.get("_classes") if model.kind == "LGBMClassifier" and not own else None
+    # With a custom objective, LGBMClassifier returns raw scores.
+    custom = objective is not None and not isinstance(objective, str)
+    labels: Any = model.get("_classes") if model.kind == "LGBMClassifier" and not custom else None
     output = estimator_output(model.kind, labels, text.objective, text.n_outputs, text.average)
     return read_text(text, model.kind, output)
 
 
 def text_of(booster: Record) -> ModelText:
-    """The text of a booster's trees, up to its best iteration.
+    """Return the text of a booster's trees, up to its best iteration.
 
     Raises `UnsupportedModel` if it is not fitted. Raises `ModelError` if it is damaged.
     """
@@ -48,7 +48,7 @@ def text_of(booster: Record) -> ModelText:
         )
     content = booster.get("_handle", None)
     if content is None:
-        # LightGBM 3 called it so.
+        # The name in LightGBM 3.
         content = booster.get("handle", None)
     if content is None:
         raise UnsupportedModel("the Booster is not fitted; hbtvm compiles trained models.")

@@ -1,4 +1,4 @@
-"""LightGBM's model texts, of files and of boosters (see `estimator`); they need no LightGBM."""
+"""LightGBM's model texts, of files and of boosters (see `estimator`), read without LightGBM."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from hbtvm.words.printable import shown
 def from_text(content: str) -> Graph:
     """Read the text that ``Booster.save_model`` writes.
 
-    Raises `ModelError` if the text is no LightGBM model or is cut short. Raises `UnsupportedModel` if the
-    model has linear trees or an objective that is not known.
+    Raises `ModelError` if the text is not a LightGBM model or is cut short. Raises `UnsupportedModel` if the
+    model has linear trees or an unknown objective.
     """
     text = ModelText(content)
     return read_text(text, "Booster", booster_output(text.objective, text.n_outputs, text.average))
@@ -32,15 +32,14 @@ def from_text(content: str) -> Graph:
 
 @dataclass(frozen=True)
 class ModelText:
-    """The parts of a model text, split but for the trees' arrays."""
+    """The parts of a model text, split into keys and values."""
 
-    header: dict[str, str]  # keys and values before the first tree; keys without value have an empty one
+    header: dict[str, str]  # keys and values before the first tree; values may be empty
     trees: list[dict[str, str]]  # the same for each tree
-    # The categories of the training frame's category columns, in their order
-    pandas_categorical: list[list[Any]]
+    pandas_categorical: list[list[Any]]  # categories of the training frame's category columns, in order
 
     def __init__(self, content: str) -> None:
-        # Not `splitlines`, to which characters that may be in a name are line ends, too.
+        # Not `splitlines`, which also splits at characters that may be in a name.
         lines = content.replace("\r\n", "\n").split("\n")
         if lines[0].strip() != "tree":
             raise ModelError("expected a LightGBM model text, but its first line is not 'tree'.")
@@ -62,7 +61,7 @@ class ModelText:
         object.__setattr__(self, "pandas_categorical", _pandas_categorical(lines[end:]))
 
     def first(self, iterations: int) -> ModelText:
-        """The text with the trees of the first `iterations` alone; itself if that is 0 or less."""
+        """Return the text with the trees of the first `iterations`; itself if that is 0 or less."""
         if iterations <= 0 or iterations * self.n_outputs >= len(self.trees):
             return self
         cut = copy.copy(self)
@@ -76,12 +75,12 @@ class ModelText:
 
     @property
     def average(self) -> int:
-        """Number of iterations where the model averages over them (random forest), else 1."""
+        """Number of iterations if the model averages over them (random forest), else 1."""
         return len(self.trees) // self.n_outputs if "average_output" in self.header else 1
 
     @property
     def n_outputs(self) -> int:
-        """Trees of one iteration, and scores of a row."""
+        """Number of trees of an iteration, and of scores of a row."""
         # The first versions had as many trees as classes.
         return count_of(
             self.header, "num_tree_per_iteration" if "num_tree_per_iteration" in self.header else "num_class"
@@ -89,7 +88,7 @@ class ModelText:
 
 
 def read_text(text: ModelText, name: str, output: OutputSpec) -> Graph:
-    """Read a split text as the model of a class that makes `output` of its scores.
+    """Read a split text as a model of class `name` with the given outputs.
 
     Raises `ModelError` if it is damaged. Raises `UnsupportedModel` if it has linear trees.
     """
@@ -97,7 +96,7 @@ def read_text(text: ModelText, name: str, output: OutputSpec) -> Graph:
         raise UnsupportedModel(
             "the LightGBM model has linear trees (linear_tree=True); supported are constant leaves."
         )
-    # Also keeps a damaged number from asking for all memory.
+    # Also bounds the memory that a damaged number asks for.
     if not text.trees or len(text.trees) % text.n_outputs:
         raise ModelError(
             f"the LightGBM model text is damaged: {len(text.trees)} trees for {text.n_outputs} scores."
@@ -145,12 +144,12 @@ def _pandas_categorical(lines: list[str]) -> list[list[Any]]:
     for line in reversed(lines):
         if line.startswith("pandas_categorical:"):
             try:
-                found = json.loads(line.partition(":")[2]) or []
+                categories = json.loads(line.partition(":")[2]) or []
             except (ValueError, RecursionError) as error:
                 raise ModelError("the LightGBM model text is damaged: its pandas categories.") from error
-            if not isinstance(found, list) or not all(map(_is_category_list, found)):
-                raise ModelError("the LightGBM model text is damaged: its pandas categories are no lists.")
-            return found
+            if not isinstance(categories, list) or not all(map(_is_category_list, categories)):
+                raise ModelError("the LightGBM model text is damaged: its pandas categories are not lists.")
+            return categories
     return []
 
 
@@ -159,12 +158,12 @@ def _is_category_list(values: Any) -> bool:
 
 
 def _end_of_trees(lines: list[str], starts: list[int], sizes: list[str]) -> int:
-    """The line behind the last tree.
+    """Return the index of the line behind the last tree.
 
     Raises `ModelError` if the text is cut short.
     """
     first = starts[0] if starts else 0
-    # LightGBM before 2.2 wrote no "end of trees", but importances behind them.
+    # LightGBM before 2.2 wrote importances behind the trees, and no "end of trees".
     for end in ("end of trees", "feature importances:"):
         for i in range(first, len(lines)):
             if lines[i].strip() == end:

@@ -1,4 +1,4 @@
-"""What LightGBM's objectives and estimators make of raw scores."""
+"""Outputs of LightGBM's objectives and estimators, from raw scores."""
 
 from __future__ import annotations
 
@@ -34,19 +34,18 @@ _ALIASES = {
     }.items()
     for alias in aliases.split()
 }
-"""Other names of objectives, which LightGBM takes in model texts as it does in parameters; its versions
-before 2.3 wrote some of them."""
+"""Aliases of objectives, which LightGBM accepts in model texts; versions before 2.3 wrote some of them."""
 
 
 def response_of(objective: str, raw: Node) -> Node:
-    """The response to raw scores of an objective as the model text writes it.
+    """Return an objective's response to raw scores; `objective` is the model text's.
 
     Raises
     ------
     UnsupportedModel
-        If the objective is not known.
+        If the objective is unknown.
     ModelError
-        If its parameters are no numbers, or do not fit the scores.
+        If its parameters are not numbers, or do not fit the scores.
     """
     name, *rest = objective.split() or [""]
     name = _ALIASES.get(name, name)
@@ -81,24 +80,24 @@ def response_of(objective: str, raw: Node) -> Node:
 
 
 def booster_output(objective: str, n_outputs: int, average: int, kind: Kind = "booster") -> OutputSpec:
-    """What a ``Booster`` (or a regressor, a ranker) returns."""
+    """Return the outputs of a ``Booster`` (or a regressor, a ranker)."""
     raw = Input(n_outputs)
     nodes = {"response": response_of(objective, raw), "raw": _margin(raw, average)}
     return OutputSpec(kind, n_outputs, nodes)
 
 
 def estimator_output(name: str, labels: Any, objective: str, n_outputs: int, average: int) -> OutputSpec:
-    """What a fitted scikit-learn estimator of LightGBM returns.
+    """Return the outputs of a fitted scikit-learn estimator of LightGBM.
 
     Parameters
     ----------
     name
-        Its class.
+        The estimator's class.
     labels
-        The class labels of a classifier; None for others, and where the objective is the user's own.
+        The labels of a classifier; None for other estimators, and for a custom objective.
     """
     if labels is None:
-        # With an objective of the user's own, LGBMClassifier gives raw scores, too.
+        # With a custom objective, LGBMClassifier returns raw scores, too.
         kinds: dict[str, Kind] = {"LGBMRanker": "ranker", "LGBMClassifier": "booster"}
         return booster_output(objective, n_outputs, average, kinds.get(name, "regressor"))
     classes, raw = labels_of(labels), Input(n_outputs)
@@ -110,5 +109,5 @@ def estimator_output(name: str, labels: Any, objective: str, n_outputs: int, ave
 
 
 def _margin(raw: Node, average: int) -> Node:
-    """Raw scores as LightGBM gives them: sums, though it averages before it transforms."""
+    """Return LightGBM's raw scores: sums, although it averages before it transforms."""
     return raw if average == 1 else apply("multiply", raw, float(average))

@@ -18,7 +18,7 @@ _MISSING_NONE, _MISSING_ZERO = 0, 1
 
 
 def read_tree(fields: dict[str, str]) -> Tree:
-    """One tree, from the keys and values of its part of the text.
+    """Return a tree from the keys and values of its part of the text.
 
     Raises `ModelError`, `ValueError`, `IndexError`, `OverflowError` if it is damaged.
     """
@@ -33,9 +33,9 @@ def read_tree(fields: dict[str, str]) -> Tree:
     threshold = _numbers(fields, "threshold", splits, np.float64)
     missing = (kind >> 2) & 3
     categorical = (kind & _CATEGORICAL) != 0
-    # Without missing values in training NaN is read as 0, so it goes where 0 goes.
+    # Without missing values in training, LightGBM reads NaN as 0.
     default_left = np.where(missing == _MISSING_NONE, threshold >= 0, (kind & _DEFAULT_LEFT) != 0)
-    # NaN is in no category, and what is in none goes right.
+    # NaN is in no category, and values in no category go right.
     default_left &= ~categorical
     return Tree(
         feature=_with_leaves(_numbers(fields, "split_feature", splits, np.int64), leaves),
@@ -50,14 +50,14 @@ def read_tree(fields: dict[str, str]) -> Tree:
 
 
 def _for_tiny_values(threshold: np.ndarray) -> np.ndarray:
-    """Thresholds that send x where LightGBM sends it, which reads tiny values as 0 beforehand."""
+    """Return thresholds that decide as LightGBM, which reads tiny values as 0 first."""
     below = np.nextafter(-ZERO_THRESHOLD, -np.inf)
     tiny = (threshold >= -ZERO_THRESHOLD) & (threshold < ZERO_THRESHOLD)
     return np.where(tiny, np.where(threshold >= 0, ZERO_THRESHOLD, below), threshold)
 
 
 def _with_leaves(array: np.ndarray, leaves: int) -> np.ndarray:
-    """Append what stands at the leaves, which follow the splits."""
+    """Append values for the leaves, which follow the splits."""
     fill = 0 if array.dtype == bool else LEAF
     return np.concatenate([array, np.full(leaves, fill, array.dtype)])
 
@@ -105,16 +105,16 @@ def _number(word: str) -> float:
 
 
 def required(fields: dict[str, str], name: str) -> str:
-    """A value that has to be there; `ModelError` if it is not."""
+    """Return a value; raise `ModelError` if it is missing."""
     if name not in fields:
         raise ModelError(f"the LightGBM model text is damaged: {name!r} is missing.")
     return fields[name]
 
 
 def count_of(fields: dict[str, str], name: str, least: int = 1) -> int:
-    """A number of things, at least `least`; `ModelError` if it is none."""
+    """Return a count; raise `ModelError` if it is not a whole number of at least `least`."""
     word = required(fields, name)
-    # Longer ones overflow what they are compared with, and Python counts their digits.
+    # Longer numbers overflow, and Python bounds the digits that it parses.
     if not (word.isascii() and word.isdecimal() and len(word) < 16) or int(word) < least:
         raise ModelError(f"the LightGBM model text is damaged: {name} is '{shown(word)}'.")
     return int(word)

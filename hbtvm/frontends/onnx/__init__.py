@@ -19,10 +19,10 @@ def from_bytes(content: bytes) -> Graph:
     """Read the content of a ``.onnx`` file; nothing in it is executed.
 
     `content`: an ``onnx.ModelProto`` as protocol buffers write it.
-    Returns a graph that computes what ONNX Runtime does, but for the rounding of sums: these are in float64.
-    What trees compare is rounded as there. Products refuse NaN and infinities that nothing fills. Raises
-    `MissingPackageError` if onnx is not installed. Raises `ModelError` if it is damaged. Raises
-    `UnsupportedModel` if an operator is not supported, by name.
+    Returns a graph that computes like ONNX Runtime, but sums in float64; numbers that trees compare are
+    rounded as there. Products refuse NaN and infinities that nothing fills. Raises `MissingPackageError` if
+    onnx is not installed. Raises `ModelError` if it is damaged. Raises `UnsupportedModel` if an operator is
+    not supported, by name.
     """
     return _read(reading.parse, content)
 

@@ -25,7 +25,7 @@ def of_attributes(call: Call, kind: Literal["target", "class"], outputs: int | N
     values, double = _numbers(call, "nodes_values")
     feature, yes, no = (call.integers(f"nodes_{one}ids") for one in ("feature", "truenode", "falsenode"))
     if not count or not all(len(one) == count for one in (nodes, names, values, feature, yes, no)):
-        raise call.damaged("its lists of nodes are not of one length.")
+        raise call.damaged("its lists of nodes differ in length.")
     mode = np.array(
         [MODES.index(one) if one in MODES[:6] else LEAF if one == "LEAF" else -2 for one in names]
     )
@@ -38,11 +38,11 @@ def of_attributes(call: Call, kind: Literal["target", "class"], outputs: int | N
     targets = call.integers(ids)
     weights, _ = _numbers(call, f"{kind}_weights")
     if not len(targets) == len(holder_trees) == len(holder_nodes) == len(weights):
-        raise call.damaged("its lists of leaves are not of one length.")
+        raise call.damaged("its lists of leaves differ in length.")
     for one in (trees, nodes, holder_trees, holder_nodes, yes, no):
         if len(one) and not -1 <= one.min() <= one.max() < _MOST_ID:
             raise call.damaged("the number of a tree or node is out of range.")
-    # Trees in the order in which they come; within them, nodes in theirs.
+    # Trees in order of appearance; within them, nodes in order of appearance.
     distinct, first, which = np.unique(trees, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))[which]
     order = np.argsort(rank, kind="stable")
@@ -56,9 +56,9 @@ def of_attributes(call: Call, kind: Literal["target", "class"], outputs: int | N
         wanted = tree * (_MOST_ID + 1) + node
         at = np.minimum(np.searchsorted(keys, wanted, sorter=by_key), count - 1)
         if np.any(keys[by_key[at]] != wanted):
-            raise call.damaged("a node leads to one that is not there.")
-        found: np.ndarray = by_key[at]
-        return found
+            raise call.damaged("a node leads to a missing node.")
+        result: np.ndarray = by_key[at]
+        return result
 
     mode, rank = mode[order], rank[order]
     split = mode != LEAF
@@ -67,24 +67,25 @@ def of_attributes(call: Call, kind: Literal["target", "class"], outputs: int | N
         children[at, split] = place(rank[split], ends[split]) - starts[rank[split]]
     known = np.searchsorted(distinct, holder_trees)
     if np.any(distinct[np.minimum(known, len(distinct) - 1)] != holder_trees):
-        raise call.damaged("a leaf is of a tree that is not there.")
+        raise call.damaged("a leaf is of a missing tree.")
     holders = place(np.argsort(np.argsort(first))[known], holder_nodes)
-    found = np.zeros(count, bool)
-    found[: len(tracks)] = tracks[:count] == 1
+    missing_left = np.zeros(count, bool)
+    missing_left[: len(tracks)] = tracks[:count] == 1
     base, _ = _numbers(call, "base_values")
     total = outputs if outputs is not None else call.whole("n_targets", 1)
     return Forest(
-        starts.astype(np.int64), feature[order], mode, values[order], children[0], children[1], found[order],
+        starts.astype(np.int64), feature[order], mode, values[order], children[0], children[1],
+        missing_left[order],
         holders, targets, weights, total, base, call.text("aggregate_function", "SUM"), double,
     )  # fmt: skip
 
 
 def _numbers(call: Call, name: str) -> tuple[np.ndarray, bool]:
-    """An attribute that may be a list of float32 or a tensor; float64, and whether it was of that."""
-    found = call.array(name)
-    if not len(found):
-        found = call.array(f"{name}_as_tensor")
-    return found.astype(np.float64), bool(len(found)) and found.dtype == np.float64
+    """Return an attribute, a list of float32 or a tensor, as float64, and whether it was float64."""
+    values = call.array(name)
+    if not len(values):
+        values = call.array(f"{name}_as_tensor")
+    return values.astype(np.float64), bool(len(values)) and values.dtype == np.float64
 
 
 def of_tensors(call: Call) -> Forest:
@@ -99,17 +100,17 @@ def of_tensors(call: Call) -> Forest:
     targets, weights = call.integers("leaf_targetids"), call.array("leaf_weights").astype(np.float64)
     count, leaves = len(feature), len(targets)
     if not count or not leaves or len(weights) != leaves or not len(roots):
-        raise call.damaged("it has no trees, or not as many weights as leaves.")
+        raise call.damaged("it has no trees, or other numbers of weights and leaves.")
     if not all(len(one) == count for one in (splits, mode, yes, no, yes_leaf, no_leaf)):
-        raise call.damaged("its lists of nodes are not of one length.")
+        raise call.damaged("its lists of nodes differ in length.")
     for ends, is_leaf in ((yes, yes_leaf), (no, no_leaf)):
         if np.any(ends < 0) or np.any(ends >= np.where(is_leaf, leaves, count)):
-            raise call.damaged("a node leads to one that is not there.")
+            raise call.damaged("a node leads to a missing node.")
     if np.any(roots < 0) or np.any(roots >= count) or np.any(mode < 0) or np.any(mode > MEMBER):
         raise call.damaged("a root or a mode is out of range.")
     tracks = np.zeros(count, bool)
-    given = call.integers("nodes_missing_value_tracks_true")
-    tracks[: len(given)] = given[:count] == 1
+    values = call.integers("nodes_missing_value_tracks_true")
+    tracks[: len(values)] = values[:count] == 1
     aggregate = call.whole("aggregate_function", 1)
     if not 0 <= aggregate < len(AGGREGATES):
         raise call.damaged(f"its aggregate_function is {aggregate}.")
@@ -127,19 +128,19 @@ def of_tensors(call: Call) -> Forest:
 
 
 def _members(call: Call, mode: np.ndarray) -> dict[int, tuple[float, ...]]:
-    """The values of sets by node: they are listed one set after another, with NaN between."""
+    """Return the values of sets by node: the attribute lists set after set, separated by NaN."""
     values = call.array("membership_values").astype(np.float64)
     wanted = np.flatnonzero(mode == MEMBER).tolist()
     groups: list[tuple[float, ...]] = []
-    own: list[float] = []
+    group: list[float] = []
     for value in values.tolist():
         if value == value:
-            own.append(value)
+            group.append(value)
         else:
-            groups.append(tuple(own))
-            own = []
-    if own:
-        groups.append(tuple(own))
+            groups.append(tuple(group))
+            group = []
+    if group:
+        groups.append(tuple(group))
     if len(groups) < len(wanted):
         raise call.damaged(f"it has {len(groups)} sets of values for {len(wanted)} nodes.")
     return dict(zip(wanted, groups, strict=False))
@@ -148,10 +149,10 @@ def _members(call: Call, mode: np.ndarray) -> dict[int, tuple[float, ...]]:
 def _laid_out(
     call: Call, roots: np.ndarray, ends: Sequence[np.ndarray], is_leaf: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Each tree's nodes one behind another, with a leaf of its own for each way to one.
+    """Lay out each tree's nodes consecutively, with a separate leaf for each path.
 
-    Returns for each node the split that it is, or LEAF; where trees begin; children (2, N); which nodes are
-    leaves, and the leaf that each of these is.
+    Returns each node's split, or LEAF; the trees' starts; children (2, N); the nodes that are leaves, and
+    their indices in the list of leaves.
     """
     order: list[np.ndarray] = []
     children: list[np.ndarray] = []
@@ -159,7 +160,7 @@ def _laid_out(
     starts, total, most = [0], 0, 4 * len(ends[0]) + 4 * len(roots)
     for root in roots.tolist():
         level, done = np.array([root]), 1
-        own_order, own_children, own_leaf = [level], list[np.ndarray](), [np.array([LEAF])]
+        tree_order, tree_children, tree_leaf = [level], list[np.ndarray](), [np.array([LEAF])]
         while len(level):
             inner = level >= 0
             at = np.where(inner, level, 0)
@@ -167,18 +168,18 @@ def _laid_out(
             number = done + np.arange(2 * inner.sum()).reshape(-1, 2)
             next_children = np.full((2, len(level)), LEAF, np.int64)
             next_children[:, inner] = number.T
-            own_children.append(next_children)
+            tree_children.append(next_children)
             follow = np.stack([ends[0][at], ends[1][at]], 1)[inner].ravel()
             leaf = np.stack([is_leaf[0][at], is_leaf[1][at]], 1)[inner].ravel()
             level = np.where(leaf, LEAF, follow)
-            own_order.append(level)
-            own_leaf.append(np.where(leaf, follow, LEAF))
+            tree_order.append(level)
+            tree_leaf.append(np.where(leaf, follow, LEAF))
             done += len(level)
             if total + done > most:
                 raise call.damaged("its trees share nodes, or have loops.")
-        order += own_order
-        children += own_children
-        leaf_of += own_leaf
+        order += tree_order
+        children += tree_children
+        leaf_of += tree_leaf
         total += done
         starts.append(total)
     leaves = np.concatenate(leaf_of)

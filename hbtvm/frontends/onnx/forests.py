@@ -1,4 +1,4 @@
-"""Trees of ai.onnx.ml's operators as the trees that hbtvm compiles."""
+"""Trees of ai.onnx.ml's operators as a `TreeEnsemble`."""
 
 from __future__ import annotations
 
@@ -13,55 +13,49 @@ from hbtvm.graph.trees.ensemble import LEAF, CompareDtype, TreeEnsemble
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 """By the numbers of version 5."""
 
-
 _, _LT, _GTE, _GT, EQ, _NEQ, MEMBER = range(7)
 
-
 _MOST_OUTPUTS = 1 << 16
-
-
-_MOST_VALUES = 1 << 26  # numbers that all leaves may hold
-
+_MOST_VALUES = 1 << 26  # bound of the numbers of all leaves
 
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
 
 @dataclass(eq=False)
 class Forest:
-    """Trees as ONNX tells them; N nodes, W weights."""
+    """Trees in ONNX's form; N nodes, W weights."""
 
-    starts: np.ndarray  # int64, shape (T + 1,): where each tree's nodes begin; its root is the first
+    starts: np.ndarray  # int64, shape (T + 1,): the first node of each tree, its root
     # `feature`, `mode`: int64, shape (N,); the mode of leaves is -1
     feature: np.ndarray
     mode: np.ndarray
-    value: np.ndarray  # float64, shape (N,): what splits compare with
+    value: np.ndarray  # float64, shape (N,): the splits' thresholds
     # `yes`, `no`: int64, shape (N,): children, counted from the tree's first node
     yes: np.ndarray
     no: np.ndarray
     tracks: np.ndarray  # bool, shape (N,): whether NaN is true
-    # `holders`, `targets`, `weights`: shape (W,): leaves (counted over all), the outputs that they add to,
-    # and what
+    # `holders`, `targets`, `weights`: shape (W,): leaves (indices in the forest), outputs, and terms of these
     holders: np.ndarray
     targets: np.ndarray
     weights: np.ndarray
     outputs: int  # number of outputs
-    base: np.ndarray  # float64: base values as they are given, maybe none
+    base: np.ndarray  # float64: base values, maybe empty
     aggregate: str = "SUM"  # one of `AGGREGATES`
     double: bool = False  # whether the numbers are float64
     members: dict[int, tuple[float, ...]] = field(default_factory=dict)  # by node, the values of a set
-    # Features with the values that splits ask for: columns that are added behind the others
+    # Features with sets of values that splits test: columns behind the others
     sets: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
 
 
 def assembled(call: Call, forest: Forest, width: int, compare: CompareDtype) -> TreeEnsemble:
-    """The trees in hbtvm's form, with the columns of `Forest.sets` behind `width` columns.
+    """Return the trees as an ensemble, with the columns of `Forest.sets` behind `width` columns.
 
-    Raises `ModelError` if they are no trees. Raises `UnsupportedModel` if they are too large.
+    Raises `ModelError` if they are not trees. Raises `UnsupportedModel` if they are too large.
     """
     if not 1 <= forest.outputs <= _MOST_OUTPUTS:
         raise call.damaged(f"it has {forest.outputs:,} outputs.")
     if len(forest.targets) and not 0 <= forest.targets.min() <= forest.targets.max() < forest.outputs:
-        raise call.damaged(f"a leaf adds to an output that is not there, of {forest.outputs}.")
+        raise call.damaged(f"a leaf adds to an output beyond {forest.outputs}.")
     if forest.aggregate not in AGGREGATES:
         raise call.damaged(f"its aggregate_function is {forest.aggregate[:20]!r}.")
     feature, threshold, left, right, default_left = _splits(call, forest, width, compare)
@@ -81,12 +75,12 @@ def assembled(call: Call, forest: Forest, width: int, compare: CompareDtype) -> 
 def _splits(
     call: Call, forest: Forest, width: int, compare: CompareDtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Comparisons as ``<=``: feature, threshold, left, right, default direction."""
+    """Return comparisons as ``<=``: feature, threshold, left, right, default direction."""
     _merge_sets(forest)
     mode, feature, value = forest.mode, forest.feature.copy(), forest.value.copy()
     split = mode != LEAF
     if np.any(split & ((feature < 0) | (feature >= width))):
-        raise call.damaged(f"it reads a column that is not there, of {width}.")
+        raise call.damaged(f"it reads a column beyond {width}.")
     if compare == "float32":
         with np.errstate(over="ignore"):
             value = value.astype(np.float32).astype(np.float64)
@@ -94,11 +88,11 @@ def _splits(
     else:
         below = np.nextafter(value, -np.inf)
     threshold = np.where((mode == _LT) | (mode == _GTE), below, value)
-    # A value that is not below is on the other side: the ways are exchanged.
+    # The negation of a comparison: exchange the children.
     turned = np.isin(mode, (_GTE, _GT, EQ, MEMBER))
     left = np.where(turned, forest.no, forest.yes)
     right = np.where(turned, forest.yes, forest.no)
-    # NaN is true only where a node says so, and is unequal to everything.
+    # NaN is true only if a node says so, and is unequal to everything.
     true = forest.tracks | (mode == _NEQ)
     default_left = split & (true ^ turned)
     known: dict[tuple[int, tuple[float, ...]], int] = {}
@@ -115,9 +109,9 @@ def _splits(
 
 
 def _merge_sets(forest: Forest) -> None:
-    """Make one split of comparisons one behind another that ask whether a column is one of several values.
+    """Merge chains of equality tests of a column into a split by a set of values.
 
-    Converters write sets of categories so. All lead to one node where they hold, which trees here can't.
+    Converters write sets of categories so. All tests of a chain share a child, which an ensemble can't.
     """
     equal = np.flatnonzero(forest.mode == EQ).tolist()
     if not equal:
@@ -151,7 +145,7 @@ def _leaves(
     right: np.ndarray,
     default_left: np.ndarray,
 ) -> tuple[list[Tree], np.ndarray]:
-    """The trees, and the first output that each adds to."""
+    """Return the trees, and the first output that each adds to."""
     count = len(forest.starts) - 1
     tree = np.repeat(np.arange(count), np.diff(forest.starts))[forest.holders]
     low, high = np.full(count, forest.outputs), np.full(count, -1)
@@ -165,7 +159,7 @@ def _leaves(
     value = np.zeros((len(feature), width))
     holders, targets, weights = forest.holders, forest.targets, forest.weights
     if forest.outputs == 1:
-        # Of several weights of a leaf, ONNX Runtime takes the first where there is one output.
+        # With a single output, ONNX Runtime takes the first of a leaf's weights.
         holders, once = np.unique(holders, return_index=True)
         tree, targets, weights = tree[once], targets[once], weights[once]
     np.add.at(value, (holders, targets - first[tree]), weights)

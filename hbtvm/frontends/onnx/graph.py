@@ -1,4 +1,4 @@
-"""An ONNX graph evaluated symbolically: rows are operators over the input's columns, all else is computed."""
+"""Symbolic evaluation of an ONNX graph: rows become operators over the input's columns, others constants."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ OPERATIONS: Mapping[tuple[str, str], Evaluate] = {
 }
 """By domain and operator."""
 
-_MOST_CONSTANTS = 1 << 26  # values of constants that evaluating a graph may make in all
+_MOST_CONSTANTS = 1 << 26  # bound of the values of all computed constants
 _DEEPEST = 16  # operators of the model within one another
 
 _REFOLDING = ("Reshape", "Identity", "Cast")
-"""Operators that take `Rows.unfolded`; the first makes sense of it."""
+"""Operators that accept `Rows.unfolded`; the first resolves it."""
 
 _INSTEAD = {
     ("", "NonZero"): "it counts rows",
@@ -65,7 +65,7 @@ _INSTEAD = {
 
 
 class TooLarge(UnsupportedModel):
-    """A graph that is beyond a bound on all of its nodes."""
+    """A graph exceeds a bound on all of its nodes together."""
 
 
 @dataclass
@@ -76,39 +76,38 @@ class _Budget:
 
 
 class Evaluator:
-    """Computes what a graph's names stand for."""
+    """Computes the values of a graph's names."""
 
     def __init__(self, document: Document) -> None:
         self._document, self._budget = document, _Budget()
 
-    def run(self, given: Mapping[str, Value]) -> dict[str, Known]:
-        """The values of all names.
+    def run(self, inputs: Mapping[str, Value]) -> dict[str, Known]:
+        """Return the values of all names; an `UnsupportedModel` for outputs of unsupported operators.
 
-        `given`: those of the graph's inputs.
-        An operator that is not supported stands as an `UnsupportedModel` in place of its values. Raises
-        `UnsupportedModel` if the graph is too large, `ModelError` if it is damaged.
+        `inputs`: values of the graph's inputs.
+        Raises `UnsupportedModel` if the graph is too large, `ModelError` if it is damaged.
         """
         body = self._document.body
-        known: dict[str, Known] = {**body.constants, **given}
+        known: dict[str, Known] = {**body.constants, **inputs}
         self._evaluate(body.operations, known, 0)
         return known
 
     def constants(self) -> dict[str, np.ndarray]:
-        """The graph's constants, those included that are computed of constants alone."""
+        """Return the graph's constants, including values computed from constants alone."""
         known: dict[str, Known] = dict(self._document.body.constants)
-        for one in self._document.body.operations:
-            if all(name in known for name in one.inputs):
-                self._evaluate((one,), known, 0)
+        for operation in self._document.body.operations:
+            if all(name in known for name in operation.inputs):
+                self._evaluate((operation,), known, 0)
         return {name: value for name, value in known.items() if isinstance(value, np.ndarray)}
 
     def _evaluate(self, operations: tuple[Operation, ...], known: dict[str, Known], depth: int) -> None:
-        for one in operations:
+        for operation in operations:
             inputs: list[Value | None] = []
             failed: UnsupportedModel | None = None
-            for name in one.inputs:
+            for name in operation.inputs:
                 if name and name not in known:
                     raise ModelError(
-                        f"{one.where} is damaged: its input '{shown(name, 60)}' is not computed before."
+                        f"{operation.where} is damaged: its input '{shown(name, 60)}' is not computed before."
                     )
                 value = known[name] if name else None
                 if isinstance(value, UnsupportedModel):
@@ -117,16 +116,18 @@ class Evaluator:
             results: Sequence[Known] = ()
             if failed is None:
                 try:
-                    results = self._one(one, tuple(inputs), depth)
+                    results = self._outputs(operation, tuple(inputs), depth)
                 except TooLarge:
                     raise
                 except UnsupportedModel as error:
                     failed = error
             if failed is not None:
-                results = [failed] * len(one.outputs)
-            known |= {name: value for name, value in zip(one.outputs, results, strict=False) if name}
+                results = [failed] * len(operation.outputs)
+            known |= {name: value for name, value in zip(operation.outputs, results, strict=False) if name}
 
-    def _one(self, operation: Operation, inputs: tuple[Value | None, ...], depth: int) -> tuple[Value, ...]:
+    def _outputs(
+        self, operation: Operation, inputs: tuple[Value | None, ...], depth: int
+    ) -> tuple[Value, ...]:
         self._budget.nodes -= 1
         if self._budget.nodes < 0:
             raise TooLarge("the ONNX graph has too many nodes, those of its own operators included.")
@@ -137,14 +138,14 @@ class Evaluator:
         if run is None:
             why = _INSTEAD.get(key)
             raise UnsupportedModel(f"{operation.where} is not supported{f': {why}' if why else ''}.")
-        if any(isinstance(one, Rows) and one.unfolded for one in inputs) and key[1] not in _REFOLDING:
+        if any(isinstance(x, Rows) and x.unfolded for x in inputs) and key[1] not in _REFOLDING:
             raise UnsupportedModel(
                 f"{operation.where} reads tensors joined row by row, which is not supported."
             )
         call = Call(operation, inputs, self._document.versions.get(operation.domain, 1))
         try:
             with np.errstate(all="ignore"):
-                found = run(call)
+                value = run(call)
         except (ModelError, UnsupportedModel):
             raise
         except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
@@ -152,13 +153,14 @@ class Evaluator:
             raise ModelError(
                 f"{operation.where} is damaged, or not supported in this form: {text}."
             ) from error
-        results = tuple(map(short, found)) if isinstance(found, tuple) else (short(found),)
-        for value in results:
-            if isinstance(value, np.ndarray):
-                self._budget.constants -= value.size
+        results = tuple(map(short, value)) if isinstance(value, tuple) else (short(value),)
+        for result in results:
+            if isinstance(result, np.ndarray):
+                self._budget.constants -= result.size
             else:
                 # Each column of a table is an object; nodes hold a few numbers for each.
-                self._budget.columns -= value.width if isinstance(value.content, Table) else value.width // 16
+                is_table = isinstance(result.content, Table)
+                self._budget.columns -= result.width if is_table else result.width // 16
         if self._budget.constants < 0:
             raise TooLarge("the ONNX graph computes too many constants.")
         if self._budget.columns < 0:
@@ -168,36 +170,36 @@ class Evaluator:
     def _function(
         self, key: tuple[str, str], operation: Operation, inputs: tuple[Value | None, ...], depth: int
     ) -> tuple[Value, ...]:
-        """An operator that the model defines itself."""
+        """Evaluate a function of the model."""
         if depth >= _DEEPEST:
             raise UnsupportedModel(f"{operation.where} is not supported: operators within operators.")
         names, results, body = self._document.functions[key]
         known: dict[str, Known] = {
             name: value for name, value in zip(names, inputs, strict=False) if value is not None
         }
-        bound = tuple(replace(one, attributes=_bound(one, operation)) for one in body)
+        bound = tuple(replace(inner, attributes=_bound(inner, operation)) for inner in body)
         self._evaluate(bound, known, depth + 1)
         missing = [name for name in results if name not in known]
         if missing:
             raise ModelError(
                 f"{operation.where} is damaged: its output '{shown(missing[0])}' is not computed."
             )
-        found: list[Value] = []
+        values: list[Value] = []
         for name in results:
             value = known[name]
             if isinstance(value, UnsupportedModel):
                 raise value
-            found.append(value)
-        return tuple(found)
+            values.append(value)
+        return tuple(values)
 
 
 def _bound(inner: Operation, outer: Operation) -> dict[str, object]:
-    """The attributes of a node in a function, with those of the caller where it asks for them."""
-    found = {}
+    """Return the attributes of a node in a function, with references to the caller's attributes resolved."""
+    bound = {}
     for name, value in inner.attributes.items():
         if isinstance(value, Reference):
             if value.name in outer.attributes:
-                found[name] = outer.attributes[value.name]
+                bound[name] = outer.attributes[value.name]
         else:
-            found[name] = value
-    return found
+            bound[name] = value
+    return bound

@@ -1,4 +1,4 @@
-"""An ONNX model's inputs as columns: one tensor of many columns, or columns of a frame by their names."""
+"""An ONNX model's inputs as columns: a tensor of many columns, or columns of a frame by their names."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ Constants = Callable[[], Mapping[str, np.ndarray]]
 
 
 def inputs_of(body: Body, constants: Constants) -> tuple[InputSpec, dict[str, Rows]]:
-    """What the model accepts, and what its inputs stand for.
+    """Return the model's input specification, and the tensors of its inputs.
 
     `body`: the model's graph.
-    `constants`: computes the graph's constants: asked for where the shape of an input does not say its
-        columns.
-    Returns columns with names where there are several inputs: an input of one column has its name, one of
-    several columns has its name with ``_0``, ``_1``, and so on. Raises `ModelError` if there is no input.
-    Raises `UnsupportedModel` if one is no tensor of rows, or does not say how many columns it has.
+    `constants`: computes the graph's constants, if the shape of an input lacks the number of columns.
+    With several inputs, columns have names: the input's name for its only column, else the name with ``_0``,
+    ``_1``, and so on. Raises `ModelError` if there is no input. Raises `UnsupportedModel` if an input is not
+    a tensor of rows, or its number of columns is unknown.
     """
     if not body.inputs:
         raise ModelError("the ONNX graph has no inputs.")
@@ -41,7 +40,7 @@ def inputs_of(body: Body, constants: Constants) -> tuple[InputSpec, dict[str, Ro
             raise UnsupportedModel(
                 f"the ONNX model reads {at + width:,} columns; at most {MOST_COLUMNS:,} are supported."
             )
-        # Callers may give another type of floats than the model declares.
+        # Callers may pass another type of floats than the model declares.
         steps: tuple[Step, ...] = (Cast(port.dtype),) if port.dtype in ("float32", "float64") else ()  # type: ignore[arg-type]
         columns = tuple(Column(Raw(at + i), steps) for i in range(width))
         tensors[port.name] = Rows(shape, port.dtype, Table(columns))
@@ -50,16 +49,16 @@ def inputs_of(body: Body, constants: Constants) -> tuple[InputSpec, dict[str, Ro
     named = len(body.inputs) > 1
     if named and len(set(names)) < len(names):
         raise UnsupportedModel("the ONNX model's inputs have columns of the same name.")
-    # One tensor of one axis: rows are its values.
+    # A single tensor with a single axis: rows are its values.
     values = not named and len(_shape(body.inputs[0], body, constants)) == 1
     return InputSpec(at, tuple(names) if named else None, by_name=named, rows_are_values=values), tensors
 
 
 def _shape(port: Port, body: Body, constants: Constants) -> tuple[int | None, ...]:
-    """An input's shape, with None for the rows: one axis or two."""
+    """Return an input's shape, one or two axes, with None for the rows."""
     where = f"the ONNX input '{shown(port.name, 60)}'"
     if port.dtype is None:
-        raise UnsupportedModel(f"{where} is no tensor of numbers, bools or strings.")
+        raise UnsupportedModel(f"{where} is not a tensor of numbers, bools or strings.")
     shape = port.shape if port.shape is not None else (None, None)
     if not 1 <= len(shape) <= 2:
         raise UnsupportedModel(f"{where} has {len(shape)} axes; one or two are supported.")

@@ -1,4 +1,4 @@
-"""Columns of several tensors as one, and functions of the values that positions stand for."""
+"""Join columns of several tensors, and map the levels of a tensor."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from hbtvm.operators.shapes import concat
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """That a tensor is several tensors side by side, one for each target: their labels or probabilities."""
+    """The origin of a tensor that joins a tensor for each target: labels or probabilities."""
 
     parts: tuple[Rows, ...]
 
 
 def joined(parts: Sequence[Rows], shape: Any, dtype: str) -> Rows:
-    """Columns of several tensors side by side, as a tensor of a shape."""
-    parts = [one.numbers() for one in parts if one.width]
-    tables = [one.content for one in parts if isinstance(one.content, Table)]
+    """Return columns of several tensors side by side, as a tensor of a shape."""
+    parts = [part.numbers() for part in parts if part.width]
+    tables = [part.content for part in parts if isinstance(part.content, Table)]
     if len(tables) == len(parts):
-        return Rows(shape, dtype, Table(tuple(column for one in tables for column in one.columns)))
-    return Rows(shape, dtype, concat([one.node() for one in parts]))
+        return Rows(shape, dtype, Table(tuple(column for table in tables for column in table.columns)))
+    return Rows(shape, dtype, concat([part.node() for part in parts]))
 
 
 def mapped(x: Rows, function: Callable[[np.ndarray], Any], dtype: str) -> Rows:
-    """A function of a tensor that has levels: the same positions in other values."""
+    """Apply a function to the levels of a tensor."""
     assert x.levels is not None
     levels = np.asarray(function(x.levels))
     kind = object if dtype == "str" else dtype

@@ -1,4 +1,4 @@
-"""From the outputs of an evaluated ONNX graph to a `Graph`: which are labels, probabilities, responses."""
+"""From the outputs of an evaluated ONNX graph to a `Graph`: labels, probabilities, responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.onnx.joining import Targets
 from hbtvm.frontends.onnx.operations.reductions import Extreme
-from hbtvm.frontends.onnx.operations.trees import Ensemble, Made
+from hbtvm.frontends.onnx.operations.trees import Ensemble, TreeOutput
 from hbtvm.frontends.onnx.reading import Document
 from hbtvm.frontends.onnx.values import Known, Rows, plain
 from hbtvm.graph.columns.table import Column, Raw, Table
@@ -25,18 +25,17 @@ from hbtvm.operators.shapes import concat
 from hbtvm.words.printable import shown
 
 _SCORES = "score_samples"
-"""What converters call the output that is ``score_samples``, behind labels and probabilities or decisions."""
+"""The converters' name of the output ``score_samples``, behind labels and probabilities or decisions."""
 
-_MOST_OPERATORS = 4096  # operators of a network: a kernel is compiled of all of them
+_MOST_OPERATORS = 4096  # bound of a network's operators, which a kernel compiles together
 
 
 def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Known]) -> Graph:
-    """The graph of a model.
+    """Return the graph of a model.
 
-    `inputs`: what it accepts.
     `known`: the values of its names.
-    Raises `UnsupportedModel` if its outputs are none that `Predictor` knows, or what computes them is not
-    supported. Raises `ModelError` if one is not computed.
+    Raises `UnsupportedModel` if its outputs are not those of a `Predictor`, or an operator is not supported.
+    Raises `ModelError` if an output is not computed.
     """
     found, left = _chosen(document, known)
     model = _name(document)
@@ -60,7 +59,7 @@ def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Known]) 
 
 
 def _chosen(document: Document, known: Mapping[str, Known]) -> tuple[dict[str, Rows], tuple[str, ...]]:
-    """The outputs that are computed, labels with their scores or else the first; a sentence on the others."""
+    """Choose labels with their scores, or else the first output; return them, and a sentence on others."""
     values: dict[str, Known] = {}
     for port in document.body.outputs:
         value = known.get(port.name)
@@ -98,7 +97,7 @@ def _chosen(document: Document, known: Mapping[str, Known]) -> tuple[dict[str, R
 
 
 def _of_classes(label: Known, scores: Known) -> bool:
-    """Whether labels have as many values as scores have columns."""
+    """Return whether labels have as many values as scores have columns."""
     if not isinstance(label, Rows) or not isinstance(scores, Rows) or label.levels is None:
         return False
     return len(label.levels) == max(2, scores.width)
@@ -109,16 +108,16 @@ def _rows(known: Mapping[str, Known]) -> list[Rows]:
 
 
 def _name(document: Document) -> str:
-    """What the model is called: its operator of ai.onnx.ml that predicts, else its last."""
-    kinds = [one.kind for one in document.body.operations]
+    """Return the model's name: its operator of ai.onnx.ml that predicts, else its last."""
+    kinds = [operation.kind for operation in document.body.operations]
     predicts = [kind for kind in kinds if kind.endswith(("Classifier", "Regressor", "Ensemble"))]
     return shown((predicts or kinds or ["graph"])[-1], 60)
 
 
 def _trees_alone(found: Mapping[str, Rows]) -> Ensemble | None:
-    """The trees that all outputs are of, if nothing else is."""
+    """Return the trees that compute all outputs; None if others do."""
     origins = [value.origin for value in found.values()]
-    if not all(isinstance(one, Made) for one in origins):
+    if not all(isinstance(one, TreeOutput) for one in origins):
         return None
     parts = [one.part for one in origins]
     same = all(one.ensemble is origins[0].ensemble for one in origins)
@@ -133,14 +132,14 @@ def _trees_alone(found: Mapping[str, Rows]) -> Ensemble | None:
     if classes:
         if classes[0] is None:
             return None
-        # Labels may have been cast on their way.
+        # Labels may have been cast.
         spec = replace(ensemble.output, classes=(_labels(classes[0]),))
         return Ensemble(ensemble.table, ensemble.trees, spec)
     return ensemble  # type: ignore[no-any-return]
 
 
 def _of_trees(ensemble: Ensemble, inputs: InputSpec, model: str) -> Graph:
-    """The graph of trees on a table."""
+    """Return the graph of trees on a table."""
     trees, table = ensemble.trees, ensemble.table
     if trees.compare_dtype == "float32":
         # The comparison rounds anyway.
@@ -153,10 +152,9 @@ def _of_trees(ensemble: Ensemble, inputs: InputSpec, model: str) -> Graph:
 
 
 def predictor_of(found: Mapping[str, Rows]) -> Predictor:
-    """Outputs by what they are.
+    """Return the predictor of the model's outputs, given by name.
 
-    `found`: the model's outputs by their names.
-    Raises `UnsupportedModel` if that is not clear.
+    Raises `UnsupportedModel` if their meaning is not clear.
     """
     if list(found)[2:] == [_SCORES]:
         first = predictor_of({name: value for name, value in found.items() if name != _SCORES})
@@ -171,7 +169,7 @@ def predictor_of(found: Mapping[str, Rows]) -> Predictor:
     extreme = label.origin.kind if isinstance(label.origin, Extreme) else ""
     if label.width > 1 or (label.levels is not None and extreme != "argmin"):
         return _classifier(label, scores)
-    # Labels without a list of them: of clusters, or 1 and -1 of outliers.
+    # Labels without levels: of clusters, or 1 and -1 of outliers.
     numbers = [_numbers(one) for one in scores]
     if len(scores) == 1 and scores[0].width == 1:
         outputs = {"index": _numbers(label), "decision": numbers[0]}
@@ -183,7 +181,7 @@ def predictor_of(found: Mapping[str, Rows]) -> Predictor:
 
 
 def _classifier(label: Rows, scores: Sequence[Rows]) -> Predictor:
-    """Labels of one target or of several, and their probabilities: for each target, or of each class 1."""
+    """Return labels and probabilities: for each target, or of class 1 of each."""
     outputs: dict[str, Node] = {}
     if scores:
         outputs["proba"] = concat([_numbers(one) for one in scores])
@@ -203,7 +201,7 @@ def _classifier(label: Rows, scores: Sequence[Rows]) -> Predictor:
 
 
 def _targets(label: Rows, scores: Sequence[Rows]) -> tuple[Rows, ...]:
-    """The labels of each target, where they and probabilities are of several; else none."""
+    """Return the labels of each target, if they and the probabilities have several; else an empty tuple."""
     parts = label.origin.parts if isinstance(label.origin, Targets) else ()
     if any(one.width != 1 for one in parts) or len(parts) != label.width or len(parts) < 2:
         return ()
@@ -215,9 +213,9 @@ def _targets(label: Rows, scores: Sequence[Rows]) -> tuple[Rows, ...]:
 
 
 def _is_label(value: Rows, alone: bool = True) -> bool:
-    """Whether a tensor holds labels for each row.
+    """Return whether a tensor holds labels for each row.
 
-    `alone`: whether the model has no other output: integers may be any numbers then.
+    `alone`: whether the model has no other output; integers may be any numbers then.
     """
     if not ("int" in value.dtype or value.dtype in ("str", "bool")):
         return False
@@ -228,12 +226,12 @@ def _is_label(value: Rows, alone: bool = True) -> bool:
 
 
 def _labels(levels: np.ndarray) -> np.ndarray:
-    """Labels as the runtime looks them up: texts as numpy has them."""
+    """Return labels in the runtime's form."""
     return levels.astype(str).astype(object) if levels.dtype == object else levels
 
 
 def _positions(value: Rows) -> Node:
-    """The positions in the levels."""
+    """Return the positions in the levels."""
     return _numbers(Rows(value.shape, "int64", value.content))
 
 
@@ -241,7 +239,7 @@ def _numbers(value: Rows) -> Node:
     if value.dtype == "str" and value.levels is None:
         raise UnsupportedModel("the ONNX model's output is its input's strings.")
     if value.axis:
-        # One target behind another, for each of them the rows.
+        # Targets come first, then the rows.
         order = np.moveaxis(value.grid(), value.axis, 0)
         value = value.take(order, (None, value.width))
     return value.node()
@@ -249,7 +247,7 @@ def _numbers(value: Rows) -> Node:
 
 def _response(value: Rows) -> Predictor:
     if value.dtype == "str":
-        raise UnsupportedModel("the ONNX model gives strings that are no labels, which is not supported.")
+        raise UnsupportedModel("the ONNX model's output is strings that are not labels; not supported.")
     if value.axis:
         raise UnsupportedModel(
             f"the ONNX model's output has the shape {value.shape}, which is not supported."

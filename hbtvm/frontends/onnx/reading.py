@@ -1,4 +1,4 @@
-"""ONNX files as plain values: nodes, constants, inputs and outputs; nothing is executed, no size is believed.
+"""ONNX files as plain values: nodes, constants, inputs and outputs; nothing is executed, sizes are checked.
 
 Source: ``onnx.proto3`` of ONNX 1.23 (versions of the format from 3 on).
 """
@@ -15,7 +15,7 @@ import numpy as np
 from hbtvm.errors import MissingPackageError, ModelError, UnsupportedModel
 from hbtvm.words.printable import shown
 
-_MOST_NODES = 100_000  # nodes of a graph: each is an object here
+_MOST_NODES = 100_000  # bound of a graph's nodes, which are objects
 
 _MOST_RANK = 16
 
@@ -30,7 +30,7 @@ _STORED = {
     7: "int64_data", 8: "string_data", 9: "int32_data", 11: "double_data", 12: "uint64_data",
     13: "uint64_data",
 }  # fmt: skip
-"""Where a tensor's numbers are that has no ``raw_data``."""
+"""The fields of the numbers of a tensor without ``raw_data``."""
 
 _EXTERNAL = 1
 
@@ -39,11 +39,11 @@ _EXTERNAL = 1
 class Operation:
     """A node of the graph."""
 
-    # `kind`, `domain`: the operator; the domain of ONNX's own is ``""``
+    # `kind`, `domain`: the operator; the domain of ONNX's operators is ``""``
     kind: str
     domain: str
     name: str  # the node's name, maybe empty
-    # `inputs`, `outputs`: names of values; an empty one is an input that is left out
+    # `inputs`, `outputs`: names of values; empty for an omitted input
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     # Numbers, texts, arrays (``floats``: float32; ``ints``: int64; tensors), lists of texts, and graphs
@@ -51,7 +51,7 @@ class Operation:
 
     @property
     def where(self) -> str:
-        """The node in the words of an error."""
+        """The node's name in errors."""
         domain = f"{shown(self.domain, 40)}." if self.domain else ""
         named = f" (node '{shown(self.name, 60)}')" if self.name else ""
         return f"the ONNX operator {domain}{shown(self.kind, 60)}{named}"
@@ -59,16 +59,16 @@ class Operation:
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output: its type (see `DTYPES`), and its shape, None for what is not told."""
+    """An input or output: its type (see `DTYPES`), and its shape, None if unknown."""
 
     name: str
-    dtype: str | None  # None if it is no tensor
+    dtype: str | None  # None if it is not a tensor
     shape: tuple[int | None, ...] | None
 
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """A graph: the model's own, or one within a node."""
+    """A graph: the model's, or a node's."""
 
     operations: tuple[Operation, ...]
     constants: Mapping[str, np.ndarray]
@@ -82,7 +82,7 @@ class Document:
 
     body: Body
     versions: Mapping[str, int]  # versions of operators, by domain
-    # The model's own operators, by domain and name: names of inputs and outputs, and nodes
+    # The model's functions, by domain and name: names of inputs and outputs, and nodes
     functions: Mapping[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...], tuple[Operation, ...]]] = (
         field(default_factory=dict)
     )
@@ -92,8 +92,7 @@ def parse(content: bytes) -> Document:
     """Read the bytes of a ``.onnx`` file.
 
     Raises `MissingPackageError` if onnx is not installed. Raises `ModelError` if they are damaged. Raises
-    `UnsupportedModel` if they hold what is not supported: external data, sparse tensors, numbers of other
-    types.
+    `UnsupportedModel` for external data, sparse tensors, and numbers of other types.
     """
     try:
         import onnx
@@ -138,7 +137,7 @@ def body_of(graph: Any) -> Body:
     return Body(
         tuple(_operation(node) for node in graph.node),
         constants,
-        # Older files list what has a value among the inputs.
+        # Older files list constants among the inputs.
         tuple(_port(one) for one in graph.input if one.name not in constants),
         tuple(_port(one) for one in graph.output),
     )
@@ -195,7 +194,7 @@ def _attribute(one: Any) -> Any:
 
 @dataclass(frozen=True)
 class Reference:
-    """In a model's own operator: the attribute of that name of the node that calls it."""
+    """In a function of the model: an attribute of the calling node."""
 
     name: str
 
@@ -208,10 +207,10 @@ def _text(content: bytes) -> str:
 
 
 def tensor(proto: Any) -> np.ndarray:
-    """A ``TensorProto``'s values; texts as objects.
+    """Return a ``TensorProto``'s values; texts as objects.
 
-    Raises `ModelError` if there are not as many as its shape says. Raises `UnsupportedModel` if they are in
-    another file, or of a type that is not supported.
+    Raises `ModelError` if their number does not fit the shape. Raises `UnsupportedModel` if they are in
+    another file, or of an unsupported type.
     """
     name = f"the ONNX tensor '{shown(proto.name, 60)}'"
     if proto.data_location == _EXTERNAL or proto.external_data:
@@ -230,9 +229,9 @@ def tensor(proto: Any) -> np.ndarray:
     if dtype == "str":
         return _texts(name, stored, count).reshape(shape)
     kind = np.dtype(dtype).newbyteorder("<")
-    found = len(raw) // kind.itemsize if raw else len(stored)
-    if found != count or (raw and len(raw) % kind.itemsize):
-        raise ModelError(f"{name} is damaged: it has {found:,} values for the shape {shown(shape)}.")
+    size = len(raw) // kind.itemsize if raw else len(stored)
+    if size != count or (raw and len(raw) % kind.itemsize):
+        raise ModelError(f"{name} is damaged: it has {size:,} values for the shape {shown(shape)}.")
     if raw:
         values = np.frombuffer(raw, np.uint8 if dtype == "bool" else kind)
         return values.astype(dtype).reshape(shape)

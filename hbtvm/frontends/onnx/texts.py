@@ -1,4 +1,4 @@
-"""Strings as ONNX Runtime makes them of other values, and their codes."""
+"""ONNX Runtime's strings of other values, and their codes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from hbtvm.graph.columns.steps import Encode, Fill, Step
 from hbtvm.graph.columns.table import Column
 
 _MISSING = {"nan": math.nan, "None": None}
-"""ONNX Runtime takes ``str(value)`` of objects that are no strings; converters write such categories."""
+"""ONNX Runtime takes ``str(value)`` of objects other than strings; converters write such categories."""
 
 
 @dataclass(frozen=True, eq=False)
 class Spelled(Step):
-    """Integers as strings, as ``Cast`` writes them. `encoding` looks up the integers in their place."""
+    """Integers as strings, in the form of ``Cast``. `encoding` looks up the integers instead."""
 
 
 def spelled(value: Any) -> str:
-    """A number as ``Cast`` writes it: of floats, 8 digits."""
+    """Return a number in the form of ``Cast``: floats have 8 digits."""
     if isinstance(value, float):
         if math.isfinite(value):
             return f"{value:.8g}"
@@ -34,7 +34,7 @@ def encoding(
     """Return the function that makes codes of a column of strings; see `Encode` for the parameters."""
     missing = [Fill(text, value) for text, value in _MISSING.items() if text in texts]
     of_texts = (*missing, Encode(tuple(texts), unknown, where))
-    # A string that no integer is written as stays: no integer is equal to it.
+    # Strings that are not integers stay, and equal no integer.
     of_integers = (Encode(tuple(_integer(text) for text in texts), unknown, where),)
 
     def encode(column: Column) -> Column:

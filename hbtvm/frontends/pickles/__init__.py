@@ -1,10 +1,9 @@
 """Pickles read as data: no class or function that a file names is ever imported or called.
 
-A pickle is a small program for a stack machine. `operations` runs that program over inert values
-only: plain Python values, numpy arrays made by `arrays`, and `Record` for every object of a
-class, which keeps the class's name, its arguments and its state. `source` reads the bytes, out of
-compressed files too, without ever holding more than a file may expand to. Objects in memory are
-pickled by their own libraries and then read in the same way (`live`).
+A pickle is a small program for a stack machine. `operations` runs that program over inert values only: plain
+Python values, numpy arrays (`arrays`), and a `Record` for every object of a class, which keeps the class's
+name, its arguments and its state. `source` reads plain and compressed files, and bounds their expansion.
+Objects in memory are pickled by their libraries and then read in the same way (`live`).
 """
 
 from hbtvm.frontends.pickles.live import from_live

@@ -1,7 +1,7 @@
-"""numpy's dtypes, arrays and scalars out of a pickle, made by our own checks from types and bytes.
+"""numpy's dtypes, arrays and scalars of a pickle, built from checked types and bytes.
 
-Only types whose every bit pattern is a harmless value are made: numbers, bools, bytes, strings and
-records of these. An array of objects becomes an `ObjectArray`. All else (dates, say) stays inert.
+Only types without harmful bit patterns are built: numbers, bools, bytes, strings and records of these. An
+array of objects becomes an `ObjectArray`. Other types, such as dates, stay inert.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _MOST_FIELDS = 10_000
 
 
 def base_dtype(spec: Any) -> np.dtype[Any] | None:
-    """The type that ``numpy.dtype`` makes of a string such as ``"f8"``; None if it is none of ours."""
+    """Return the type of a string such as ``"f8"``; None for unsupported types."""
     if not isinstance(spec, str) or not _TYPE.fullmatch(spec):
         return None
     return np.dtype("O") if "O" in spec else np.dtype(spec)
 
 
 def with_state(dtype: np.dtype[Any], state: Any) -> np.dtype[Any] | None:
-    """The type after its pickled state: byte order, or fields and where they lie.
+    """Return a type after its pickled state: byte order, or fields and their offsets.
 
-    Returns None if it is a type that numpy has but that is not made here: fields with objects, say. Raises
-    `ModelError` if numpy would not write such a state: one that passes objects off as bytes, for instance.
+    Returns None for unsupported types of numpy, such as fields with objects. Raises `ModelError` for states
+    that numpy would not write, such as objects disguised as bytes.
     """
     if not isinstance(state, tuple) or not 5 <= len(state) <= 9 or not isinstance(state[0], int):
         raise _damaged("a type's state")
@@ -52,7 +52,7 @@ def with_state(dtype: np.dtype[Any], state: Any) -> np.dtype[Any] | None:
 
 
 def _with_part(dtype: np.dtype[Any], part: Any) -> np.dtype[Any] | None:
-    """A type of small arrays: ``part`` is their type and shape."""
+    """Return a type of small arrays; ``part`` is their type and shape."""
     if not isinstance(part, tuple) or len(part) != 2:
         raise _damaged("a type of arrays")
     base, shape = part
@@ -60,10 +60,10 @@ def _with_part(dtype: np.dtype[Any], part: Any) -> np.dtype[Any] | None:
         return None
     if not isinstance(base, np.dtype) or dtype.kind != "V":
         raise _damaged("a type of arrays")
-    made = np.dtype((base, checked_shape(shape)))
-    if made.itemsize != dtype.itemsize:
+    result = np.dtype((base, checked_shape(shape)))
+    if result.itemsize != dtype.itemsize:
         raise _damaged("a type of arrays")
-    return made
+    return result
 
 
 def _with_fields(dtype: np.dtype[Any], names: Any, fields: Any, size: Any) -> np.dtype[Any] | None:
@@ -84,23 +84,23 @@ def _with_fields(dtype: np.dtype[Any], names: Any, fields: Any, size: Any) -> np
             return None
         formats.append(field[0])
         offsets.append(field[1])
-    # Else many large fields would fit into few bytes. That each lies within the record numpy checks.
+    # Overlapping fields could claim more than the record has. numpy checks that each lies within the record.
     ends = [offset + kind.itemsize for kind, offset in zip(formats, offsets, strict=True)]
     spans = sorted(zip(offsets, ends, strict=True))
     if any(end > start for (_, end), (start, _) in itertools.pairwise(spans)):
         raise _damaged("a record type of overlapping fields")
-    made = np.dtype(
+    result = np.dtype(
         {"names": list(names), "formats": formats, "offsets": offsets, "itemsize": dtype.itemsize}
     )
-    if made.itemsize != size:
+    if result.itemsize != size:
         raise _damaged("a record type's size")
-    return made
+    return result
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
-    """A shape as plain numbers.
+    """Return a shape as plain numbers.
 
-    Raises `ModelError` if it is none.
+    Raises `ModelError` if it is not a shape.
     """
     if isinstance(shape, (int, np.integer)):
         shape = (shape,)
@@ -113,7 +113,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 
 
 def count_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    """Values in an array of such a shape.
+    """Return the number of values of an array.
 
     Raises `ModelError` if it has more than can be stored, or values without size.
     """
@@ -126,9 +126,9 @@ def count_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 
 
 def from_bytes(content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
-    """An array that lies in `content`, of which it is a view.
+    """Return an array that is a view of `content`.
 
-    `content`: bytes, as many as the array has.
+    `content`: the array's bytes.
     `order`: ``"F"`` (or True) for Fortran order, else C order.
     Raises `ModelError` if they don't fit together.
     """
@@ -147,7 +147,7 @@ def from_bytes(content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
         return np.empty(shape, dtype)
     if dtype.subdtype is not None:
         raise _damaged("an array's type")
-    # Bools that are neither 0 nor 1 would make numpy miscount.
+    # numpy miscounts bools that are neither 0 nor 1.
     stored = np.frombuffer(content, np.uint8 if dtype.kind == "b" else dtype, count)
     values: np.ndarray = np.not_equal(stored, 0) if dtype.kind == "b" else stored
     array: np.ndarray = values.reshape(shape, order="F" if order in ("F", True) else "C")
@@ -155,9 +155,9 @@ def from_bytes(content: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
 
 
 def of_objects(items: Any, shape: Any) -> ObjectArray:
-    """An array of objects, which pickles list in C order whatever the array's order was.
+    """Return an array of objects, which pickles list in C order.
 
-    Raises `ModelError` if the number of items isn't the shape's.
+    Raises `ModelError` if the number of items does not fit the shape.
     """
     shape = checked_shape(shape)
     if not isinstance(items, list) or len(items) != count_of(shape, np.dtype("O")):
@@ -166,7 +166,7 @@ def of_objects(items: Any, shape: Any) -> ObjectArray:
 
 
 def scalar(dtype: Any, content: Any) -> Any:
-    """One value of a type, out of its bytes (or a string of latin 1, from protocol 2).
+    """Return a value of a type from its bytes.
 
     Raises `ModelError` if they don't fit together.
     """
@@ -180,9 +180,9 @@ def scalar(dtype: Any, content: Any) -> Any:
 
 
 def field(records: np.ndarray, name: str, default: Any = None) -> np.ndarray:
-    """A column of numbers of an array of records, in native byte order.
+    """Return a column of numbers of an array of records, in native byte order.
 
-    Raises `ModelError` if there is no such column and no default, or it holds no numbers.
+    Raises `ModelError` if there is no such column and no default, or it does not hold numbers.
     """
     if records.dtype.names is None or name not in records.dtype.names:
         if default is None:
@@ -193,7 +193,7 @@ def field(records: np.ndarray, name: str, default: Any = None) -> np.ndarray:
         bools: np.ndarray = np.not_equal(np.ascontiguousarray(column).view(np.uint8), 0)
         return bools
     if column.dtype.kind not in "iuf" or column.ndim != 1:
-        raise ModelError(f"expected a pickled model, but {name!r} of its nodes are no numbers.")
+        raise ModelError(f"expected a pickled model, but {name!r} of its nodes are not numbers.")
     native: np.ndarray = column.astype(column.dtype.newbyteorder("="))
     return native
 

@@ -1,4 +1,4 @@
-"""What memory the values of a pickle may take, so that no file takes more than its size warrants."""
+"""A bound of the memory of a pickle's values, in proportion to the file's size."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _TIMES = 9  # bytes of memory for each byte of the file
 _AT_LEAST = 80 << 20  # bytes of memory for any file
 
 _ARRAY_TIMES, _ARRAYS_AT_LEAST = 2, 16 << 20
-"""Bytes of all arrays for each byte of the file, and for any file: the same bytes may serve twice."""
+"""Bytes of all arrays for each byte of the file, and for any file: two arrays may share bytes."""
 
 _ODD_KEYS = 4096
-"""Most keys of dictionaries whose hashes a file can choose, so that looking them up stays fast."""
+"""Bound of the dictionaries' keys whose hashes a file can choose, so that look-ups stay fast."""
 
-_DEEPEST_KEY = 3  # tuples within tuples of a key: hashing these uses the machine's own stack
+_DEEPEST_KEY = 3  # bound of nested tuples of a key, as hashing recurses in C
 
 
 class Budget:
-    """Counts what values take, roughly and rather too much than too little.
+    """An upper estimate of the memory of values.
 
-    `spent`: bytes so far; never given back, so that it also bounds the work.
+    `spent`: bytes so far; it never falls, so that it also bounds the work.
     `arrays`: bytes of arrays so far.
-    `allowed`: bytes that the user allowed whatever the file's size, 0 if nothing was said.
+    `allowed`: bytes that the user allows whatever the file's size; 0 by default.
     """
 
     def __init__(self, allowed: int = 0) -> None:
@@ -37,11 +37,10 @@ class Budget:
         self._odd_keys = 0
 
     def check(self, seen: int, stack: int) -> None:
-        """Refuse a file whose values take too much.
+        """Raise `ModelError` if values take too much memory for the file's size.
 
-        `seen`: bytes that the file is known to have.
-        `stack`: bytes that the stack takes.
-        Raises `ModelError` if the file is out of proportion.
+        `seen`: bytes of the file read so far.
+        `stack`: bytes of the stack.
         """
         if self.arrays > max(_ARRAY_TIMES * seen + _ARRAYS_AT_LEAST, self.allowed):
             raise ModelError(
@@ -57,9 +56,9 @@ class Budget:
             )
 
     def key(self, value: Any) -> Any:
-        """A key of a dictionary, if it is one that can be hashed quickly.
+        """Return a dictionary's key.
 
-        Raises `ModelError` if it can't.
+        Raises `ModelError` if it can't be hashed quickly.
         """
         if type(value) is str or value is None or type(value) in (bool, float, bytes):
             return value
@@ -79,7 +78,7 @@ class Budget:
 
 
 def _depth(value: tuple[Any, ...]) -> int:
-    """Levels of tuples, at most one more than `_DEEPEST_KEY`; what can't be hashed counts as so many."""
+    """Return the levels of tuples, at most `_DEEPEST_KEY` + 1, also for values that can't be hashed."""
     level, depth = [value], 0
     while level and depth <= _DEEPEST_KEY:
         depth += 1

@@ -1,4 +1,4 @@
-"""Objects in memory, read as their pickles are, so that there is one reader for both."""
+"""Objects in memory, read by way of their pickles."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from hbtvm.frontends.pickles.records import Global, Record
 from hbtvm.frontends.pickles.source import Source
 from hbtvm.words.printable import shown
 
-_UNBOUNDED = 1 << 62  # the user's own object may take whatever memory it takes
+_UNBOUNDED = 1 << 62  # the user's object may take any memory
 
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
 
 
 def from_live(model: Any) -> Any:
-    """Turn an object into inert values, by way of its own pickling.
+    """Return an object as inert values, by way of its pickle.
 
     Its arrays are not copied. Parts that can't be pickled, such as functions defined within others,
     become a `Record` of their class with no state. Raises `ModelError` if it can't be pickled at all.
@@ -33,22 +33,22 @@ def from_live(model: Any) -> Any:
         _Pickler(content, protocol=5, buffer_callback=buffers.append).dump(model)
         views = iter([buffer.raw() for buffer in buffers])
     except Exception as error:
-        # What the object's own code raises can be anything.
+        # The object's code may raise anything.
         reason = shown(str(error).splitlines()[0], 200) if str(error) else type(error).__name__
         raise ModelError(f"the {type(model).__name__} can't be pickled, so not read: {reason}.") from error
     return read(Source(iter((content.getvalue(),))), Budget(_UNBOUNDED), views)
 
 
 def named(module: str, name: str) -> None:
-    """Stands in a live object's pickle for what has a name alone; `_Pickler` writes calls of it."""
+    """Stand in a live object's pickle for a class or function; `_Pickler` writes calls of this."""
 
 
 def lacking(module: str, name: str) -> None:
-    """Stands in a live object's pickle for what can't be pickled."""
+    """Stand in a live object's pickle for an object that can't be pickled."""
 
 
 class _Pickler(pickle.Pickler):
-    """Writes classes and functions as names that need not be importable, and survives what has no pickle."""
+    """Writes classes and functions as names, importable or not, and skips objects that can't be pickled."""
 
     def reducer_override(self, value: Any) -> Any:
         if value is named or value is lacking:
@@ -69,7 +69,7 @@ class _Pickler(pickle.Pickler):
 def _name_of(function: Global, args: tuple[Any, ...]) -> Any:
     module, name = args
     if not isinstance(module, str) or not isinstance(name, str):
-        raise ModelError("expected a pickled model, but it is damaged: a name is no string.")
+        raise ModelError("expected a pickled model, but it is damaged: a name is not a string.")
     return Global(module, name)
 
 

@@ -15,11 +15,11 @@ MAX_BYTES = 4 << 30  # bytes to which a compressed file may expand unless the us
 def load(path: Path, max_bytes: int | None = None) -> Any:
     """Read a pickle or joblib file, compressed or not, without running any of it.
 
-    `path`: the file; whether and how it is compressed is seen from its first bytes.
-    `max_bytes`: bytes to which a compressed file may expand (`MAX_BYTES` if not given). A number given here
-        is also how much memory the file's objects may take, where that is more than its size warrants.
+    `path`: the file; its first bytes tell whether and how it is compressed.
+    `max_bytes`: bound of a compressed file's expanded bytes, `MAX_BYTES` by default; also raises the bound of
+        its objects' memory, which otherwise depends on its size.
     Returns plain values, numpy arrays, and a `Record` for each object of a class. Raises `ModelError` if the
-    file is no pickle, damaged, or out of proportion. Raises `OSError` if it can't be read.
+    file is not a pickle, is damaged, or needs too much memory. Raises `OSError` if it can't be read.
     """
     with path.open("rb") as file:
         source = Source(content_of(file, MAX_BYTES if max_bytes is None else max_bytes))

@@ -1,4 +1,4 @@
-"""What the operations of a pickle do, over inert values only."""
+"""The stack machine of pickles, over inert values only."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from hbtvm.frontends.pickles.records import Global, Record, kind_of
 from hbtvm.frontends.pickles.source import Source
 from hbtvm.frontends.pickles.stack import Stack
 
-_LARGE = 1 << 12  # bytes from which on a string of bytes is a view of the file and no copy
+_LARGE = 1 << 12  # strings of bytes from this size on are views of the file
 
 LONGEST_NUMBER = 512
-"""Longest whole number, in bytes; the longest in models are the 16 bytes of random states."""
+"""Bound of a whole number's bytes; the longest in models are the 16 bytes of random states."""
 
 
 class Machine(Stack):
-    """The state of a pickle that is being read; see `operations.read`.
+    """The state of a pickle's reader; see `operations.read`.
 
-    `running`: whether its end was not yet reached.
+    `running`: whether the pickle's end is still ahead.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class Machine(Stack):
         super().__init__(source, budget)
         self.running = True
         self._buffers = buffers
-        # Reads a pickle that begins where this one stands; none may lie within that.
+        # Reads a nested pickle at the current position; None within a nested pickle.
         self._within = within
 
     def number(self, code: str) -> Any:
-        """A number of fixed size that follows in the file; `code` is `struct`'s."""
+        """Read a number of fixed size; `code` is `struct`'s."""
         return struct.unpack(code, self.source.read(struct.calcsize(code)))[0]
 
     def line(self) -> str:
-        """A line of ASCII text that follows in the file."""
+        """Read a line of ASCII text."""
         return self.source.line().decode("ascii")
 
     def text(self, count: int) -> None:
@@ -73,7 +73,7 @@ class Machine(Stack):
     def named(self, module: Any, name: Any) -> None:
         """Push the name of a class or function."""
         if not isinstance(module, str) or not isinstance(name, str):
-            raise TypeError("a name is no string")
+            raise TypeError("a name is not a string")
         self.push(Global(module, name), 64)
 
     def tuple_of(self, count: int) -> None:
@@ -81,29 +81,29 @@ class Machine(Stack):
         self.push(tuple(plain(value) for value in self.take(count)), 64 + 8 * count)
 
     def call(self) -> None:
-        """Push what calling a name makes, see `objects.call`."""
+        """Push the result of a call, see `objects.call`."""
         args = self.pop()
         function = self.pop()
-        self.made(objects.call(function, args), args)
+        self.push_result(objects.call(function, args), args)
 
-    def made(self, value: Any, args: Any) -> None:
-        """Push a value that was made of arguments."""
+    def push_result(self, value: Any, args: Any) -> None:
+        """Push the result of a call with some arguments."""
         if isinstance(value, Record) and self._within is not None:
             value = wrapped.draft(value) or value
         cost = 160
         for part in args if isinstance(args, tuple) else ():
-            # Bytes of latin 1, for one, are copied.
+            # Calls may copy their arguments, such as bytes in latin 1.
             cost += len(part) if isinstance(part, (str, bytes, memoryview)) else 0
         self._count(value)
         self.push(value, cost)
 
     def new(self, kwargs: Any = None) -> None:
-        """Push an object of a class that is not called."""
+        """Push an object of a class, created without a call."""
         args = self.pop()
         cls = self.pop()
         if not isinstance(args, tuple) or not (kwargs is None or isinstance(kwargs, dict)):
-            raise TypeError("arguments are no tuple")
-        self.made(Record(cls, args, kwargs), None)
+            raise TypeError("arguments are not a tuple")
+        self.push_result(Record(cls, args, kwargs), None)
 
     def build(self) -> None:
         """Give the topmost object its state."""
@@ -116,7 +116,7 @@ class Machine(Stack):
                 raise ValueError(f"a {owner.kind} has two states")
             owner.state = state
         elif not isinstance(owner, (dict, list)):
-            # Lists and dictionaries stand for their subclasses, too, whose attributes don't matter.
+            # Lists and dictionaries also stand for subclasses, whose attributes are ignored.
             raise TypeError(f"{kind_of(owner)} has a state")
 
     def _count(self, value: Any) -> None:
@@ -136,7 +136,7 @@ class Machine(Stack):
         self.finish(draft, value)
 
     def _stored(self, array: wrapped.StoredArray) -> Any:
-        """An array that joblib wrote behind the operation that was just done."""
+        """Read an array that joblib wrote behind the current operation."""
         if array.of_objects:
             if self._within is None:
                 raise ValueError("an array of objects lies within another")
@@ -174,7 +174,7 @@ class Machine(Stack):
             raise TypeError(f"{kind_of(owner)} takes no keys")
 
     def buffer(self) -> None:
-        """Push bytes of an object in memory that are no part of its pickle."""
+        """Push bytes of an object in memory that are stored apart from its pickle."""
         if self._buffers is None:
             raise ValueError("its buffers are elsewhere")
         self.push(next(self._buffers, b""), 64)
@@ -184,8 +184,8 @@ class Machine(Stack):
         self.running = False
 
     def outside(self) -> NoReturn:
-        """Refuse what refers to objects that the file does not hold."""
+        """Refuse references to objects outside of the file."""
         raise ModelError(
-            "the pickle refers to objects outside of the file (a persistent id or an extension code), as no "
-            "model does that a library saves."
+            "the pickle refers to objects outside of the file (a persistent id or an extension code); models "
+            "that libraries save do not."
         )

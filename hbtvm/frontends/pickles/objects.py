@@ -1,4 +1,4 @@
-"""What a pickle's calls make: plain values and arrays where the name is known, else a `Record`."""
+"""Results of a pickle's calls: plain values and arrays for known names, else a `Record`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles import arrays
 from hbtvm.frontends.pickles.records import Global, Record, kind_of
 
-ARRAY_CLASSES = ("ndarray", "memmap", "matrix")  # classes of numpy whose objects are read as plain arrays
+ARRAY_CLASSES = ("ndarray", "memmap", "matrix")  # classes of numpy that become plain arrays
 
 LATIN = ("latin1", "latin-1", "iso-8859-1")
 
 
 class Draft:
-    """A value that a pickle makes in two steps: the call, and the state that follows.
+    """A value that a pickle creates in two steps: a call, and the state that follows.
 
-    Whatever refers to it meanwhile is told by the machine when it is done.
+    The machine replaces all references to the draft when the state is known.
 
-    `value`: what it is if no state follows.
+    `value`: the value if no state follows.
     `finish`: from the state to the value.
-    `keys`: where the machine remembers it.
+    `keys`: its numbers in the machine's memo.
     """
 
     __slots__ = ("finish", "keys", "value")
@@ -35,14 +35,14 @@ class Draft:
 
 
 def plain(value: Any) -> Any:
-    """A value; of a `Draft` what it is so far."""
+    """Return a value; a draft's present value."""
     return value.value if isinstance(value, Draft) else value
 
 
 def call(function: Any, args: Any) -> Any:
-    """What calling a name with arguments makes; an inert `Record` unless the name is one of ours.
+    """Return the result of a call; an inert `Record` unless the name is in `CALLS`.
 
-    Raises `ModelError` if the arguments aren't those that the libraries write.
+    Raises `ModelError` if the arguments are not those that the libraries write.
     """
     if not isinstance(args, tuple):
         raise ModelError(f"expected a pickled model, but it is damaged: arguments are {kind_of(args)}.")
@@ -54,7 +54,7 @@ def call(function: Any, args: Any) -> Any:
 
 
 def _renamed(module: str) -> str:
-    """A module's name as the newest Python and numpy have it."""
+    """Return a module's name in the newest Python and numpy."""
     if module.startswith("numpy.core."):
         return "numpy._core." + module[len("numpy.core.") :]
     return {"__builtin__": "builtins", "copy_reg": "copyreg"}.get(module, module)
@@ -67,8 +67,8 @@ def _dtype(function: Global, args: tuple[Any, ...]) -> Any:
     base = dtype
 
     def finish(state: Any) -> Any:
-        made = arrays.with_state(base, tuple(map(plain, state)) if isinstance(state, tuple) else state)
-        return Record(function, args) if made is None else made
+        result = arrays.with_state(base, tuple(map(plain, state)) if isinstance(state, tuple) else state)
+        return Record(function, args) if result is None else result
 
     return Draft(dtype, finish)
 
@@ -88,7 +88,7 @@ def _array(state: Any) -> Any:
 
 
 def array_of(content: Any, dtype: Any, shape: Any, order: Any) -> Any:
-    """An array of bytes or, if it is one of objects, of a list; inert if its type is none of ours."""
+    """Return an array of bytes, or of a list of objects; inert if its type is unsupported."""
     if isinstance(dtype, Record):
         return Record(Global("numpy", "ndarray"), (shape, dtype, order, content))
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
@@ -139,24 +139,24 @@ def _complex(function: Global, args: tuple[Any, ...]) -> Any:
 
 
 def _dict(function: Global, args: tuple[Any, ...]) -> Any:
-    """An ordered dictionary; its pairs, if they come as an argument, stay an inert record's."""
+    """Return an ordered dictionary; an inert record if its pairs are an argument."""
     return Record(function, args) if args else {}
 
 
 def _default_dict(function: Global, args: tuple[Any, ...]) -> Any:
-    # What makes the defaults is a name, and nobody asks for what is not there.
+    # The factory of defaults is a name; no front end needs the defaults.
     return {} if len(args) <= 1 else Record(function, args)
 
 
 def _set(function: Global, args: tuple[Any, ...]) -> Any:
-    """A set as protocols before 4 write it: the list of its members, which nobody needs hashed."""
+    """Return a set of protocols before 4 as the list of its members."""
     if not args:
         return []
     return args[0] if len(args) == 1 and isinstance(args[0], list) else Record(function, args)
 
 
 def _reconstructor(function: Global, args: tuple[Any, ...]) -> Any:
-    """An object as protocols 0 and 1 write it: its class, and a base class that stores something."""
+    """Return an object of protocols 0 and 1: its class, and a base class that stores something."""
     return Record(args[0], args[2:]) if len(args) == 3 else Record(function, args)
 
 
@@ -180,4 +180,4 @@ CALLS: dict[tuple[str, str], Callable[[Global, tuple[Any, ...]], Any]] = {
     ("copyreg", "_reconstructor"): _reconstructor,
     ("copyreg", "__newobj__"): _new_object,
 }
-"""Names whose calls make values here, by our own functions; every other call makes a `Record`."""
+"""The names whose calls give values, by functions of this module."""

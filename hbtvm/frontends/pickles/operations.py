@@ -19,10 +19,10 @@ from hbtvm.frontends.pickles.records import Global
 from hbtvm.frontends.pickles.source import Source
 from hbtvm.words.printable import shown
 
-_CHECKED_EVERY = 1024  # operations between two looks at what the stack takes
+_CHECKED_EVERY = 1024  # operations between two checks of memory
 
 _DAMAGE = (IndexError, KeyError, ValueError, TypeError, OverflowError, struct.error, AttributeError)
-"""What Python raises where a damaged pickle asks for nonsense."""
+"""Python's errors for damaged pickles."""
 
 
 def read(
@@ -30,11 +30,11 @@ def read(
 ) -> Any:
     """Run a pickle over inert values.
 
-    `source`: where the pickle is read from; it stands behind the pickle's end afterwards.
-    `budget`: what memory the values may take.
-    `buffers`: bytes of an object in memory that are no part of its pickle, in order.
-    `nested`: whether it lies within another one, as joblib's arrays of objects do.
-    Raises `ModelError` if the file is no pickle, or damaged, or claims more than it has.
+    `source`: the pickle's bytes; read up to the pickle's end.
+    `budget`: bound of the values' memory.
+    `buffers`: bytes of an object in memory that are stored apart from its pickle, in order.
+    `nested`: whether the pickle is within another, as joblib's arrays of objects are.
+    Raises `ModelError` if the file is not a pickle, or is damaged, or claims more than it has.
     """
     within = None if nested else partial(read, source, budget, nested=True)
     machine = Machine(source, budget, buffers, within)
@@ -44,7 +44,7 @@ def read(
                 opcode = source.byte()
                 operation = _OPERATIONS.get(opcode)
                 if operation is None:
-                    raise ValueError(f"{opcode:#04x} is no operation")
+                    raise ValueError(f"{opcode:#04x} is not an operation")
                 operation(machine)
                 if not machine.running:
                     break
@@ -97,12 +97,12 @@ def _text_line(machine: Machine) -> None:
 def _instance(machine: Machine) -> None:
     module, name = machine.line(), machine.line()
     args = tuple(machine.pop_to_mark())
-    machine.made(objects.call(Global(module, name), args), args)
+    machine.push_result(objects.call(Global(module, name), args), args)
 
 
 def _object(machine: Machine) -> None:
     cls, *args = machine.pop_to_mark()
-    machine.made(objects.call(cls, tuple(args)), tuple(args))
+    machine.push_result(objects.call(cls, tuple(args)), tuple(args))
 
 
 def _new_with_names(machine: Machine) -> None:
@@ -189,7 +189,7 @@ _OPERATIONS: dict[int, Callable[[Machine], Any]] = {
         pickle.DICT: _dict_since_mark,
         pickle.SETITEM: _pair,
         pickle.SETITEMS: lambda m: m.store(m.pop_to_mark()),
-        # Sets stand as lists of their members, which no front end needs hashed.
+        # Sets become lists of their members, as no front end needs them hashed.
         pickle.EMPTY_SET: lambda m: m.push([], 88),
         pickle.ADDITEMS: lambda m: m.append(m.pop_to_mark()),
         pickle.FROZENSET: _list_since_mark,
@@ -215,4 +215,4 @@ _OPERATIONS: dict[int, Callable[[Machine], Any]] = {
         pickle.EXT4: Machine.outside,
     }.items()
 }
-"""What each operation's byte does."""
+"""Operations by their bytes."""

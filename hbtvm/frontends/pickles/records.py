@@ -1,4 +1,4 @@
-"""What stands for the objects of a pickle: names, arguments and states, nothing that does anything."""
+"""Inert values for the objects of a pickle: names, arguments and states."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MISSING: Any = object()
 
 
 class Global:
-    """The name of a class or a function; nothing of that name is looked up.
+    """The name of a class or a function, which is never looked up.
 
-    `module`, `name`: as the file says them; the name may have dots.
+    `module`, `name`: as in the file; the name may have dots.
     """
 
     __slots__ = ("module", "name")
@@ -40,26 +40,28 @@ class ObjectArray:
     items: list[Any]  # any values of the pickle, in the array's order
 
     def array(self) -> np.ndarray:
-        """The items in a numpy array of objects; only for plain values, as arrays must not nest."""
+        """Return the items as a numpy array of objects.
+
+        Raises `ModelError` for items that are not plain values, as arrays must not nest.
+        """
         result = np.empty(len(self.items), object)
         for index, item in enumerate(self.items):
             if item is not None and not isinstance(item, (str, bytes, int, float, complex, np.generic)):
-                raise ModelError(f"an array holds {kind_of(item)} where a number or a string is due.")
+                raise ModelError(f"an array holds {kind_of(item)}, expected a number or a string.")
             result[index] = item
         return result.reshape(self.shape)
 
 
 class Record:
-    """An object of a class: how the file makes it, which is never done.
+    """An object of a class: the calls by which the file creates it, which are never made.
 
-    The typed accessors raise a `ModelError` that names the object and the attribute where a damaged
-    file has something else there.
+    The typed accessors raise a `ModelError` that names the object and the attribute if a damaged file has a
+    value of another type.
 
     `cls`: the class or function that the file calls, usually a `Global`.
-    `args`: the arguments of the call.
-    `kwargs`: its arguments by name.
-    `state`: what the object would be given afterwards; usually a dictionary of attributes.
-    `items`, `pairs`: what would be appended to it, or stored by key.
+    `args`, `kwargs`: the arguments of the call.
+    `state`: the object's state; usually a dictionary of attributes.
+    `items`, `pairs`: values to append to it, or to store by key.
     """
 
     __slots__ = ("_attributes", "args", "cls", "items", "kwargs", "pairs", "state")
@@ -75,50 +77,50 @@ class Record:
 
     @property
     def library(self) -> str:
-        """The package of the class, empty if the class is none."""
+        """The package of the class; empty if it has no name."""
         return self.cls.library if isinstance(self.cls, Global) else ""
 
     @property
     def kind(self) -> str:
-        """The class's name without the module, fit for messages."""
+        """The class's name without the module, for messages."""
         return shown(self.cls.name) if isinstance(self.cls, Global) else "object without a class"
 
     def is_a(self, library: str, *names: str) -> bool:
-        """Whether the class is one of these of a library, in whichever of its modules."""
+        """Return whether the class is one of a library's, in any module."""
         return isinstance(self.cls, Global) and self.cls.library == library and self.cls.name in names
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The state as attributes by name, of ``__dict__`` and ``__slots__`` alike."""
+        """The attributes of the state, from ``__dict__`` and ``__slots__``."""
         if self._attributes is None:
             # A pair is a state of __dict__ and one of __slots__.
             state = self.state
             parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
-            found: dict[str, Any] = {}
+            attributes: dict[str, Any] = {}
             for part in parts:
                 if isinstance(part, dict):
-                    found.update(part)
+                    attributes.update(part)
                 elif part is not None:
                     raise ModelError(f"the {self.kind} is damaged: its state is {kind_of(part)}.")
-            self._attributes = found
+            self._attributes = attributes
         return self._attributes
 
     def __contains__(self, name: str) -> bool:
         return name in self.attributes
 
     def get(self, name: str, default: Any = _MISSING) -> Any:
-        """An attribute, or the default if there is none."""
+        """Return an attribute, or the default if it is missing."""
         value = self.attributes.get(name, default)
         if value is _MISSING:
             raise ModelError(f"the {self.kind} is damaged: it has no {shown(name)!r}.")
         return value
 
     def version(self) -> tuple[int, ...]:
-        """The release of scikit-learn that wrote the object, such as ``(1, 4)``; the newest if unknown."""
+        """Return the release of scikit-learn that wrote the object, such as ``(1, 4)``; huge if unknown."""
         return version_of(self.attributes.get("_sklearn_version"))
 
     def number(self, name: str, default: Any = _MISSING) -> float:
-        """A finite number."""
+        """Return a finite number."""
         value = self.get(name, default)
         if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
             raise self._unfit(name, value, "a number")
@@ -131,7 +133,7 @@ class Record:
         return result
 
     def whole(self, name: str, least: int = 0, default: Any = _MISSING) -> int:
-        """A whole number from `least` to what 32 bits hold."""
+        """Return a whole number from `least` to 2³¹ - 1."""
         value = self.get(name, default)
         if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
             raise self._unfit(name, value, "a whole number")
@@ -140,29 +142,29 @@ class Record:
         return int(value)
 
     def text(self, name: str, default: Any = _MISSING) -> str:
-        """A string."""
+        """Return a string."""
         value = self.get(name, default)
         if not isinstance(value, str):
             raise self._unfit(name, value, "a string")
         return str(value)
 
     def array(self, name: str, kinds: str = "biuf", ndim: int | None = None) -> np.ndarray:
-        """An array of numbers, or with another `kinds` (numpy's letters) of those, in native byte order.
+        """Return an array of some kinds (numpy's letters), in native byte order.
 
-        Numbers and lists of them are taken for arrays of no and of one dimension; arrays of objects
-        (``O`` in `kinds`) hold plain values only.
+        Numbers and lists of them are arrays of zero and one dimension; arrays of objects (``O`` in `kinds`)
+        hold plain values only.
         """
         return as_array(self.get(name), f"{name!r} of the {self.kind}", kinds, ndim)
 
     def record(self, name: str) -> Record:
-        """Another object."""
+        """Return another object."""
         value = self.get(name)
         if not isinstance(value, Record):
             raise self._unfit(name, value, "an object")
         return value
 
     def sequence(self, name: str) -> list[Any]:
-        """The values of a list, a tuple, or an array of objects."""
+        """Return the values of a list, a tuple, or an array of objects."""
         value = self.get(name)
         if isinstance(value, ObjectArray):
             return value.items
@@ -171,7 +173,7 @@ class Record:
         return list(value)
 
     def records(self, name: str) -> list[Record]:
-        """The objects in a list, a tuple, or an array of objects."""
+        """Return the objects in a list, a tuple, or an array of objects."""
         values = self.sequence(name)
         for value in values:
             if not isinstance(value, Record):
@@ -184,9 +186,9 @@ class Record:
 
 
 def fitted_booster(estimator: Record) -> Record:
-    """The booster of an estimator of XGBoost's or LightGBM's.
+    """Return the booster of an estimator of XGBoost or LightGBM.
 
-    Raises `UnsupportedModel` if there is none, as before it was fitted.
+    Raises `UnsupportedModel` if the estimator is not fitted.
     """
     if not isinstance(estimator.get("_Booster", None), Record):
         raise UnsupportedModel(f"the {estimator.kind} is not fitted; hbtvm compiles trained models.")
@@ -194,7 +196,7 @@ def fitted_booster(estimator: Record) -> Record:
 
 
 def kind_of(value: Any) -> str:
-    """What a value of a pickle is, in a word or two fit for messages."""
+    """Describe a value's type for messages."""
     if isinstance(value, Record):
         return f"a {value.kind}"
     if isinstance(value, Global):
@@ -210,7 +212,7 @@ def kind_of(value: Any) -> str:
 
 
 def as_array(value: Any, what: str, kinds: str = "biuf", ndim: int | None = None) -> np.ndarray:
-    """A value of a pickle as an array of certain kinds, in native byte order; see `Record.array`."""
+    """Return a value as an array, as `Record.array`; `what` describes it in errors."""
     if isinstance(value, ObjectArray):
         value = value.array()
     elif isinstance(value, (list, tuple)):
@@ -232,7 +234,7 @@ def as_array(value: Any, what: str, kinds: str = "biuf", ndim: int | None = None
 
 
 def version_of(text: Any) -> tuple[int, ...]:
-    """The first two numbers of a version; more than any has if it is none."""
+    """Return the first two numbers of a version; huge numbers if it is not a version."""
     words = text.split(".")[:2] if isinstance(text, str) and len(text) < 40 else []
     if len(words) == 2 and all(word.isascii() and word.isdigit() for word in words):
         return tuple(int(word) for word in words)

@@ -1,4 +1,4 @@
-"""The bytes of a pickle, out of a plain or compressed file, read from front to back."""
+"""The bytes of a pickle, from a plain or compressed file, read from front to back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from hbtvm.errors import ModelError
 
-_CHUNK = 1 << 18  # bytes of a compressed file, and of its content, that are held at a time
+_CHUNK = 1 << 18  # bytes of a compressed file, and of its content, held at a time
 
 _COMPRESSED: tuple[tuple[bytes, str, Callable[[], Any]], ...] = (
     (b"\x1f\x8b", "gzip", lambda: zlib.decompressobj(zlib.MAX_WBITS | 16)),
@@ -22,24 +22,24 @@ _COMPRESSED: tuple[tuple[bytes, str, Callable[[], Any]], ...] = (
     (b"\x78\x9c", "zlib", zlib.decompressobj),
     (b"\x78\xda", "zlib", zlib.decompressobj),
 )
-"""First bytes of the compressed files that joblib and users write, and what expands them."""
+"""First bytes of compressed files of joblib and users, and their decompressors."""
 
 _LZMA_MEMORY = 80 << 20
-"""Most memory, in bytes, that a file may make the LZMA decompressor take (level 9 needs 65 MiB)."""
+"""Bound of the LZMA decompressor's memory, in bytes (level 9 needs 65 MiB)."""
 
 _REFUSED = (
     (b"\x04\x22\x4d\x18", "compressed with lz4, which hbtvm does not read; save it with compress='zlib'"),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd, which hbtvm does not read; save it with compress='zlib'"),
     (b"ZF0x", "compressed by a joblib older than 0.10; load it there and save it with a newer one"),
-    (b"PK\x03\x04", "a zip archive (as of skops or PyTorch) and no pickle; save the model with joblib.dump"),
+    (b"PK\x03\x04", "a zip archive (as of skops or PyTorch), not a pickle; save the model with joblib.dump"),
 )
-"""First bytes of files that people take for pickles, and what is said of them."""
+"""First bytes of files that are mistaken for pickles, and the errors for them."""
 
-HEAD = 8  # bytes that tell a file's kind
+HEAD = 8  # bytes that identify a file's kind
 
 
 def size_in_words(count: int) -> str:
-    """A number of bytes as people say it, such as ``4 GiB``."""
+    """Return a number of bytes in words, such as ``4 GiB``."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
@@ -47,12 +47,12 @@ def size_in_words(count: int) -> str:
 
 
 def content_of(file: BinaryIO, most: int) -> Iterator[bytes]:
-    """The content of a file in pieces, expanded if it is compressed.
+    """Yield the content of a file in pieces, expanded if it is compressed.
 
-    `file`: stands at its beginning, and can be read again from there.
-    `most`: bytes to which a compressed file may expand.
-    Yields pieces of at most `_CHUNK` bytes of a compressed file; a plain one as a whole. Raises `ModelError`
-    if the file is compressed in a way that is not read, is damaged, or expands beyond `most`.
+    `file`: at its beginning; it can seek back there.
+    `most`: bound of a compressed file's expanded bytes.
+    Yields pieces of at most `_CHUNK` bytes of a compressed file; a plain file as a whole. Raises `ModelError`
+    if the file's compression is unsupported, it is damaged, or expands beyond `most`.
     """
     head = file.read(HEAD)
     for start, meaning in _REFUSED:
@@ -61,7 +61,7 @@ def content_of(file: BinaryIO, most: int) -> Iterator[bytes]:
     for start, name, make in _COMPRESSED:
         if head.startswith(start):
             return _expanded(file, head, name, make, most)
-    # Read in one go, so that arrays are views of it and not copies.
+    # Read at once, so that arrays are views of it.
     file.seek(0)
     return iter((file.read(),))
 
@@ -71,7 +71,7 @@ def _expanded(file: BinaryIO, head: bytes, name: str, make: Callable[[], Any], m
     try:
         while True:
             if expander.eof:
-                # Files that were compressed piece by piece go on with another stream.
+                # Files that were compressed piece by piece continue with another stream.
                 waiting = expander.unused_data or file.read(_CHUNK)
                 if name in ("zlib", "lzma") or not waiting.strip(b"\0"):
                     return
@@ -81,7 +81,7 @@ def _expanded(file: BinaryIO, head: bytes, name: str, make: Callable[[], Any], m
                 if not waiting:
                     raise ModelError(f"expected a pickled model, but the file ends too early ({name}).")
             piece = expander.decompress(waiting, _CHUNK)
-            # zlib hands back what it has not looked at, the others keep it.
+            # zlib returns the rest of its input; the others keep it.
             waiting = getattr(expander, "unconsumed_tail", b"")
             total += len(piece)
             if total > most:
@@ -113,16 +113,16 @@ class Source:
 
     @property
     def seen(self) -> int:
-        """Bytes that the file was found to hold so far."""
+        """Bytes of the file known so far."""
         return self.passed + len(self._piece)
 
     @property
     def position(self) -> int:
-        """Bytes that were read."""
+        """Bytes read so far."""
         return self.passed + self._at
 
     def byte(self) -> int:
-        """The next byte.
+        """Return the next byte.
 
         Raises `EOFError` if there is none.
         """
@@ -135,7 +135,7 @@ class Source:
         return value
 
     def read(self, count: int) -> bytes:
-        """The next `count` bytes; claims beyond the file's end take no memory.
+        """Return the next `count` bytes; claims beyond the file's end take no memory.
 
         Raises `EOFError` if there are fewer.
         """
@@ -147,7 +147,7 @@ class Source:
         return bytes(self._gathered(count))
 
     def view(self, count: int) -> memoryview:
-        """As `read`, without a copy where the bytes lie in one piece."""
+        """Do as `read`, without a copy if the bytes lie in one piece."""
         end = self._at + count
         if end <= len(self._piece):
             taken = memoryview(self._piece)[self._at : end]
@@ -156,29 +156,29 @@ class Source:
         return memoryview(bytes(self._gathered(count)))
 
     def line(self) -> bytes:
-        """The bytes up to the next line end, which is read but not returned.
+        """Return the bytes up to the next line end, which is skipped.
 
-        Raises `EOFError` if no line ends any more.
+        Raises `EOFError` if there is none.
         """
-        found = bytearray()
+        content = bytearray()
         while True:
             end = self._piece.find(b"\n", self._at)
             if end >= 0:
-                found += memoryview(self._piece)[self._at : end]
+                content += memoryview(self._piece)[self._at : end]
                 self._at = end + 1
-                return bytes(found)
-            found += memoryview(self._piece)[self._at :]
+                return bytes(content)
+            content += memoryview(self._piece)[self._at :]
             self._next()
 
     def _gathered(self, count: int) -> bytearray:
-        found = bytearray()
-        while len(found) < count:
+        content = bytearray()
+        while len(content) < count:
             if self._at >= len(self._piece):
                 self._next()
-            part = self._piece[self._at : self._at + count - len(found)]
+            part = self._piece[self._at : self._at + count - len(content)]
             self._at += len(part)
-            found += part
-        return found
+            content += part
+        return content
 
     def _next(self) -> None:
         self.passed += len(self._piece)

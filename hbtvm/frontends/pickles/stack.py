@@ -1,4 +1,4 @@
-"""The stack and the memory of the machine that pickles are programs for."""
+"""The stack and the memo of the machine that runs pickles."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from hbtvm.frontends.pickles.budget import Budget
 from hbtvm.frontends.pickles.objects import Draft
 from hbtvm.frontends.pickles.source import Source
 
-_LARGE = 1 << 16  # bytes of a value that is held against the file's size at once
+_LARGE = 1 << 16  # values from this size on are checked against the budget at once
 
 
 class Stack:
     """Values on a stack with marks, and values kept by number.
 
-    Nonsense raises what Python's own containers raise: `IndexError`, `KeyError`.
+    Invalid operations raise `IndexError` or `KeyError`.
 
-    `source`: where the pickle is read from.
-    `budget`: what memory the values may take.
+    `source`: the pickle's bytes.
+    `budget`: bound of the values' memory.
     """
 
     def __init__(self, source: Source, budget: Budget) -> None:
@@ -30,33 +30,33 @@ class Stack:
 
     @property
     def size(self) -> int:
-        """Bytes that the stack itself takes."""
+        """Bytes of the stack."""
         return 9 * len(self._stack) + 40 * len(self._marks)
 
     @property
     def kept(self) -> int:
-        """Values that are kept by number."""
+        """Number of values kept by number."""
         return len(self._memo) + len(self._far)
 
     def push(self, value: Any, cost: int = 0) -> None:
-        """Put a value that takes about `cost` bytes on the stack."""
+        """Push a value of about `cost` bytes."""
         self._stack.append(value)
         self.spend(cost)
 
     def spend(self, cost: int) -> None:
-        """Count bytes of a value; what is large is held against the file at once, the rest now and then."""
+        """Count bytes of a value; large values are checked at once, others now and then."""
         self.budget.spent += cost
         if cost >= _LARGE:
             self.budget.check(self.source.seen, self.size)
 
     def pop(self) -> Any:
-        """Take the topmost value, but none from before the last mark."""
+        """Take the topmost value above the last mark."""
         if len(self._stack) <= self._bottom:
             raise IndexError("the stack is empty")
         return self._stack.pop()
 
     def top(self) -> Any:
-        """The topmost value."""
+        """Return the topmost value above the last mark."""
         if len(self._stack) <= self._bottom:
             raise IndexError("the stack is empty")
         return self._stack[-1]
@@ -83,7 +83,7 @@ class Stack:
         self._marks.append(len(self._stack))
 
     def drop(self) -> None:
-        """Drop the topmost value, or the mark if that is topmost."""
+        """Drop the topmost value, or a topmost mark."""
         if self._marks and self._marks[-1] == len(self._stack):
             self._marks.pop()
         else:
@@ -94,11 +94,11 @@ class Stack:
         return self._marks[-1] if self._marks else 0
 
     def remember(self, key: int) -> None:
-        """Keep the topmost value for later uses."""
+        """Keep the topmost value by number."""
         value = self.top()
         if isinstance(value, Draft):
             value.keys.append(key)
-        # Nearly all pickles number the values that they keep one by one.
+        # Nearly all pickles number the values consecutively.
         if key == len(self._memo):
             self._memo.append(value)
             self.budget.spent += 9
@@ -109,11 +109,11 @@ class Stack:
             self.budget.spent += 120
 
     def recall(self, key: int) -> None:
-        """Put a kept value on the stack."""
+        """Push a kept value."""
         self._stack.append(self._memo[key] if 0 <= key < len(self._memo) else self._far[key])
 
     def finish(self, draft: Draft, value: Any) -> None:
-        """Put the value that a draft became in its place: on top of the stack and wherever it is kept."""
+        """Replace a draft by its value, on top of the stack and in the memo."""
         self._stack[-1] = value
         for key in draft.keys:
             if key < len(self._memo) and self._memo[key] is draft:

@@ -1,4 +1,4 @@
-"""Arrays that joblib writes between the operations of a pickle, behind an object that describes them."""
+"""Arrays that joblib writes between the operations of a pickle, behind an object that describes each."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from hbtvm.frontends.pickles.source import Source
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array that is yet to be read."""
+    """The description of an array whose bytes follow."""
 
     # `dtype`, `shape`, `order`: the array's; ``"F"`` for Fortran order
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     order: str
-    padded: bool  # whether a byte tells the number of bytes to skip
+    padded: bool  # whether the next byte is a number of bytes to skip
 
     @property
     def of_objects(self) -> bool:
-        """Whether a pickle of its own holds the array."""
+        """Whether a nested pickle holds the array."""
         return self.dtype.hasobject
 
     def read(self, source: Source) -> np.ndarray:
-        """The array, whose bytes are next in `source`."""
+        """Read the array's bytes from `source`."""
         if self.padded:
             source.read(source.byte())
         count = arrays.count_of(self.shape, self.dtype)
@@ -38,7 +38,7 @@ class StoredArray:
 
 
 def draft(record: Record) -> Draft | None:
-    """What stands for an object of joblib's class until its state is known; None for other objects."""
+    """Return the draft of an object of joblib's class; None for other objects."""
     cls = record.cls
     if not isinstance(cls, Global) or not cls.module.endswith("joblib.numpy_pickle"):
         return None
@@ -46,7 +46,7 @@ def draft(record: Record) -> Draft | None:
         return Draft(record, _stored)
     if cls.name in ("NDArrayWrapper", "ZNDArrayWrapper"):
         raise ModelError(
-            "the file is of a joblib older than 0.10, which kept arrays in files of their own; load it there "
+            "the file is of a joblib older than 0.10, which kept arrays in separate files; load it there "
             "and save it with a newer one."
         )
     return None
@@ -59,7 +59,7 @@ def _stored(state: Any) -> StoredArray:
     if isinstance(dtype, Draft):
         dtype = dtype.value
     if isinstance(dtype, Record) and dtype.args[:1] in (("M8",), ("m8",)):
-        # Dates and times are skipped as bytes; nobody reads them.
+        # Dates and times are skipped as bytes; no front end reads them.
         dtype = np.dtype("V8")
     if not isinstance(dtype, np.dtype):
         raise ModelError(

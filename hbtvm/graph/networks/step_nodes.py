@@ -224,8 +224,8 @@ def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
         case ZeroIsMissing():
             return apply("where", apply("equal", x, 0.0), np.nan, x)
         case Function():
-            values = function_node(step.name, x)
-            return single(values) if narrow and values is not x else values
+            mapped = function_node(step.name, x)
+            return single(mapped) if narrow and mapped is not x else mapped
         case Bins():
             return Bucketize(x, ragged([one.edges for one in steps], np.inf), "right")
         case Quantile():

@@ -1,16 +1,14 @@
-"""`TreeEnsemble`: the form that every front end gives a model's trees.
+"""`TreeEnsemble`: a model's trees, independent of the library.
 
-All that follows the front ends (strategies, tuner, packager) uses only this form. A row
-walks a tree from its root; at a split node on feature ``f`` with value ``x``:
+A row walks a tree from its root; at a split node on feature ``f`` with value ``x``:
 
-1. numeric split: if the node treats zeros as missing and ``|x| <= ZERO_THRESHOLD``,
-   or if ``x`` is NaN, take the node's default direction; else go left if
-   ``x <= threshold``, compared in `TreeEnsemble.compare_dtype`;
-2. categorical split: if ``x`` is NaN take the default direction; else cut ``x`` to an
-   integer ``c`` and go left if ``c`` is in the node's `CategorySet`.
+1. numeric split: if the node treats zeros as missing and ``|x| <= ZERO_THRESHOLD``, or if ``x`` is NaN, take
+   the node's default direction; else go left if ``x <= threshold``, compared in `TreeEnsemble.compare_dtype`;
+2. categorical split: if ``x`` is NaN take the default direction; else cut ``x`` to an integer ``c`` and go
+   left if ``c`` is in the node's `CategorySet`.
 
-Front ends turn strict comparisons into ``<=`` (``x < t`` in float32 is
-``x <= nextafter(t, -inf)``), so one comparison serves every library.
+Front ends turn strict comparisons into ``<=`` (``x < t`` in float32 is ``x <= nextafter(t, -inf)``), so one
+comparison serves every library.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ import numpy as np
 LEAF = -1  # value of `left`, `right` and `feature` at leaf nodes
 
 ZERO_THRESHOLD = float(np.float32(1e-35))
-"""LightGBM's bound under which a value counts as zero, when zeros count as missing."""
+"""LightGBM's bound of values that count as zero, if zeros count as missing."""
 
 CompareDtype = Literal["float32", "float64"]
 
@@ -33,37 +31,35 @@ class CategorySet:
     """The categories that go left at a categorical node."""
 
     member: np.ndarray  # bool array of shape (size,): whether category c goes left, for 0 <= c < size
-    outside_left: bool = False  # whether a value goes left that is below 0 or not below size
+    outside_left: bool = False  # whether values below 0, or not below size, go left
 
 
 @dataclass(frozen=True)
 class TreeEnsemble:
-    """A forest as flat arrays over its N nodes; tree t owns ``offset[t]:offset[t + 1]``."""
+    """A forest as flat arrays over its N nodes; tree t has the nodes ``offset[t]:offset[t + 1]``."""
 
     n_features: int  # columns of the input
     n_outputs: int  # number of raw scores (margins) for each row, O
-    # The type that the library compares in: input is cast to it first. In ``"float32"`` every threshold must
-    # be a float32 value.
+    # The library's type of comparisons: rows are cast to it first. If ``"float32"``, every threshold must be
+    # a float32 value.
     compare_dtype: CompareDtype
-    offset: np.ndarray  # int64, shape (T + 1,): where each tree's nodes begin. The first one is its root.
+    offset: np.ndarray  # int64, shape (T + 1,): the first node of each tree, its root
     feature: np.ndarray  # int32, shape (N,): feature of a split node, `LEAF` at leaves
     threshold: np.ndarray  # float64, shape (N,): numeric splits go left if ``x <= threshold``. 0 elsewhere.
     # `left`, `right`: int32, shape (N,): children, counted from the tree's first node; `LEAF` at leaves
     left: np.ndarray
     right: np.ndarray
     default_left: np.ndarray  # bool, shape (N,): whether a missing value goes left
-    # Bool, shape (N,): whether values within `ZERO_THRESHOLD` of zero count as missing
-    zero_as_missing: np.ndarray
+    zero_as_missing: np.ndarray  # bool, shape (N,): whether values within `ZERO_THRESHOLD` of 0 are missing
     category_set: np.ndarray  # int32, shape (N,): index into `category_sets` at categorical nodes, else -1
-    value: np.ndarray  # float64, shape (N, V): what a leaf adds to V neighbouring outputs; 0 at splits
-    tree_output: np.ndarray  # int32, shape (T,): the first output that a tree adds to (it adds to V of them)
+    value: np.ndarray  # float64, shape (N, V): a leaf's terms of V neighbouring outputs; 0 at splits
+    tree_output: np.ndarray  # int32, shape (T,): the first of the V outputs that a tree adds to
     base_score: np.ndarray  # float64, shape (O,): added to the sum (after `divisor`)
-    # The sum over the trees is divided by this (number of trees for an averaging forest)
-    divisor: float = 1.0
+    divisor: float = 1.0  # divides the sum over the trees (number of trees for an averaging forest)
     category_sets: tuple[CategorySet, ...] = field(default=())  # distinct sets of the categorical nodes
     # Whether a value in (-1, 0) at a categorical node is category 0 (cut towards zero) rather than outside
     negative_fraction_is_zero: bool = False
-    precise: bool = False  # whether leaf values have to be kept in float64 for outputs in float32 precision
+    precise: bool = False  # whether leaf values have to stay float64 even for outputs in float32 precision
 
     @property
     def n_trees(self) -> int:
@@ -77,11 +73,11 @@ class TreeEnsemble:
 
     @property
     def value_width(self) -> int:
-        """Outputs that one leaf adds to, V."""
+        """Number of outputs that a leaf adds to, V."""
         return int(self.value.shape[1])
 
     def is_leaf(self) -> np.ndarray:
-        """Return bool, shape (N,): which nodes are leaves."""
+        """Return the mask of leaves: bool, shape (N,)."""
         leaf: np.ndarray = self.left == LEAF
         return leaf
 
@@ -101,7 +97,7 @@ class TreeEnsemble:
         return depth
 
     def max_depth(self) -> int:
-        """Return the splits on the longest path; 0 where every tree is a single leaf."""
+        """Return the number of splits on the longest path; 0 if every tree is a single leaf."""
         return int(self.depths().max(initial=0))
 
     def leaves_per_tree(self) -> np.ndarray:
@@ -109,9 +105,9 @@ class TreeEnsemble:
         return np.add.reduceat(self.is_leaf().astype(np.int64), self.offset[:-1])
 
     def validate(self) -> TreeEnsemble:
-        """Check that the arrays fit together, and return the ensemble.
+        """Return the ensemble.
 
-        Raises `ValueError`: naming the first thing that does not fit.
+        Raises `ValueError` if its arrays do not fit each other.
         """
         nodes, trees = self.n_nodes, self.n_trees
         if trees < 1 or self.offset[0] != 0 or np.any(np.diff(self.offset) < 1):
@@ -150,7 +146,7 @@ class TreeEnsemble:
             with np.errstate(over="ignore"):
                 cut = self.threshold[numeric].astype(np.float32).astype(np.float64)
             if np.any(cut != self.threshold[numeric]):
-                raise ValueError("a threshold is no float32 value, but the model compares in float32")
+                raise ValueError("a threshold is not a float32 value, but the model compares in float32")
         elif self.compare_dtype != "float64":
             raise ValueError(f"compare_dtype is {self.compare_dtype!r}, expected 'float32' or 'float64'")
         if self.tree_output.shape != (trees,):

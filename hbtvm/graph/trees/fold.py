@@ -1,14 +1,15 @@
-"""Trees swallow what comes before them: monotone columns become thresholds, encoders category sets.
+"""Fold steps into trees: monotone steps become thresholds, encoders category sets.
 
-Every row ends in the leaf that the library's own operations lead to, in the same type of numbers:
+Every row ends in the same leaf as in the library, for the same type of numbers:
 
-- a threshold behind steps on a number becomes the last raw number that is still at most it (`cuts`), and
-  the default direction the side on which the steps put a missing number;
-- a split on the number of a code becomes a threshold on the code, where the codes on the left come before
-  those on the right or after them, and a set of codes otherwise;
-- a column that is neither is computed by numpy before the kernel;
-- of scalers in front of trees that compare in float32, what a kernel may compute is kept, too (`prologue`);
-- splits that every row passes the same way vanish (`prune`), and columns that no split reads.
+- a threshold behind steps on a number becomes the last raw number at most the threshold (`cuts`), and the
+  default direction the side of a missing number;
+- a split on the number of a code becomes a threshold on the code if the codes on the left come all before or
+  all after those on the right, else a set of codes;
+- numpy computes other columns before the kernel;
+- of scalers in front of trees that compare in float32, the arithmetic that kernels can compute is kept, too
+  (`prologue`);
+- splits that every row passes the same way are removed (`prune`), and columns that no split reads.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from hbtvm.graph.trees.tree_columns import TreeColumn, sort_codes
 
 @dataclass(frozen=True)
 class Folded:
-    """Trees over feeds, for float64 and (if they are others) for float32 rows, and what was done.
+    """Trees over feeds, for float64 and (if they differ) for float32 rows, and the rewrites in sentences.
 
-    `scaled` ends in the same leaves as `anchor`, see `hbtvm.graph.graph.Graph.scaled`.
+    `scaled`: see `hbtvm.graph.graph.Graph.scaled`.
     """
 
     feeds: Feeds
@@ -46,55 +47,57 @@ def fold(
 ) -> Folded:
     """Return the trees that read feeds in place of a table's columns.
 
-    `table`: what the trees were trained on.
+    `table`: the trees' input.
     `ensemble`: the trees: feature j is column j of the table.
     `names`: names of the input's columns, for errors.
-    `allow_nan`, `allow_inf`: whether the trees take NaN and infinities.
+    `allow_nan`, `allow_inf`: whether the trees accept NaN and infinities.
     """
     used = [
         TreeColumn(table.columns[j], j, nodes, ensemble, allow_nan, allow_inf)
         for j, nodes in _readers(ensemble).items()
     ]
-    # Where only codes are read, nothing tells what type numbers are of: float64, as without any.
-    moved = any(one.moves for one in used) and not all(isinstance(one.found, Coded) for one in used)
+    # If trees read only codes, the rows' type of numbers is unknown: float64 serves all.
+    moved = any(column.moves for column in used) and not all(
+        isinstance(column.form, Coded) for column in used
+    )
     sort_codes(used)
     cast: tuple[Step, ...] = ()
     if moved and ensemble.compare_dtype == "float32":
-        # The kernel compares in float64 from here on. What it does not cast itself comes to it cast.
+        # The kernel compares in float64 from here on, so numbers that it does not cast have to be cast.
         cast = (Cast("float32"),)
-        for one in used:
-            if one.special and not isinstance(one.found, Coded):
-                one.found = None
+        for column in used:
+            if column.special and not isinstance(column.form, Coded):
+                column.form = None
     anchor = _rewrite(ensemble, used, "float64", "float64" if moved else ensemble.compare_dtype, moved)
     single = None
     if moved:
-        wide = ensemble.compare_dtype == "float64" and any(one.wide for one in used)
+        wide = ensemble.compare_dtype == "float64" and any(column.wide for column in used)
         single = _rewrite(ensemble, used, "float32", "float64" if wide else "float32", moved)
 
     kept = _unmoved(ensemble, used) if cast else None
-    read = {feature for one in (anchor, single, kept) if one is not None for feature in _read(one)}
-    if all(isinstance(one.found, Coded) for one in used if one.index in read):
+    read = {feature for trees in (anchor, single, kept) if trees is not None for feature in _read(trees)}
+    if all(isinstance(column.form, Coded) for column in used if column.index in read):
         single = kept = None
     feeds = Feeds(names)
     place = np.full(len(table), -1, np.int32)
-    for one in used:
-        if one.index in read:
-            place[one.index] = one.feed(feeds, cast)
+    for column in used:
+        if column.index in read:
+            place[column.index] = column.feed(feeds, cast)
     if not feeds.feeds:
-        # Kernels read one column at least: a code that is 0 whatever the value.
+        # Kernels read at least one column: a code that is always 0.
         feeds.codes(Raw(0), (Encode((), "code"),))
     scaled = None if kept is None else _scaled(kept, used, place, len(feeds.feeds))
     return Folded(
         feeds,
         _over(anchor, place, len(feeds.feeds)),
         None if single is None else _over(single, place, len(feeds.feeds)),
-        _told(table, [one for one in used if one.index in read], anchor, scaled),
+        _told(table, [column for column in used if column.index in read], anchor, scaled),
         scaled,
     )
 
 
 def _readers(ensemble: TreeEnsemble) -> dict[int, np.ndarray]:
-    """The split nodes that read each feature, by feature, of those that are read."""
+    """Return the split nodes that read each feature, by feature."""
     split = np.flatnonzero(~ensemble.is_leaf())
     order = split[np.argsort(ensemble.feature[split], kind="stable")]
     features, starts = np.unique(ensemble.feature[order], return_index=True)
@@ -104,25 +107,25 @@ def _readers(ensemble: TreeEnsemble) -> dict[int, np.ndarray]:
 def _rewrite(
     ensemble: TreeEnsemble, used: Sequence[TreeColumn], dtype: str, compare: CompareDtype, moved: bool
 ) -> TreeEnsemble:
-    """The trees over what is fed, for raw numbers of a type; features are still the table's columns."""
+    """Return the trees for raw numbers of a type and codes; features are still the table's columns."""
     splits = Splits(ensemble, compare)
-    for one in used:
-        if isinstance(one.found, Coded):
-            assert one.encoder is not None
-            possible = len(one.encoder) - (one.encoder.unknown == "error")
-            splits.codes(one.nodes, one.values[dtype], possible)
-        elif one.found is None or one.special:
-            splits.keep(one.nodes)
+    for column in used:
+        if isinstance(column.form, Coded):
+            assert column.encoder is not None
+            possible = len(column.encoder) - (column.encoder.unknown == "error")
+            splits.codes(column.nodes, column.values[dtype], possible)
+        elif column.form is None or column.special:
+            splits.keep(column.nodes)
         else:
-            chain = one.found[dtype]
-            cuts = one.cuts_for(dtype) if moved and chain.constant is None else None
-            splits.numbers(one.nodes, chain, cuts, one.which, one.nan_comes)
+            chain = column.form[dtype]
+            cuts = column.cuts_for(dtype) if moved and chain.constant is None else None
+            splits.numbers(column.nodes, chain, cuts, column.which, column.nan_comes)
     return splits.ensemble()
 
 
 def _unmoved(ensemble: TreeEnsemble, used: Sequence[TreeColumn]) -> TreeEnsemble | None:
-    """The trees over scaled numbers; None where kernels can't compute these. Features as in `_rewrite`."""
-    if any(one.arithmetic is None for one in used):
+    """Return the trees over scaled numbers, as `_rewrite`; None if kernels can't compute these."""
+    if any(column.arithmetic is None for column in used):
         return None
     return _rewrite(ensemble, used, "float64", "float32", False)
 
@@ -130,14 +133,14 @@ def _unmoved(ensemble: TreeEnsemble, used: Sequence[TreeColumn]) -> TreeEnsemble
 def _scaled(
     ensemble: TreeEnsemble, used: Sequence[TreeColumn], place: np.ndarray, width: int
 ) -> Scaled | None:
-    """The trees over feeds, and the arithmetic on these; None where a feed would need it in two ways."""
+    """Return the trees over feeds, and the arithmetic on these; None if a feed would need two kinds of it."""
     columns = [UNCHANGED] * width
     known = set()
-    for one in used:
-        # Of a constant column only NaN counts, which arithmetic keeps.
-        if place[one.index] < 0 or one.constant:
+    for column in used:
+        # In a constant column only NaN matters, which arithmetic keeps.
+        if place[column.index] < 0 or column.constant:
             continue
-        at, constants = int(place[one.index]), one.arithmetic
+        at, constants = int(place[column.index]), column.arithmetic
         assert constants is not None
         if at in known and columns[at] != constants:
             return None
@@ -152,7 +155,7 @@ def _read(ensemble: TreeEnsemble) -> list[int]:
 
 
 def _over(ensemble: TreeEnsemble, place: np.ndarray, width: int) -> TreeEnsemble:
-    """The trees with feeds in place of the table's columns."""
+    """Return the trees with feeds in place of the table's columns."""
     feature = np.where(ensemble.is_leaf(), LEAF, place[ensemble.feature]).astype(np.int32)
     return replace(ensemble, n_features=width, feature=feature).validate()
 
@@ -160,21 +163,21 @@ def _over(ensemble: TreeEnsemble, place: np.ndarray, width: int) -> TreeEnsemble
 def _told(
     table: Table, used: Sequence[TreeColumn], anchor: TreeEnsemble, scaled: Scaled | None
 ) -> tuple[str, ...]:
-    numbers = [one for one in used if isinstance(one.found, dict) and one.steps]
-    coded = [one for one in used if isinstance(one.found, Coded)]
-    hosted = [one for one in used if one.found is None]
+    numbers = [column for column in used if isinstance(column.form, dict) and column.steps]
+    coded = [column for column in used if isinstance(column.form, Coded)]
+    hosted = [column for column in used if column.form is None]
     told = []
     if len(used) < len(table):
         told.append(f"{len(used):,} of {len(table):,} columns are read")
     if numbers:
-        splits = sum(len(one.nodes) for one in numbers)
+        splits = sum(len(column.nodes) for column in numbers)
         told.append(f"scalers and imputers of {len(numbers):,} columns: moved into {splits:,} thresholds")
     if scaled is not None and scaled.prologue.operations:
         columns = int((scaled.prologue.constants.T != UNCHANGED).any(axis=1).sum())
         told.append(f"for float64 rows, kernels for CPUs compute the scalers of {columns:,} columns")
     if coded:
-        encoders = len({id(one.encoder) for one in coded})
-        splits = sum(len(one.nodes) for one in coded)
+        encoders = len({id(column.encoder) for column in coded})
+        splits = sum(len(column.nodes) for column in coded)
         told.append(
             f"encoders of {encoders:,} columns ({len(coded):,} behind them): {splits:,} splits on codes, "
             f"{len(anchor.category_sets):,} category sets"

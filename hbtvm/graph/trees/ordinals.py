@@ -1,8 +1,8 @@
-"""Floats counted in their order, and a search in it: how thresholds move through functions exactly.
+"""Ordinals of floats, and bisection over them, which moves thresholds through functions exactly.
 
-The ordinal of a float is a whole number: larger floats have larger ones, neighbours follow each other, -0.0
-has -1 and 0.0 has 0. So the last float for which a monotone function is still at most a threshold is found
-by halving the range of ordinals, whatever roundings the function has.
+The ordinal of a float is a whole number: larger floats have larger ordinals, neighbours differ by 1, -0.0 has
+-1 and 0.0 has 0. Bisection over ordinals finds the last float for which a monotone function is at most a
+threshold, whatever roundings the function has.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ def ordinals(x: np.ndarray) -> np.ndarray:
 
 
 def floats(ordinal: np.ndarray, dtype: str) -> np.ndarray:
-    """Return the numbers that have some ordinals: `dtype`, same shape."""
+    """Return the numbers of ordinals: `dtype`, same shape."""
     bits = ordinal.astype(_INTEGER[dtype])
     result: np.ndarray = np.where(bits < 0, bits ^ _MOST[dtype], bits).view(dtype)
     return result
 
 
 def ordinal(x: float, dtype: str) -> int:
-    """Return the ordinal of one number."""
+    """Return the ordinal of a number."""
     return int(ordinals(np.array([x], dtype))[0])
 
 
 def last_true(
     holds: Callable[[np.ndarray], np.ndarray], low: int, high: int, count: int, dtype: str
 ) -> np.ndarray:
-    """Return the last ordinals for which conditions hold that hold up to some float and not above.
+    """Return the last ordinals for which conditions hold; each holds up to a float and not above.
 
     `holds`: from `dtype`, shape (count,), a float for each condition, to bool, shape (count,).
-    `low`, `high`: first and last ordinal that are asked.
+    `low`, `high`: first and last ordinal of the search.
     `count`: number of conditions.
     `dtype`: ``"float32"`` or ``"float64"``.
-    Returns int64, shape (count,): ``low - 1`` where a condition never holds.
+    Returns int64, shape (count,): ``low - 1`` for conditions that never hold.
     """
     below = np.full(count, low - 1, np.int64)
     above = np.full(count, high + 1, np.int64)

@@ -1,13 +1,13 @@
-"""Arithmetic on numbers that kernels compute themselves, in front of trees that compare in float32.
+"""Arithmetic that kernels compute in front of trees that compare in float32.
 
-Behind a scaler, such trees see float32 numbers. Moved in front of it, their thresholds for float64 rows are
-float64 numbers, which take twice the room in every table. So a kernel for CPUs may keep the thresholds, and
-compute what the trees see, as the library does::
+Behind a scaler, such trees compare float32 numbers. Moved in front of it, their thresholds for float64 rows
+become float64 numbers, which double the size of tables. So a kernel for CPUs may keep the thresholds, and
+compute the scaled numbers as the library does::
 
     y = float32(((x - shift) / divisor) * factor + offset)
 
-in float64, each operation rounded once. Operations that a column lacks have constants with which they
-change no number (but maybe the sign of a zero, which no comparison sees).
+in float64, each operation rounded once. Operations that a column lacks have neutral constants (they may
+change the sign of a zero, which no comparison sees).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 from hbtvm.graph.columns.steps import Arithmetic, Cast, Fill, Step
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 
-OPERATIONS = ("subtract", "divide", "multiply", "add")  # in the order in which they are computed
-Constants = tuple[float, float, float, float]  # one column's, in the order of `OPERATIONS`
-UNCHANGED: Constants = (0.0, 1.0, 1.0, 0.0)  # the constants of a column that is only rounded to float32
+OPERATIONS = ("subtract", "divide", "multiply", "add")  # in the order of computation
+Constants = tuple[float, float, float, float]  # of a column, in the order of `OPERATIONS`
+UNCHANGED: Constants = (0.0, 1.0, 1.0, 0.0)  # neutral constants: the column is only rounded to float32
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Prologue:
 
     @classmethod
     def of(cls, columns: Sequence[Constants]) -> Prologue:
-        """Return the arithmetic of columns with these constants."""
+        """Return the arithmetic of columns with some constants."""
         return cls(np.array(columns, np.float64).reshape(-1, len(OPERATIONS)).T.copy())
 
     def take(self, columns: np.ndarray) -> Prologue:
@@ -42,12 +42,12 @@ class Prologue:
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """Those of `OPERATIONS` that some column needs, in order."""
+        """The members of `OPERATIONS` that some column needs, in order."""
         needed = np.any(self.constants != np.array(UNCHANGED)[:, None], axis=1)
         return tuple(name for name, used in zip(OPERATIONS, needed.tolist(), strict=True) if used)
 
     def reference(self, X: np.ndarray) -> np.ndarray:
-        """Compute rows in plain numpy: float64, shape (n, F), to float32 of the same shape."""
+        """Compute rows in numpy: float64, shape (n, F), to float32 of the same shape."""
         shift, divisor, factor, offset = self.constants
         with np.errstate(all="ignore"):
             result: np.ndarray = ((X - shift) / divisor * factor + offset).astype(np.float32)
@@ -56,20 +56,20 @@ class Prologue:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Trees that compare in float32 what a prologue makes of float64 rows."""
+    """Trees that compare, in float32, the results of a prologue on float64 rows."""
 
-    ensemble: TreeEnsemble  # the trees, over the same features as `prologue`
-    prologue: Prologue  # what is done to the rows first
+    ensemble: TreeEnsemble  # over the same features as `prologue`
+    prologue: Prologue
 
 
 def arithmetic_of(steps: Sequence[Step]) -> Constants | None:
     """Return the constants of steps on a column of float64 numbers.
 
-    `steps`: all steps; those that replace NaN are passed over, as NaN stays NaN in arithmetic.
-    Returns None if there are others, or arithmetic in another order or that falls: then trees over the
-    results and over the raw numbers would send a NaN that is refused anyway to different sides.
+    `steps`: all steps; steps that replace NaN are skipped, as NaN stays NaN in arithmetic.
+    Returns None for other steps, for arithmetic in another order, and for decreasing arithmetic: then trees
+    over the results and over the raw numbers would send a NaN, which is refused anyway, to different sides.
     """
-    found, last = list(UNCHANGED), -1
+    constants, last = list(UNCHANGED), -1
     for step in steps:
         if isinstance(step, Arithmetic):
             at = OPERATIONS.index(step.operation)
@@ -77,7 +77,7 @@ def arithmetic_of(steps: Sequence[Step]) -> Constants | None:
                 return None
             if step.operation in ("divide", "multiply") and step.constant <= 0:
                 return None
-            found[at], last = step.constant, at
+            constants[at], last = step.constant, at
         elif not (isinstance(step, Fill) or (isinstance(step, Cast) and step.dtype == "float64")):
             return None
-    return found[0], found[1], found[2], found[3]
+    return constants[0], constants[1], constants[2], constants[3]

@@ -1,4 +1,4 @@
-"""Trees without the splits that every row passes the same way."""
+"""Remove splits that every row passes the same way."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
 
 LEFT, RIGHT, OPEN = 1, 0, -1
-"""What is known of a split: every row goes left, every row goes right, or neither."""
+"""Decisions of a split: every row goes left, every row goes right, or neither."""
 
 
 def prune(ensemble: TreeEnsemble, decided: np.ndarray) -> tuple[TreeEnsemble, np.ndarray]:
-    """Return the trees with decided splits replaced by the child that all rows go to.
+    """Replace decided splits by the child that all rows go to.
 
     `ensemble`: a valid ensemble.
     `decided`: int8, shape (N,): `LEFT`, `RIGHT` or `OPEN`; at leaves `OPEN`.
-    Returns the ensemble, and int64, shape (nodes that are left,): which node of the given one each was.
+    Returns the ensemble, and the old index of each of its nodes, int64.
     """
     nodes = np.arange(ensemble.n_nodes, dtype=np.int64)
     if not np.any(decided != OPEN):
         return ensemble, nodes
     base = np.repeat(ensemble.offset[:-1], np.diff(ensemble.offset)).astype(np.int64)
     left, right = base + ensemble.left, base + ensemble.right
-    # Where a row that comes to a node really goes on.
+    # The node that a row reaches from a node through decided splits.
     target = np.where(decided == LEFT, left, np.where(decided == RIGHT, right, nodes))
     while True:
         further = target[target]

@@ -1,4 +1,4 @@
-"""Reference implementation of ensembles in plain numpy: slow and obvious; kernels are checked against it."""
+"""Reference implementation of ensembles in plain numpy, the oracle of kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hbtvm.graph.trees.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
 def goes_left(ensemble: TreeEnsemble, node: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return whether values go left at split nodes.
 
-    `node`: int64, any shape: indices of split nodes (counted over the whole forest).
+    `node`: int64, any shape: indices of split nodes in the forest.
     `x`: same shape: the values of the nodes' features, in float32 or float64.
     Returns bool array of the same shape.
     """

@@ -1,4 +1,4 @@
-"""Thresholds in float32: rounded so that every float32 value stays on its side."""
+"""Round thresholds to float32 so that every float32 value stays on its side."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def float32_at_most(threshold: np.ndarray) -> np.ndarray:
-    """Return the largest float32 values that are not above float64 thresholds, as float32.
+    """Return the largest float32 values at most float64 thresholds, as float32.
 
-    For a float32 ``x``, comparing ``x <= threshold`` and ``x <=`` the result is the same.
+    For a float32 ``x``, ``x <= threshold`` and ``x <= result`` are the same.
     """
     with np.errstate(over="ignore"):
         near = threshold.astype(np.float32)
@@ -18,7 +18,7 @@ def float32_at_most(threshold: np.ndarray) -> np.ndarray:
 
 
 def float32_below(threshold: np.ndarray) -> np.ndarray:
-    """Return, for float32 thresholds of ``x < threshold``, those of the same ``x <= result``, as float32."""
+    """Return the float32 values for which ``x <= result`` is the same as ``x < threshold`` in float32."""
     with np.errstate(over="ignore"):
         result: np.ndarray = np.nextafter(threshold.astype(np.float32), np.float32(-np.inf))
     return result

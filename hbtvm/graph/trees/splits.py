@@ -1,4 +1,4 @@
-"""`Splits`: the splits of an ensemble while they are moved in front of the steps on their columns."""
+"""`Splits`: a draft of an ensemble whose splits move in front of the steps on their columns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hbtvm.graph.trees.prune import LEFT, OPEN, RIGHT, prune
 from hbtvm.graph.trees.reference import goes_left
 from hbtvm.graph.trees.rounding import float32_at_most
 
-_AT_ONCE = 1 << 20  # splits times codes that are decided at once, for memory
+_AT_ONCE = 1 << 20  # bound of splits times codes decided at once, for memory
 
 
 class Splits:
-    """A draft of an ensemble: each method settles some of its splits, `ensemble` returns the result.
+    """A draft of an ensemble: each method decides some of its splits, `ensemble` returns the result.
 
-    `ensemble`: what it is made of.
-    `compare`: the type in which the result compares.
+    `ensemble`: the original.
+    `compare`: the type of the result's comparisons.
     """
 
     def __init__(self, ensemble: TreeEnsemble, compare: CompareDtype) -> None:
@@ -35,7 +35,7 @@ class Splits:
         self._set_of: dict[bytes, int] = {}
 
     def keep(self, nodes: np.ndarray) -> None:
-        """Leave splits as they are, but for the type of their thresholds."""
+        """Keep splits, but round their thresholds to the result's type."""
         if self._compare == "float32":
             self._threshold[nodes] = float32_at_most(self._threshold[nodes])
 
@@ -45,7 +45,7 @@ class Splits:
         """Move splits on a number in front of its steps.
 
         `nodes`: int64, shape (M,): the splits, plain comparisons.
-        `cuts`: where thresholds cut raw numbers; None if they need not move.
+        `cuts`: the thresholds' cuts of raw numbers; None if they need not move.
         `which`: int64, shape (M,): the cut of each split.
         `nan_comes`: whether raw numbers may be NaN.
         """
@@ -62,18 +62,18 @@ class Splits:
             moved = floats(np.maximum(at, chain.low), chain.dtype).astype(np.float64)
         decided = fixed & ((nan_left == side) | (not nan_comes))
         self._decided[nodes] = np.where(decided, np.where(side, LEFT, RIGHT), OPEN)
-        # Where all numbers go one way and only NaN the other, NaN goes right.
+        # If all numbers go one way and only NaN the other, NaN goes right.
         swap = np.where(fixed, ~side, not rising)
         self._swap[nodes] = swap
         self._threshold[nodes] = np.where(fixed, np.inf, moved)
         self._default_left[nodes] = ~fixed & (nan_left ^ swap) & nan_comes
 
     def codes(self, nodes: np.ndarray, values: np.ndarray, possible: int) -> None:
-        """Move splits on what stands for codes to the codes.
+        """Move splits on the numbers of codes to the codes.
 
         `nodes`: int64, shape (M,).
-        `values`: float64, shape (codes,): the number that stands for each code.
-        `possible`: codes that occur; later ones may go anywhere.
+        `values`: float64, shape (codes,): the number of each code.
+        `possible`: number of codes that occur; later codes may go anywhere.
         """
         keys = np.stack(
             [
@@ -104,7 +104,7 @@ class Splits:
         self._default_left[nodes] = self._zero_as_missing[nodes] = False
 
     def _left(self, nodes: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Whether each code goes left at each node: bool, shape (nodes, codes)."""
+        """Return whether each code goes left at each node: bool, shape (nodes, codes)."""
         # One-hot columns have many codes, but two values.
         distinct, of_code = np.unique(values, return_inverse=True)
         left = np.empty((len(nodes), len(distinct)), bool)
@@ -116,14 +116,15 @@ class Splits:
         return result
 
     def _goes_left(self, nodes: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Whether each value goes left at each node, of nodes of shape (M, 1): bool, shape (M, values)."""
-        given = self._of
+        """Return whether each value goes left at each node, shape (M, 1): bool, shape (M, values)."""
+        original = self._of
         with np.errstate(over="ignore"):
-            if np.any(given.zero_as_missing[nodes]) or np.any(given.category_set[nodes] >= 0):
+            if np.any(original.zero_as_missing[nodes]) or np.any(original.category_set[nodes] >= 0):
                 shape = (len(nodes), len(values))
-                return goes_left(given, np.broadcast_to(nodes, shape), np.broadcast_to(values, shape))
-            x = values.astype(given.compare_dtype).astype(np.float64)
-        result: np.ndarray = np.where(np.isnan(x), given.default_left[nodes], x <= given.threshold[nodes])
+                return goes_left(original, np.broadcast_to(nodes, shape), np.broadcast_to(values, shape))
+            x = values.astype(original.compare_dtype).astype(np.float64)
+        default, threshold = original.default_left[nodes], original.threshold[nodes]
+        result: np.ndarray = np.where(np.isnan(x), default, x <= threshold)
         return result
 
     def _set(self, left: np.ndarray) -> int:
@@ -133,14 +134,14 @@ class Splits:
         return at
 
     def ensemble(self) -> TreeEnsemble:
-        """Return the result; features are still those of the given ensemble."""
-        given = self._of
+        """Return the result; its features are those of the original."""
+        original = self._of
         result = replace(
-            given,
+            original,
             compare_dtype=self._compare,
             threshold=self._threshold,
-            left=np.where(self._swap, given.right, given.left),
-            right=np.where(self._swap, given.left, given.right),
+            left=np.where(self._swap, original.right, original.left),
+            right=np.where(self._swap, original.left, original.right),
             default_left=self._default_left,
             zero_as_missing=self._zero_as_missing,
             category_set=self._category_set,
@@ -152,7 +153,7 @@ class Splits:
 
 
 def _side(value: float, threshold: np.ndarray, default: np.ndarray) -> np.ndarray:
-    """Whether a value goes left, NaN by default."""
+    """Return whether a value goes left; NaN goes by default."""
     return default if np.isnan(value) else value <= threshold
 
 

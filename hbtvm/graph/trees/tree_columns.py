@@ -1,4 +1,4 @@
-"""`TreeColumn`: what becomes of a column in front of trees; see `fold`."""
+"""`TreeColumn`: a column that trees read, while `fold` moves its steps into the trees."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ class TreeColumn:
 
     `index`, `nodes`: its index, and the splits that read it.
     `special`: whether some of them are not plain comparisons: categories, or zeros that are missing.
-    `found`: what becomes of it: codes; a number's chains for float64 and float32 rows; or None, if numpy
-        computes it.
-    `cuts`: where thresholds cut raw numbers, by the numbers' type, for the distinct thresholds of `nodes`.
-    `values`: the number that stands for each code, by the type of the numbers beside it.
-    `moves`: whether float64 and float32 rows need other trees: the steps change numbers.
+    `form`: codes; a number's chains for float64 and float32 rows; or None, if numpy computes it.
+    `cuts`: cuts of raw numbers by the distinct thresholds of `nodes`, by the numbers' type.
+    `values`: the number of each code, by the type of the numbers beside it.
+    `moves`: whether steps change numbers, so that float64 and float32 rows need different trees.
     """
 
     def __init__(
@@ -49,10 +48,10 @@ class TreeColumn:
         self.moves, self.cuts = False, dict[str, Cuts]()
         self.values: dict[str, np.ndarray] = {}
         self.infinite = self._lets_infinities()
-        self.found: Coded | dict[str, Chain] | None = None
+        self.form: Coded | dict[str, Chain] | None = None
         resolved = resolve(column)
         if isinstance(resolved, Coded):
-            self.found = resolved
+            self.form = resolved
             codes = np.arange(len(resolved), dtype=np.float32)
             self.values = {
                 "float64": resolved.values,
@@ -60,30 +59,28 @@ class TreeColumn:
             }
             self.moves = self._apart(*(x.astype(ensemble.compare_dtype) for x in self.values.values()))
         elif not (self.special and column.steps):
-            self.found = self._chains(ensemble.compare_dtype)
+            self.form = self._chains(ensemble.compare_dtype)
 
     @property
     def encoder(self) -> Encode | None:
-        """What makes its codes."""
+        """The step that makes its codes."""
         return self._column.encoder
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All of its steps."""
+        """All steps."""
         return self._column.steps
 
     @property
     def wide(self) -> bool:
-        """Whether numpy makes float64 numbers of float32 ones."""
-        return self.found is None and bool(
-            of_numbers(self.steps, np.zeros(1, np.float32)).dtype == np.float64
-        )
+        """Whether numpy returns float64 numbers for float32 rows."""
+        return self.form is None and bool(of_numbers(self.steps, np.zeros(1, np.float32)).dtype == np.float64)
 
     @property
     def nan_comes(self) -> bool:
-        """Whether a kernel may get NaN in it."""
-        if isinstance(self.found, dict):
-            chain = self.found["float64"]
+        """Whether a kernel may read NaN from it."""
+        if isinstance(self.form, dict):
+            chain = self.form["float64"]
             if _narrow(chain):
                 return self._allow_nan
             return self._column.allow_nan and (self._allow_nan or not np.isnan(chain.at_nan))
@@ -91,29 +88,29 @@ class TreeColumn:
 
     @property
     def constant(self) -> bool:
-        """Whether all of its numbers become the same, but for NaN."""
-        return isinstance(self.found, dict) and self.found["float64"].constant is not None
+        """Whether its steps map all numbers but NaN to the same number."""
+        return isinstance(self.form, dict) and self.form["float64"].constant is not None
 
     @property
     def arithmetic(self) -> Constants | None:
-        """What is done to what is fed before trees compare it; None where kernels can't do it."""
-        if isinstance(self.found, Coded):
-            return UNCHANGED if len(self.found) <= _MOST_CODES else None
-        if self.found is None or self.constant:
+        """The arithmetic between the feed and the trees; None if kernels can't compute it."""
+        if isinstance(self.form, Coded):
+            return UNCHANGED if len(self.form) <= _MOST_CODES else None
+        if self.form is None or self.constant:
             return UNCHANGED
-        return None if _narrow(self.found["float64"]) else arithmetic_of(self.steps)
+        return None if _narrow(self.form["float64"]) else arithmetic_of(self.steps)
 
     @property
     def coder(self) -> tuple[object, ...]:
-        """What is the same for columns of the same codes; empty for others."""
-        if not isinstance(self.found, Coded):
+        """A key that is equal for columns of the same codes; empty for other columns."""
+        if not isinstance(self.form, Coded):
             return ()
-        return (self._column.source, *map(id, self.found.prefix))
+        return (self._column.source, *map(id, self.form.prefix))
 
     def sort_codes(self) -> None:
-        """Number the categories in the order of the numbers that stand for them, unknown ones last."""
-        assert isinstance(self.found, Coded) and self.encoder is not None
-        prefix, values = self.found.prefix, self.found.values
+        """Order the categories by their numbers, with unknown values last."""
+        assert isinstance(self.form, Coded) and self.encoder is not None
+        prefix, values = self.form.prefix, self.form.values
         order = np.argsort(values[:-1], kind="stable")
         if self.encoder.unknown == "code" and np.all(values[:-1] >= values[-1]):
             order = order[::-1]
@@ -123,32 +120,32 @@ class TreeColumn:
         encode = replace(self.encoder, categories=tuple(known[code] for code in order))
         places = np.append(order, len(order))
         self.values = {dtype: numbers[places] for dtype, numbers in self.values.items()}
-        self.found = Coded((*prefix[:-1], encode), (Lookup(values[places]),))
+        self.form = Coded((*prefix[:-1], encode), (Lookup(values[places]),))
 
     def feed(self, feeds: Feeds, cast: tuple[Step, ...]) -> int:
-        """Make its feed; numbers that numpy computes go through `cast` at last."""
+        """Feed the column, with `cast` behind numbers that numpy computes; return the matrix's column."""
         column = self._column
-        if isinstance(self.found, Coded):
-            return feeds.codes(column.source, self.found.prefix)
-        if self.found is None:
+        if isinstance(self.form, Coded):
+            return feeds.codes(column.source, self.form.prefix)
+        if self.form is None:
             return feeds.host(column.then(*cast), self.nan_comes, self.infinite)
-        chain = self.found["float64"]
+        chain = self.form["float64"]
         if _narrow(chain):
             domain = Column(column.source, (Within(*chain.domain),))
             return feeds.host(domain, self.nan_comes, self.infinite)
         return feeds.number(column, self.nan_comes, self.infinite)
 
     def cuts_for(self, dtype: str) -> Cuts:
-        """Where the thresholds cut the numbers of a type."""
-        assert isinstance(self.found, dict)
+        """Return the thresholds' cuts of numbers of a type."""
+        assert isinstance(self.form, dict)
         if dtype not in self.cuts:
-            cuts = self.found[dtype].cuts(self.thresholds)
+            cuts = self.form[dtype].cuts(self.thresholds)
             assert cuts is not None, "casts are monotone"
             self.cuts[dtype] = cuts
         return self.cuts[dtype]
 
     def _chains(self, compare: CompareDtype) -> dict[str, Chain] | None:
-        """The chains for both types; None if one of them can't move the thresholds."""
+        """Return the chains for both types; None if one of them can't move the thresholds."""
         chains = {}
         self.moves = not _trivial(self.steps, compare) or self._fills_apart(compare)
         for dtype in ("float64", "float32"):
@@ -166,18 +163,18 @@ class TreeColumn:
         return chains
 
     def _fills_apart(self, compare: CompareDtype) -> bool:
-        """Whether missing numbers are on other sides of thresholds where they are filled in in float32."""
+        """Return whether a threshold separates filled numbers of float32 rows from those of float64 rows."""
         steps = (*self.steps, Cast(compare))
         return self._apart(
             *(of_numbers(steps, np.array([np.nan], dtype)) for dtype in ("float64", "float32"))
         )
 
-    def _apart(self, one: np.ndarray, other: np.ndarray) -> bool:
-        """Whether any of some values is on another side of a threshold than its counterpart is."""
-        differ = one != other
+    def _apart(self, wide: np.ndarray, narrow: np.ndarray) -> bool:
+        """Return whether a threshold separates any value from its counterpart."""
+        differ = wide != narrow
         if self.special:
-            return bool(np.any(differ & ~(np.isnan(one) & np.isnan(other))))
-        sides = [np.searchsorted(self.thresholds, x[differ]) for x in (one, other)]
+            return bool(np.any(differ & ~(np.isnan(wide) & np.isnan(narrow))))
+        sides = [np.searchsorted(self.thresholds, x[differ]) for x in (wide, narrow)]
         return not np.array_equal(sides[0], sides[1])
 
     def _lets_infinities(self) -> bool:
@@ -187,11 +184,11 @@ class TreeColumn:
 
 
 def sort_codes(used: Sequence[TreeColumn]) -> None:
-    """Sort the codes that a single column reads, so that its splits are thresholds and need no sets."""
-    readers = Counter(one.coder for one in used)
-    for one in used:
-        if one.coder and readers[one.coder] == 1 and not one.special:
-            one.sort_codes()
+    """Sort the codes that a single column reads, so that its splits become thresholds rather than sets."""
+    readers = Counter(column.coder for column in used)
+    for column in used:
+        if column.coder and readers[column.coder] == 1 and not column.special:
+            column.sort_codes()
 
 
 def _narrow(chain: Chain) -> bool:
@@ -199,10 +196,10 @@ def _narrow(chain: Chain) -> bool:
 
 
 def _trivial(steps: tuple[Step, ...], compare: CompareDtype) -> bool:
-    """Whether steps leave numbers as they are, for trees that compare in some type."""
+    """Return whether steps do not change numbers for trees that compare in a type."""
     for step in steps:
         if isinstance(step, IsMissing):
-            # What follows does the same to all numbers.
+            # Behind it, all numbers are the same.
             return True
         if not (isinstance(step, Fill) or (isinstance(step, Cast) and step.dtype in ("float64", compare))):
             return False

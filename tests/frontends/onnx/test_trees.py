@@ -192,10 +192,10 @@ def test_trees_beside_other_models_compare_in_float32() -> None:
 @pytest.mark.parametrize(
     ("name", "values", "match"),
     [
-        ("nodes_truenodeids", [99], "not there"),
+        ("nodes_truenodeids", [99], "missing node"),
         ("nodes_modes", ["BRANCH_WHAT"], "the mode 'BRANCH_WHAT'"),
-        ("nodes_featureids", [7], "column that is not there, of 3"),
-        ("target_ids", [5], "an output that is not there"),
+        ("nodes_featureids", [7], "column beyond 3"),
+        ("target_ids", [5], "an output beyond"),
         ("nodes_nodeids", [1], "two nodes of the same number"),
         ("nodes_values", [float("nan")], "NaN"),
     ],

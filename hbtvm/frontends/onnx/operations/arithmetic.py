@@ -1,7 +1,8 @@
-"""Arithmetic: functions of one number, of two, and of any number of tensors."""
+"""Arithmetic: unary, binary and variadic functions of tensors."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -42,7 +43,7 @@ def _unary(name: str) -> Evaluate:
 
 
 def stepwise(x: Rows, constant: np.ndarray, make: Callable[[float], Step]) -> Table:
-    """A table's columns with a step each, by constants; of one constant, the same step."""
+    """Append a step to each column of a table, by constants; a single constant serves all columns."""
     assert isinstance(x.content, Table)
     if len(constant) == 1:
         return each(x.content, make(float(constant[0])))
@@ -80,7 +81,7 @@ def arithmetic(call: Call, kind: str, a: Value, b: Value) -> Value:
 
 
 def _as_steps(kind: str, a: Value, b: Value, shape: Any, dtype: str) -> Rows | None:
-    """Arithmetic of a table's columns with constants, as steps; None if it is none."""
+    """Return arithmetic of a table's columns with constants as steps; None for other arithmetic."""
     x, c = (a, b) if isinstance(a, Rows) else (b, a)
     if not isinstance(x, Rows) or isinstance(c, Rows) or not dtype.startswith("float"):
         return None
@@ -91,7 +92,7 @@ def _as_steps(kind: str, a: Value, b: Value, shape: Any, dtype: str) -> Rows | N
     if (isinstance(a, Rows) and kind != "Pow") or kind in ("Add", "Mul"):
         table = stepwise(x, constant, lambda value: Arithmetic(_ARITHMETIC[kind], value, True))
     elif kind == "Sub":
-        # Exactly the difference, as no rounding comes in between.
+        # -x + c is exactly c - x.
         negative = Rows(x.shape, x.dtype, each(x.content, Function("negative")))
         table = stepwise(negative, constant, lambda value: Arithmetic("add", value, True))
     else:
@@ -113,10 +114,7 @@ def of_constants(call: Call, name: str, a: np.ndarray, b: np.ndarray) -> np.ndar
 
 
 def size_of(*arrays: np.ndarray) -> int:
-    size = 1
-    for extent in np.broadcast_shapes(*(one.shape for one in arrays)):
-        size *= extent
-    return size
+    return math.prod(np.broadcast_shapes(*(array.shape for array in arrays)))
 
 
 def _several(kind: str) -> Evaluate:

@@ -1,4 +1,4 @@
-"""Tensors in other types."""
+"""Casts of tensors."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def _cast_values(call: Call, x: np.ndarray, to: str) -> np.ndarray:
     try:
         if to == "str":
             out = np.empty(x.size, object)
-            out[:] = [spelled(one) for one in x.ravel().tolist()]
+            out[:] = [spelled(value) for value in x.ravel().tolist()]
             return out.reshape(x.shape)
         with np.errstate(all="ignore"):
             if x.dtype == object:
                 return x.astype(np.float64).astype(to)
             return x.astype(to)
     except ValueError as error:
-        raise call.damaged(f"it casts strings to {to} that are no numbers.") from error
+        raise call.damaged(f"it casts strings to {to} that are not numbers.") from error
 
 
 OPERATIONS: Mapping[str, Evaluate] = {"Cast": _cast, "CastLike": _cast_like}

@@ -1,4 +1,4 @@
-"""Operators that choose values and put them side by side: of rows, columns."""
+"""Operators that select and join values: columns of the rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _concat(call: Call) -> Value:
 
 
 def _stacked(call: Call, values: Sequence[Value]) -> Rows:
-    """Single columns one below another, which another shape makes sense of."""
+    """Join single columns row by row; a later reshape resolves the result."""
     parts: list[Value] = []
     for one in values:
         if not isinstance(one, Rows) or one.width != 1 or one.axis:
@@ -49,7 +49,7 @@ def _stacked(call: Call, values: Sequence[Value]) -> Rows:
 
 
 def join(call: Call, values: Sequence[Value], axis: int) -> Rows:
-    """Tensors side by side along an axis that is not the rows'."""
+    """Join tensors along an axis other than the rows'."""
     first = next(one for one in values if isinstance(one, Rows))
     parts: list[Rows] = []
     for one in values:
@@ -104,12 +104,12 @@ def _sequence(call: Call) -> Value:
 
 
 def columns_of(shape: Sequence[int | None]) -> int:
-    """Columns of a shape."""
-    return math.prod(one for one in shape if one is not None)
+    """Return the number of columns of a shape."""
+    return math.prod(extent for extent in shape if extent is not None)
 
 
 def _levels(call: Call, parts: Sequence[Rows]) -> np.ndarray | None:
-    """The values that the positions in all parts stand for; None where numbers are joined."""
+    """Return the levels of all parts together; None if numbers are joined."""
     known = [one.levels for one in parts if one.width]
     if not known or all(one is None for one in known):
         return None
@@ -135,7 +135,7 @@ def _slice(call: Call) -> Value:
         axes = call.constant(3, "axes").ravel() if call.has(3) else np.arange(len(starts))
         steps = call.constant(4, "steps").ravel() if call.has(4) else np.ones(len(starts), np.int64)
     if not len(starts) == len(ends) == len(axes) == len(steps):
-        raise call.damaged("its starts, ends, axes and steps are not as many as each other.")
+        raise call.damaged("its starts, ends, axes and steps differ in length.")
     chosen: list[slice] = [slice(None)] * rank
     for axis, start, end, step in zip(
         axes.tolist(), starts.tolist(), ends.tolist(), steps.tolist(), strict=True
@@ -143,7 +143,7 @@ def _slice(call: Call) -> Value:
         if step == 0:
             raise call.damaged("a step is 0.")
         at = axis_of(call, axis, rank)
-        # Backwards, an end before the first value takes it in.
+        # Backwards, an end before the first value includes it.
         stop = None if step < 0 and end < -(1 << 31) else int(end)
         chosen[at] = slice(int(start), stop, int(step))
     if isinstance(x, np.ndarray):
@@ -202,7 +202,7 @@ def _gather(call: Call) -> Value:
 
 
 def looked_up(index: Rows, data: np.ndarray, shape: Shape) -> Rows:
-    """Entries of a constant, shape (T, ...), by rows that hold positions."""
+    """Return entries of a constant, shape (T, ...), at the rows' positions."""
     dtype = "str" if data.dtype == object else data.dtype.name
     width = math.prod(data.shape[1:])
     positions = index.numbers().node()
@@ -210,17 +210,16 @@ def looked_up(index: Rows, data: np.ndarray, shape: Shape) -> Rows:
         if len(data) == 0:
             raise ValueError("a table without entries")
         levels = data.reshape(len(data))
-        # Positions from behind.
         return Rows(shape, dtype, _from_front(positions, len(levels)), levels)
     table = data.reshape(len(data), width).astype(np.float64)
     node = Take(_from_front(positions, len(table)), table)
-    # A table's column after another, for all positions each: the other way around is wanted.
+    # `Take` orders columns by the table's column first: order them by position first.
     order = np.arange(node.width).reshape(width, index.width).T
     return of_node(node, (None, node.width), dtype).take(order, shape)
 
 
 def _from_front(positions: Any, count: int) -> Any:
-    """Positions, of which negative ones count from the end."""
+    """Return positions from the front; negative positions count from the end."""
     if positions.kind in ("reduce", "top_k", "select", "take"):
         return positions
     return apply("where", apply("less", positions, 0.0), apply("add", positions, float(count)), positions)
@@ -241,7 +240,7 @@ def _gather_elements(call: Call) -> Value:
     few_columns(count * among)
     positions = Repeat(index.numbers().node(), among)
     hot = apply("equal", positions, np.tile(np.arange(among, dtype=np.float64), count))
-    # Not a product, lest infinities that are not asked for become NaN.
+    # Not a product: infinities times 0 would be NaN.
     chosen = apply("where", hot, Repeat(data.node(), count, tiled=True), 0.0)
     return of_node(reduce("sum", chosen, count), index.shape, data.dtype)
 

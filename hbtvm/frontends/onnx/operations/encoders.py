@@ -1,6 +1,6 @@
-"""ai.onnx.ml's encoders: values in place of others, and columns for values.
+"""ai.onnx.ml's encoders: maps of values, and one-hot columns.
 
-Source: the operators' definition in ONNX 1.23, and where it leaves something open, what ONNX Runtime does.
+Source: the operators' definition in ONNX 1.23; ONNX Runtime where that is open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hbtvm.operators.tables import OneHot
 
 
 def _keys(call: Call, kinds: Sequence[str]) -> tuple[list[Any], str]:
-    """Keys or values of a ``LabelEncoder``, and their type."""
+    """Return keys or values of a ``LabelEncoder``, and their type."""
     for name in kinds:
         found = call.operation.attributes.get(name)
         if found is None:
@@ -41,12 +41,12 @@ def _keys(call: Call, kinds: Sequence[str]) -> tuple[list[Any], str]:
 def _label_encoder(call: Call) -> Value:
     x = call.value(0)
     if isinstance(x, np.ndarray):
-        # As the levels of as many positions.
-        found = _encoded(
+        # Encode the values as levels.
+        result = _encoded(
             call, Rows((None, 1), "str" if x.dtype == object else x.dtype.name, constant(0.0), x.ravel())
         )
-        assert found.levels is not None
-        return found.levels.reshape(x.shape)
+        assert result.levels is not None
+        return result.levels.reshape(x.shape)
     return _encoded(call, x)
 
 
@@ -91,17 +91,17 @@ def _category_mapper(call: Call) -> Value:
 def _translated(
     call: Call, x: Rows, keys: Sequence[Any], values: Sequence[Any], default: Any, dtype: str
 ) -> Rows:
-    """Values in place of keys, and of what is no key the default."""
+    """Replace keys by values, and other values by the default."""
     pairs: dict[Any, Any] = {}
     for key, value in zip(keys, values, strict=True):
-        # NaN is a key as well; of equal keys ONNX Runtime takes the first.
+        # NaN may be a key; ONNX Runtime takes the first of equal keys.
         pairs.setdefault("nan" if key != key else key, value)
     if x.dtype == "str" and any(not isinstance(key, str) for key in keys):
-        raise call.damaged("its keys are no strings, but its input is.")
+        raise call.damaged("its keys are not strings, but its input is.")
 
     def translate(levels: np.ndarray) -> np.ndarray:
         out = np.empty(len(levels), object)
-        out[:] = [pairs.get("nan" if one != one else one, default) for one in levels.tolist()]
+        out[:] = [pairs.get("nan" if key != key else key, default) for key in levels.tolist()]
         return out
 
     if x.levels is not None:
@@ -118,14 +118,13 @@ def _translated(
     if not categories:
         return Rows(x.shape, dtype, apply("multiply", x.node(), 0.0), levels[-1:])
     few_columns(x.width * len(categories))
-    # Positions: that of the first key that is equal, and one more for none.
-    found = [_code_of(x.take(np.array([i]), (None, 1)).node(), categories) for i in range(x.width)]
-    whole = joined([of_node(one, (None, 1)) for one in found], x.shape, "int64")
+    codes_ = [_code_of(x.take(np.array([i]), (None, 1)).node(), categories) for i in range(x.width)]
+    whole = joined([of_node(code, (None, 1)) for code in codes_], x.shape, "int64")
     return Rows(x.shape, dtype, whole.content, levels)
 
 
 def _coded(x: Rows, categories: Sequence[Any]) -> Table:
-    """The codes of a table's values."""
+    """Return the codes of a table's values."""
     assert isinstance(x.content, Table)
     if x.dtype != "str":
         return each(x.content, Encode(tuple(categories)))
@@ -133,7 +132,7 @@ def _coded(x: Rows, categories: Sequence[Any]) -> Table:
 
 
 def _code_of(node: Node, categories: Sequence[Any]) -> Node:
-    """The position of a column's value among categories; their number for none of them."""
+    """Return the position of a column's value among categories; their number for unknown values."""
     count = len(categories)
     known = np.array(categories, np.float64)
     equal = apply("equal", node, known)
@@ -141,7 +140,6 @@ def _code_of(node: Node, categories: Sequence[Any]) -> Node:
         equal = apply(
             "maximum", equal, apply("multiply", apply("isnan", node), np.isnan(known).astype(float))
         )
-    # Positions where equal, else as many as there are: the least is the answer.
     return reduce("min", apply("where", equal, np.arange(count, dtype=np.float64), float(count)))
 
 
@@ -191,7 +189,7 @@ def _one_hot_encoder(call: Call) -> Value:
 
 
 def _values_of(node: Node, column: int) -> set[float]:
-    """All values that a column of a tree's leaves may have; NaN among them where they are not known."""
+    """Return the values that a column of tree leaves may have; with NaN if they are unknown."""
     match node:
         case Trees() if node.ensemble.n_trees == node.ensemble.n_outputs == 1:
             leaves = node.ensemble.value[node.ensemble.left == LEAF] / node.ensemble.divisor

@@ -1,6 +1,6 @@
 """ai.onnx.ml's operators on features: scaling, imputing, normalizing, selection.
 
-Source: the operators' definition in ONNX 1.23, and where it leaves something open, what ONNX Runtime does.
+Source: the operators' definition in ONNX 1.23; ONNX Runtime where that is open.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hbtvm.operators.shapes import reduce
 
 
 def _per_column(call: Call, name: str, x: Rows) -> np.ndarray:
-    """An attribute with a number for each column of the last axis, or one for all."""
+    """Return an attribute with a number for each column of the last axis, or for all."""
     values = call.array(name)
     last = x.shape[-1]
     if len(values) not in (1, last) or last is None:
@@ -35,7 +35,7 @@ def _per_column(call: Call, name: str, x: Rows) -> np.ndarray:
 def _scaler(call: Call) -> Value:
     x = call.rows().numbers()
     offset, scale = _per_column(call, "offset", x), _per_column(call, "scale", x)
-    # Doubles are scaled as such, all others as floats; the result is float32.
+    # float64 is scaled in float64, other types in float32; the result is float32.
     wide = x.dtype == "float64"
     x = x if wide else cast(call, x, "float32")
     if not isinstance(x.content, Table):
@@ -106,10 +106,10 @@ def _vectorizer(call: Call) -> Value:
     """``FeatureVectorizer``: all inputs side by side."""
     parts = [call.rows(i) for i in range(len(call.inputs))]
     sizes = call.integers("inputdimensions").tolist()
-    if [one.width for one in parts] != sizes:
-        raise call.unsupported(f"takes {sizes} columns of inputs of {[one.width for one in parts]}.")
-    two = [Rows((None, one.width), one.dtype, one.content, one.levels) for one in parts]
-    return join(call, [cast(call, one, "float32") for one in two], 1)
+    if [part.width for part in parts] != sizes:
+        raise call.unsupported(f"takes {sizes} columns of inputs of {[part.width for part in parts]}.")
+    matrices = [Rows((None, part.width), part.dtype, part.content, part.levels) for part in parts]
+    return join(call, [cast(call, part, "float32") for part in matrices], 1)
 
 
 def _extractor(call: Call) -> Value:
@@ -121,7 +121,7 @@ def _extractor(call: Call) -> Value:
         if extent is None:
             raise call.unsupported("takes some of the rows, which is not supported.")
         if not len(chosen) or chosen.min() < 0 or chosen.max() >= extent:
-            raise call.damaged(f"it takes values that are not there, of {extent}.")
+            raise call.damaged(f"it takes values beyond {extent}.")
         if isinstance(x, np.ndarray):
             return x.reshape(-1, extent)[:, chosen] if x.ndim > 1 else x[None, chosen]
         return x.take(x.grid()[..., chosen], (*x.shape[:-1], len(chosen)))
@@ -136,20 +136,19 @@ def _extractor(call: Call) -> Value:
         return flat
     table = np.ascontiguousarray(data.T)
     if index.width == 1 and data.dtype != object:
-        # All values of each row, the rows last.
         several = looked_up(index, table, (None, len(data)))
         return several.take(np.arange(len(data)), (*x.shape[:-1], None))
     if index.shape != (None, index.width) or data.dtype == object:
         raise call.unsupported("takes several values for each row, which is not supported.")
-    found = looked_up(index, table, (None, index.width, len(data)))
-    result = found.take(found.grid().transpose(2, 0, 1), (len(data), None, index.width))
-    # The rows and the values of each are one axis.
+    values = looked_up(index, table, (None, index.width, len(data)))
+    result = values.take(values.grid().transpose(2, 0, 1), (len(data), None, index.width))
+    # In ONNX, the rows and the values of each are a single axis.
     result.unfolded = True
     return result
 
 
 def _zip_map(call: Call) -> Value:
-    """The same numbers, by class in ONNX Runtime: here as a matrix."""
+    """``ZipMap``: a matrix in place of ONNX Runtime's dictionaries."""
     return call.value(0)
 
 

@@ -25,7 +25,7 @@ _MOST_TARGETS = 1 << 16
 
 
 def matrix(call: Call, x: Rows) -> Rows:
-    """The rows that a model of ai.onnx.ml reads: shape (rows, features)."""
+    """Return the rows that a model of ai.onnx.ml reads: shape (rows, features)."""
     x = x.numbers()
     if x.axis != 0 or len(x.shape) > 2:
         raise call.unsupported(f"reads the shape {x.shape}, which is not supported.")
@@ -71,7 +71,7 @@ def _classifier(call: Call) -> tuple[Value, ...]:
         return labelled(reduce("argmax", node), labels), scores
     texts = labels.dtype == object
     if len(labels) != 2:
-        # ONNX Runtime's own labels where the model has not two.
+        # ONNX Runtime's labels if the model does not have two.
         labels = np.array(["0", "1"], object) if texts else np.array([0, 1], np.int64)
         response = probit(node) if transform == "PROBIT" else node
         return labelled(apply("greater", node, 0.0), labels), of_node(response, (None, 1))

@@ -1,4 +1,4 @@
-"""Comparisons, logic, and choices by them."""
+"""Comparisons, logic, and ``Where``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMPARISONS: Mapping[str, str] = {
 
 
 def no(x: Any) -> Node:
-    """1 where a value is 0, else 0."""
+    """Return 1 for values of 0, else 0."""
     return apply("equal", x, 0.0)
 
 
@@ -53,23 +53,23 @@ def _comparison(kind: str) -> Evaluate:
 
 
 def _same_text(call: Call, a: Value, b: Value, shape: Any) -> Rows:
-    """Whether texts are constants."""
+    """Compare texts with constants."""
     x, c = (a, b) if isinstance(a, Rows) else (b, a)
     if not isinstance(x, Rows) or isinstance(c, Rows):
         raise call.unsupported("compares strings of the rows with each other, which is not supported.")
     wanted = np.broadcast_to(flat(c, shape), stretched(x, shape).width).tolist()
     x = stretched(x, shape)
     if x.levels is not None:
-        one_by_one = (x.take(np.array([i]), (None, 1)) for i in range(x.width))
-        pairs = zip(one_by_one, wanted, strict=True)
-        columns = [mapped(one, partial(np.equal, value), "bool") for one, value in pairs]
+        single = (x.take(np.array([i]), (None, 1)) for i in range(x.width))
+        pairs = zip(single, wanted, strict=True)
+        columns = [mapped(column, partial(np.equal, value), "bool") for column, value in pairs]
         return joined(columns, shape, "bool")
     assert isinstance(x.content, Table)
     texts = list(dict.fromkeys(wanted))
     encode = encoding(texts)
     matched = zip(x.content.columns, wanted, strict=True)
-    found = tuple(encode(column).then(Equals((texts.index(value),))) for column, value in matched)
-    return Rows(shape, "bool", Table(found))
+    equal = tuple(encode(column).then(Equals((texts.index(value),))) for column, value in matched)
+    return Rows(shape, "bool", Table(equal))
 
 
 def _logic(call: Call) -> Value:
@@ -124,7 +124,7 @@ def _where(call: Call) -> Value:
 
 
 def _filled(call: Call, condition: Value, a: Value, b: Value, shape: Any) -> Rows:
-    """A constant in place of some of the input's strings, as imputers of strings are written."""
+    """Replace some of the input's strings by a constant: the form of imputers of strings."""
     refused = call.unsupported("chooses among strings in a way that is not supported.")
     if not isinstance(a, np.ndarray) or not isinstance(b, Rows) or not isinstance(condition, Rows):
         raise refused
@@ -133,18 +133,18 @@ def _filled(call: Call, condition: Value, a: Value, b: Value, shape: Any) -> Row
         raise refused
     wanted = np.broadcast_to(flat(a, shape), x.width).tolist()
     columns = []
-    for own, other, value in zip(x.content.columns, when.content.columns, wanted, strict=True):
+    for column, other, value in zip(x.content.columns, when.content.columns, wanted, strict=True):
         encoder = other.encoder
         at = 0 if encoder is None else other.steps.index(encoder)
-        if encoder is None or other.source != own.source or own.steps:
+        if encoder is None or other.source != column.source or column.steps:
             raise refused
         chosen = of_numbers(other.steps[at + 1 :], np.arange(len(encoder), dtype=np.float64)) != 0
         if chosen[-1]:
-            # All but some strings.
+            # All strings but some.
             raise refused
         codes = np.flatnonzero(chosen).tolist()
         columns.append(
-            own.then(*other.steps[:at], *(Fill(value, encoder.categories[code]) for code in codes))
+            column.then(*other.steps[:at], *(Fill(value, encoder.categories[code]) for code in codes))
         )
     return Rows(shape, "str", Table(tuple(columns)))
 

@@ -31,7 +31,7 @@ def product(call: Call, a: Value, b: Value) -> Value:
     if isinstance(a, Rows) and isinstance(b, Rows):
         raise call.unsupported("multiplies matrices that both depend on the rows, which is not supported.")
     if isinstance(b, Rows):
-        # The transposed product of the transposed.
+        # The transpose of ``b.T @ a.T``.
         assert isinstance(a, np.ndarray)
         if a.ndim != 2 or len(b.shape) != 2 or b.axis != 1 or a.shape[1] != b.width:
             raise call.unsupported(f"multiplies {a.shape} and {b.shape}, which is not supported.")
@@ -99,12 +99,12 @@ def _distances(call: Call) -> Value:
 
 
 def _scan(call: Call) -> tuple[Value, ...]:
-    """The loop that skl2onnx writes for distances of rows to constant points."""
+    """``Scan``: skl2onnx's loop for distances of rows to constant points."""
     body = call.operation.attributes.get("body")
     if not isinstance(body, Body) or len(call.inputs) != 2 or len(body.inputs) != 2:
         raise call.unsupported("is a loop of a form that is not supported.")
     first, second = call.value(0), call.value(1)
-    # The rows are what stays the same from point to point, or what is gone through.
+    # The rows are the loop's state, or its sequence.
     x, points = (first, second) if isinstance(first, Rows) else (second, first)
     if not isinstance(x, Rows) or isinstance(points, Rows) or points.ndim != 2 or len(x.shape) != 2 or x.axis:
         raise call.unsupported("is a loop of a form that is not supported.")
@@ -127,28 +127,28 @@ def _scan(call: Call) -> tuple[Value, ...]:
 
 
 def _differences(call: Call, body: Body) -> tuple[tuple[str, ...], float]:
-    """What a loop's body does to the difference of its inputs, operator by operator; and a power in it."""
-    same, ends = {one.name: one.name for one in body.inputs}, ""
+    """Return the operators of a loop's body on the difference of its inputs, in order, and its power."""
+    same, ends = {port.name: port.name for port in body.inputs}, ""
     kinds: list[str] = []
     power = 0.0
-    for one in body.operations:
-        inputs = [same.get(name, name) for name in one.inputs]
-        if one.kind == "Identity":
-            same[one.outputs[0]] = inputs[0]
+    for operation in body.operations:
+        inputs = [same.get(name, name) for name in operation.inputs]
+        if operation.kind == "Identity":
+            same[operation.outputs[0]] = inputs[0]
             continue
         constants = [body.constants[name] for name in inputs if name in body.constants]
-        given = {name for name in inputs if name not in body.constants}
-        if given != ({one.name for one in body.inputs} if not kinds else {ends}):
+        variables = {name for name in inputs if name not in body.constants}
+        if variables != ({port.name for port in body.inputs} if not kinds else {ends}):
             raise call.unsupported("is a loop of a form that is not supported.")
-        if one.kind == "Pow" and constants and constants[0].size == 1:
+        if operation.kind == "Pow" and constants and constants[0].size == 1:
             power = float(constants[0].reshape(-1)[0])
-        if one.kind.startswith("Reduce"):
-            axes = constants[0] if constants else one.attributes.get("axes", np.zeros(0))
-            if np.asarray(axes).tolist() not in ([1], [-1]) or one.attributes.get("keepdims", 1):
+        if operation.kind.startswith("Reduce"):
+            axes = constants[0] if constants else operation.attributes.get("axes", np.zeros(0))
+            if np.asarray(axes).tolist() not in ([1], [-1]) or operation.attributes.get("keepdims", 1):
                 raise call.unsupported("is a loop of a form that is not supported.")
-        kinds.append(one.kind)
-        ends = one.outputs[0]
-    results = [same.get(one.name, one.name) for one in body.outputs]
+        kinds.append(operation.kind)
+        ends = operation.outputs[0]
+    results = [same.get(port.name, port.name) for port in body.outputs]
     if results != [body.inputs[0].name, ends]:
         raise call.unsupported("is a loop of a form that is not supported.")
     return tuple(kinds), power
@@ -158,5 +158,3 @@ OPERATIONS: Mapping[str, Evaluate] = {"MatMul": _matmul, "Gemm": _gemm, "Scan": 
 """By operator of ONNX's own domain."""
 
 MICROSOFT: Mapping[str, Evaluate] = {"CDist": _distances}  # by operator of the domain com.microsoft
-
-__all__ = ["MICROSOFT", "OPERATIONS", "product"]

@@ -1,4 +1,4 @@
-"""Operators that make one value of several of a row: sums, extremes, positions, softmax, top k."""
+"""Reductions within a row: sums, extremes, positions, softmax, top k."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import Repeat, reduce, select
 
-_MOST_SUMS = 4096  # columns that are summed up one behind another: by a product with as many columns and rows
+_MOST_SUMS = 4096  # bound of a cumulative sum's columns: it is a product with a square matrix
 
 
 def spread(node: Node, groups: int, size: int) -> Node:
-    """One value of each group, for each of the group's columns."""
+    """Repeat each group's value for the group's columns."""
     return node if groups == 1 or size == 1 else Repeat(node, size)
 
 
 def grouped(x: Rows, axes: Sequence[int]) -> tuple[Node, int]:
-    """The columns with some axes last: those of each group side by side, and the number of groups."""
+    """Return the columns with some axes last, so that groups are consecutive, and the number of groups."""
     kept = [i for i in range(len(x.shape)) if i not in axes]
     order = x.grid().transpose([*kept, *axes]).ravel()
     size = math.prod(x.inner) and math.prod(x.shape[i] or 1 for i in axes)
@@ -34,10 +34,10 @@ def grouped(x: Rows, axes: Sequence[int]) -> tuple[Node, int]:
 
 
 def log_sum_exp(node: Node, groups: int) -> Node:
-    """The logarithm of the sum of powers of each group, without overflow."""
+    """Return the logarithm of each group's sum of exponentials, without overflow."""
     size = node.width // groups
     most = reduce("max", node, groups)
-    # Where all are -inf, nothing is subtracted.
+    # If all are -inf, nothing is subtracted.
     most = apply("where", apply("less", apply("absolute", most), np.inf), most, 0.0)
     powers = apply("exp", apply("subtract", node, spread(most, groups, size)))
     return apply("add", apply("log", reduce("sum", powers, groups)), most)
@@ -83,7 +83,7 @@ def _reduction(call: Call) -> Value:
 
 
 def _reduced(call: Call, x: Rows, axes: Sequence[int], keep: bool) -> list[int | None]:
-    """The shape without some axes, or with 1 in their place."""
+    """Return the shape without some axes, or with 1 in their place."""
     if x.axis in axes:
         raise call.unsupported("reduces over the rows, which is not supported.")
     if not x.width:
@@ -93,7 +93,7 @@ def _reduced(call: Call, x: Rows, axes: Sequence[int], keep: bool) -> list[int |
 
 
 def _position(call: Call) -> Value:
-    """``ArgMax`` and ``ArgMin``: positions among as many values."""
+    """``ArgMax`` and ``ArgMin``."""
     x, kind = call.value(0), "argmax" if call.operation.kind == "ArgMax" else "argmin"
     rank = x.ndim if isinstance(x, np.ndarray) else len(x.shape)
     axis, keep = axis_of(call, call.whole("axis", 0), rank), bool(call.whole("keepdims", 1))
@@ -105,19 +105,19 @@ def _position(call: Call) -> Value:
     last = bool(call.whole("select_last_index", 0))
     if last:
         node = select(node, np.arange(node.width).reshape(groups, size)[:, ::-1].ravel())
-    found: Node
+    index: Node
     if size == 2 and groups == 1:
-        # A comparison is part of an expression, where a reduction is a loop of its own.
-        found = apply("greater" if kind == "argmax" else "less", select(node, [1]), select(node, [0]))
+        # A comparison is part of an expression, but a reduction is a separate loop.
+        index = apply("greater" if kind == "argmax" else "less", select(node, [1]), select(node, [0]))
     else:
-        found = reduce(kind, node, groups)  # type: ignore[arg-type]
+        index = reduce(kind, node, groups)  # type: ignore[arg-type]
     if last:
-        found = apply("subtract", float(size - 1), found)
-    return Rows(tuple(shape), "int64", found, np.arange(size), Extreme(kind))
+        index = apply("subtract", float(size - 1), index)
+    return Rows(tuple(shape), "int64", index, np.arange(size), Extreme(kind))
 
 
 class Extreme:
-    """That a tensor holds positions of extreme values.
+    """The origin of a tensor of positions of extreme values.
 
     `kind`: ``"argmax"`` or ``"argmin"``.
     """
@@ -127,7 +127,7 @@ class Extreme:
 
 
 def softmax(node: Node, groups: int) -> Node:
-    """Softmax of each group of columns."""
+    """Return the softmax of each group of columns."""
     size = node.width // groups
     powers = apply("exp", apply("subtract", node, spread(reduce("max", node, groups), groups, size)))
     return apply("divide", powers, spread(reduce("sum", powers, groups), groups, size))
@@ -138,7 +138,7 @@ def _log_softmax(node: Node, groups: int) -> Node:
 
 
 def along(x: Rows, axes: Sequence[int], function: Callable[[Node, int], Node]) -> Rows:
-    """A function of groups of columns that gives as many: its values in the tensor's order."""
+    """Apply a function to groups of columns; return its values in the tensor's order."""
     kept = [i for i in range(len(x.shape)) if i not in axes]
     order = x.grid().transpose([*kept, *axes]).ravel()
     node, groups = grouped(x, axes)
@@ -151,7 +151,7 @@ def _soft(call: Call) -> Value:
     if call.version >= 13:
         axes = [axis_of(call, call.whole("axis", -1), len(x.shape))]
     else:
-        # Of a matrix that all axes from this one on are made one of.
+        # Before version 13, all axes from this one on are a single axis.
         axes = list(range(axis_of(call, call.whole("axis", 1), len(x.shape)), len(x.shape)))
     if x.axis in axes:
         raise call.unsupported("reduces over the rows, which is not supported.")
@@ -187,8 +187,8 @@ def _top_k(call: Call) -> tuple[Value, ...]:
     values: Node = select(node, np.arange(k))
     shape = list(x.shape)
     shape[axis] = k
-    found = of_node(apply("negative", values) if largest else values, shape, x.dtype)
-    return found, of_node(select(node, np.arange(k, 2 * k)), shape, "int64")
+    result = of_node(apply("negative", values) if largest else values, shape, x.dtype)
+    return result, of_node(select(node, np.arange(k, 2 * k)), shape, "int64")
 
 
 def _cumulative(call: Call) -> Value:

@@ -1,4 +1,4 @@
-"""Operators that change the shape: of rows, columns keep their order or are put in another."""
+"""Operators that change the shape, and with it maybe the order of columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hbtvm.operators.base import constant
 
 
 def axis_of(call: Call, axis: int, rank: int) -> int:
-    """An axis, counted from the front.
+    """Return an axis, counted from the front.
 
     Raises `ModelError` if there is none.
     """
@@ -26,39 +26,39 @@ def axis_of(call: Call, axis: int, rank: int) -> int:
 def axes_of(call: Call, at: int, rank: int, attribute: str = "axes") -> list[int] | None:
     """Axes that an attribute (older versions) or an input names; None if neither does."""
     if attribute in call.operation.attributes:
-        given = call.integers(attribute)
+        axes = call.integers(attribute)
     elif call.has(at):
-        given = call.constant(at, attribute).ravel()
+        axes = call.constant(at, attribute).ravel()
     else:
         return None
-    return [axis_of(call, int(one), rank) for one in given.tolist()]
+    return [axis_of(call, int(axis), rank) for axis in axes.tolist()]
 
 
 def _extents(call: Call, values: np.ndarray) -> list[int]:
     """A shape that is an input; `ROWS` for the rows."""
-    found = [int(one) for one in values.ravel().tolist()]
-    if len(found) > 16 or any(one > MOST_COLUMNS and one != ROWS for one in found):
-        raise call.unsupported(f"asks for the shape {str(found)[:80]}, which is not supported.")
-    return found
+    shape = [int(extent) for extent in values.ravel().tolist()]
+    if len(shape) > 16 or any(extent > MOST_COLUMNS and extent != ROWS for extent in shape):
+        raise call.unsupported(f"asks for the shape {str(shape)[:80]}, which is not supported.")
+    return shape
 
 
 def _reshape(call: Call) -> Value:
     x = call.value(0)
     wanted = _extents(call, call.constant(1, "shape") if call.has(1) else call.integers("shape"))
     if isinstance(x, np.ndarray):
-        kept = [x.shape[i] if one == 0 and i < x.ndim else one for i, one in enumerate(wanted)]
+        kept = [x.shape[i] if extent == 0 and i < x.ndim else extent for i, extent in enumerate(wanted)]
         return x.reshape(kept)
     return reshaped(call, x, wanted)
 
 
 def reshaped(call: Call, x: Rows, wanted: Sequence[int]) -> Rows:
-    """Rows in another shape: 0 keeps an extent, -1 is what is left."""
+    """Return rows in another shape: 0 keeps an extent, -1 stands for the remaining extent."""
     shape: list[int | None] = []
-    for i, one in enumerate(wanted):
-        if one == 0 and (i >= len(x.shape) or x.unfolded):
+    for i, extent in enumerate(wanted):
+        if extent == 0 and (i >= len(x.shape) or x.unfolded):
             raise call.damaged(f"it keeps the extent {i} of {len(x.shape)}.")
-        shape.append(None if one == ROWS else x.shape[i] if one == 0 else one)
-    known = math.prod(one for one in shape if one not in (None, -1))
+        shape.append(None if extent == ROWS else x.shape[i] if extent == 0 else extent)
+    known = math.prod(extent for extent in shape if extent not in (None, -1))
     if shape.count(-1) > 1 or shape.count(None) > 1:
         raise call.damaged(f"it makes the shape {shape}.")
     if -1 in shape:
@@ -67,7 +67,7 @@ def reshaped(call: Call, x: Rows, wanted: Sequence[int]) -> Rows:
             shape[at] = x.width // known if known else 0
         else:
             shape[at] = None
-    inner = [one for one in shape if one is not None]
+    inner = [extent for extent in shape if extent is not None]
     lead = math.prod(x.shape[: x.axis])  # type: ignore[arg-type]
     if None not in shape or math.prod(inner) != x.width:
         raise call.unsupported(
@@ -79,12 +79,12 @@ def reshaped(call: Call, x: Rows, wanted: Sequence[int]) -> Rows:
 
 
 def same_columns(x: Rows, shape: Shape) -> Rows:
-    """The same columns in another shape."""
+    """Return the same columns in another shape."""
     return Rows(shape, x.dtype, x.content, x.levels, x.origin, _node=x._node)
 
 
 def picked(x: Rows, grid: np.ndarray) -> Rows:
-    """Some columns, given as a tensor with the extent 1 in place of the rows."""
+    """Return some columns; `grid` has their indices, with the extent 1 in place of the rows."""
     shape: list[int | None] = list(grid.shape)
     shape[x.axis] = None
     return x.take(grid, shape)
@@ -98,7 +98,7 @@ def _flatten(call: Call) -> Value:
         return x.reshape(math.prod(x.shape[:axis]), -1)
     axis = axis if axis == len(x.shape) else axis_of(call, axis, len(x.shape))
     parts = x.shape[:axis], x.shape[axis:]
-    wanted = [ROWS if None in one else math.prod(one) for one in parts]  # type: ignore[arg-type]
+    wanted = [ROWS if None in part else math.prod(part) for part in parts]  # type: ignore[arg-type]
     return reshaped(call, x, wanted)
 
 
@@ -107,10 +107,10 @@ def _squeeze(call: Call) -> Value:
     rank = x.ndim if isinstance(x, np.ndarray) else len(x.shape)
     axes = axes_of(call, 1, rank)
     if axes is None:
-        axes = [i for i, one in enumerate(x.shape) if one == 1]
+        axes = [i for i, extent in enumerate(x.shape) if extent == 1]
     if any(x.shape[i] != 1 for i in axes):
         raise call.unsupported(f"drops axes of the shape {x.shape}, which are not of one value.")
-    shape = [one for i, one in enumerate(x.shape) if i not in axes]
+    shape = [extent for i, extent in enumerate(x.shape) if i not in axes]
     return x.reshape(shape) if isinstance(x, np.ndarray) else same_columns(x, tuple(shape))
 
 
@@ -143,7 +143,7 @@ def _expand(call: Call) -> Value:
 
 
 def _stretched(call: Call, x: Value, wanted: Sequence[int]) -> Value:
-    """A tensor stretched to a shape, as ``Expand`` and ``ConstantOfShape`` do."""
+    """Broadcast a tensor to a shape, as ``Expand`` and ``ConstantOfShape``."""
     has_rows = ROWS in wanted or isinstance(x, Rows)
     if not has_rows:
         assert isinstance(x, np.ndarray)
@@ -153,24 +153,24 @@ def _stretched(call: Call, x: Value, wanted: Sequence[int]) -> Value:
     if wanted.count(ROWS) > 1:
         raise call.unsupported("makes a tensor of rows by rows, which is not supported.")
     if isinstance(x, np.ndarray):
-        inner = [1 if one == ROWS else one for one in wanted]
+        inner = [1 if extent == ROWS else extent for extent in wanted]
         few_columns(math.prod(np.broadcast_shapes(x.shape, tuple(inner))))
         wide = np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(inner)))
         shape_: list[int | None] = list(wide.shape)
         shape_[len(shape_) - len(wanted) + list(wanted).index(ROWS)] = None
         return of_node(constant(wide.astype(np.float64)), shape_, x.dtype.name)
     shape_ = [*(1,) * (len(wanted) - len(x.shape)), *x.shape]
-    for i, one in enumerate(wanted, len(shape_) - len(wanted)):
-        if one != 1 and shape_[i] is not None:
-            shape_[i] = one
-    few_columns(math.prod(one for one in shape_ if one is not None))
+    for i, extent in enumerate(wanted, len(shape_) - len(wanted)):
+        if extent != 1 and shape_[i] is not None:
+            shape_[i] = extent
+    few_columns(math.prod(extent for extent in shape_ if extent is not None))
     return stretched(x, tuple(shape_))
 
 
 def _constant_of_shape(call: Call) -> Value:
     value = call.operation.attributes.get("value", np.zeros(1, np.float32))
     if not isinstance(value, np.ndarray) or value.size != 1:
-        raise call.damaged("its value is not one number.")
+        raise call.damaged("its value is not a single number.")
     return _stretched(call, value.reshape(()), _extents(call, call.constant(0, "shape")))
 
 
@@ -187,7 +187,7 @@ def _tile(call: Call) -> Value:
 
 def _shape(call: Call) -> Value:
     x = call.value(0)
-    found = np.array([ROWS if one is None else one for one in x.shape], np.int64)
+    found = np.array([ROWS if extent is None else extent for extent in x.shape], np.int64)
     start, end = call.whole("start", 0), call.whole("end", len(found))
     return found[start:end]
 

@@ -12,6 +12,7 @@ from hbtvm.frontends.onnx.operations.linear import matrix
 from hbtvm.frontends.onnx.operations.transforms import labelled, labels_of, transform_of, transformed, two
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
 from hbtvm.operators.base import Node
+from hbtvm.operators.coupling import Coupling
 from hbtvm.operators.distances import Distance
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
@@ -21,7 +22,7 @@ _LEAST_PROBABILITY = 1e-7
 
 
 def _kernel(call: Call, x: Rows, vectors: np.ndarray, kind: str) -> Node:
-    """Kernel values of a row and each vector, shape (vectors, columns)."""
+    """Return the kernel values of rows with vectors, shape (vectors, columns)."""
     parameters = call.array("kernel_params").astype(np.float64)
     gamma, coefficient, degree = parameters.tolist() if len(parameters) == 3 else (0.0, 0.0, 0.0)
     if len(parameters) not in (0, 3):
@@ -92,7 +93,7 @@ def _classifier(call: Call) -> tuple[Value, ...]:
     signs = np.zeros((len(pairs), classes))
     for at, (i, j) in enumerate(pairs):
         signs[at, i], signs[at, j] = 1.0, -1.0
-    # Where the second of a pair wins, it gains what the product takes from it.
+    # The product subtracts a vote from each pair's second class unless it wins: add these back.
     votes = apply("add", Contract(won, signs), np.arange(classes, dtype=np.float64))
     index: Node = reduce("argmax", votes)
     a, b = call.array("prob_a").astype(np.float64), call.array("prob_b").astype(np.float64)
@@ -103,13 +104,11 @@ def _classifier(call: Call) -> tuple[Value, ...]:
         line = apply("add", apply("multiply", node, a[: len(pairs)]), b[: len(pairs)])
         shares = apply("sigmoid", apply("negative", line))
         kept = apply("minimum", apply("maximum", shares, _LEAST_PROBABILITY), 1.0 - _LEAST_PROBABILITY)
-        from hbtvm.operators.coupling import Coupling
-
         coupled: Node = Coupling(kept, classes).checked()
         return labelled(index, labels), of_node(transformed(coupled, transform), (None, classes))
     if classes > 2:
         return labelled(index, labels), of_node(transformed(node, transform), (None, len(pairs)))
-    # Of one score, ONNX Runtime makes two.
+    # ONNX Runtime returns two scores for one.
     both = (
         two(apply("negative", node), node) if transform == "NONE" else two(apply("subtract", 1.0, node), node)
     )
@@ -117,9 +116,9 @@ def _classifier(call: Call) -> tuple[Value, ...]:
 
 
 def _pair_weights(call: Call, sizes: np.ndarray, total: int, classes: int) -> np.ndarray:
-    """Coefficients of each pair's machine, float64, shape (vectors, pairs).
+    """Return the coefficients of each pair, float64, shape (vectors, pairs).
 
-    For a vector of class i they are stored by the other classes, in order.
+    The model stores a vector's coefficients by the other classes, in order.
     """
     stored = call.array("coefficients").astype(np.float64)
     if len(stored) != (classes - 1) * total:

@@ -1,4 +1,4 @@
-"""What ai.onnx.ml's models do to scores (``post_transform``), and how they tell labels."""
+"""``post_transform`` and labels of ai.onnx.ml's models."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
 
 
 def transform_of(call: Call) -> str:
-    """The attribute.
+    """Return the attribute ``post_transform``.
 
-    Raises `ModelError` if it is none of `TRANSFORMS`.
+    Raises `ModelError` if it is not one of `TRANSFORMS`.
     """
-    found = call.text("post_transform", "NONE")
-    if found not in TRANSFORMS:
-        raise call.damaged(f"its post_transform is {found[:20]!r}.")
-    return found
+    transform = call.text("post_transform", "NONE")
+    if transform not in TRANSFORMS:
+        raise call.damaged(f"its post_transform is {transform[:20]!r}.")
+    return transform
 
 
 def transformed(node: Node, transform: str) -> Node:
@@ -52,7 +52,7 @@ def _softmax_zero(node: Node) -> Node:
 
 
 def probit(node: Node) -> Node:
-    """The quantile function of the normal distribution, by the approximation that ONNX Runtime takes."""
+    """Return the normal distribution's quantile, by ONNX Runtime's approximation."""
     x = apply("subtract", apply("multiply", node, 2.0), 1.0)
     log = apply("log", apply("multiply", apply("subtract", 1.0, x), apply("add", x, 1.0)))
     v = apply("add", apply("multiply", log, 0.5), 2.0 / (3.14159 * 0.147))

@@ -30,35 +30,35 @@ from hbtvm.operators.formulas import sigmoid, softmax, with_complement
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import concat, reduce, select
 
-_MOST_COMBINED = 256  # trees whose least or largest leaf is asked for: each is a node here
+_MOST_COMBINED = 256  # bound of the trees of a minimum or maximum: each becomes a node
 
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Trees on a table whose outputs follow from the scores by a rule of the runtime."""
+    """Trees on a table, with outputs that the runtime can compute from the scores."""
 
-    table: Table  # the columns that they compare
+    table: Table  # the trees' features
     trees: TreeEnsemble
-    output: OutputSpec  # how labels and probabilities follow
+    output: OutputSpec
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
-    """That a tensor is an output of trees: ``"label"``, ``"proba"`` or ``"response"``."""
+class TreeOutput:
+    """The origin of a tensor that is an output of trees: ``"label"``, ``"proba"`` or ``"response"``."""
 
     ensemble: Ensemble
     part: str
 
 
 def _with_members(x: Rows, forest: Forest) -> Rows:
-    """The columns, and behind them one for each set of values that splits ask for: 1 inside, 0 outside."""
+    """Append a column for each set of values that splits test: 1 inside, 0 outside."""
     if not forest.sets:
         return x
     if isinstance(x.content, Table):
         by_feature: dict[int, dict[float, None]] = {}
         for feature, values in forest.sets:
             by_feature.setdefault(feature, {}).update(dict.fromkeys(values))
-        # NaN stays, so that its way is that of the split's missing values.
+        # NaN stays, so that it goes by the split's default direction.
         encoders = {feature: Encode((*values, float("nan"))) for feature, values in by_feature.items()}
         columns = list(x.content.columns)
         for feature, values in forest.sets:
@@ -83,13 +83,8 @@ def _read(call: Call, forest: Forest) -> tuple[Rows, TreeEnsemble]:
     return _with_members(x, forest), trees
 
 
-def _node(x: Rows, trees: TreeEnsemble) -> Node:
-    """The scores; what is done to a table's columns moves into thresholds, with ONNX Runtime's roundings."""
-    return Trees(x.node(), trees)
-
-
 def _combined(call: Call, x: Rows, trees: TreeEnsemble, function: str) -> Node:
-    """The least or largest leaf of all trees for each target."""
+    """Return the least or largest leaf of all trees for each target."""
     if trees.n_trees > _MOST_COMBINED:
         raise call.unsupported(
             f"takes the {function} of {trees.n_trees:,} trees; at most {_MOST_COMBINED} are supported."
@@ -98,7 +93,7 @@ def _combined(call: Call, x: Rows, trees: TreeEnsemble, function: str) -> Node:
         raise call.unsupported(f"takes the {function} of trees with one target each, which is not supported.")
     source, parts = x.node(), list[Node]()
     for t in range(trees.n_trees):
-        own = slice(trees.offset[t], trees.offset[t + 1])
+        nodes = slice(trees.offset[t], trees.offset[t + 1])
         names = (
             "feature",
             "threshold",
@@ -118,32 +113,32 @@ def _combined(call: Call, x: Rows, trees: TreeEnsemble, function: str) -> Node:
                     tree_output=trees.tree_output[t : t + 1],
                     base_score=np.zeros(trees.n_outputs),
                     divisor=1.0,
-                    **{name: getattr(trees, name)[own] for name in names},
+                    **{name: getattr(trees, name)[nodes] for name in names},
                 ).validate(),
             )
         )
     total = parts[0]
-    for one in parts[1:]:
-        total = apply(function, total, one)
+    for part in parts[1:]:
+        total = apply(function, total, part)
     return apply("add", total, trees.base_score)
 
 
 def _regression(call: Call, forest: Forest, transform: str) -> Value:
     x, trees = _read(call, forest)
     shape = (None, trees.n_outputs)
-    # The older operators give float32 whatever they read.
+    # The older operators always return float32.
     dtype = "float64" if forest.double and call.operation.kind == "TreeEnsemble" else "float32"
     if forest.aggregate in ("MIN", "MAX"):
         node = _combined(call, x, replace(trees, divisor=1.0), f"{forest.aggregate.lower()}imum")
     else:
-        node = _node(x, trees)
+        node = Trees(x.node(), trees)
         if transform == "NONE" and isinstance(x.content, Table):
             scores: Node = Input(trees.n_outputs)
             response = apply("round_float32", scores) if dtype == "float32" else scores
             spec = OutputSpec("regressor", scores.width, {"response": response}, keeps_axis=scores.width == 1)
-            return Rows(shape, dtype, node, origin=Made(Ensemble(x.content, trees, spec), "response"))
+            return Rows(shape, dtype, node, origin=TreeOutput(Ensemble(x.content, trees, spec), "response"))
     if trees.n_outputs == 1:
-        # Of one target, ONNX Runtime knows this transform only.
+        # With a single target, ONNX Runtime applies this transform only.
         node = probit(node) if transform == "PROBIT" else node
     else:
         node = transformed(node, transform)
@@ -166,7 +161,7 @@ def _classifier(call: Call) -> tuple[Value, ...]:
     labels = labels_of(call, names=("classlabels_strings", "classlabels_int64s"))
     forest, transform = of_attributes(call, "class", len(labels)), transform_of(call)
     x, trees = _read(call, forest)
-    node = _node(x, trees)
+    node = Trees(x.node(), trees)
     if len(labels) == 2:
         return _two_classes(call, forest, x, trees, node, labels, transform)
     if len(labels) == 1:
@@ -176,12 +171,12 @@ def _classifier(call: Call) -> tuple[Value, ...]:
         of_node(transformed(node, transform), (None, len(labels))),
     )
     if transform in ("NONE", "SOFTMAX", "LOGISTIC") and isinstance(x.content, Table):
-        _tell(parts, Ensemble(x.content, trees, _spec(labels, transform, len(labels))))
+        _mark(parts, Ensemble(x.content, trees, _spec(labels, transform, len(labels))))
     return parts
 
 
 def _spec(labels: np.ndarray, transform: str, width: int) -> OutputSpec:
-    """Labels and probabilities of scores that are rounded to float32; of one score, by its sign or half."""
+    """Return labels and probabilities from scores rounded to float32."""
     scores = apply("round_float32", Input(width))
     function = {"NONE": lambda x: x, "SOFTMAX": softmax, "LOGISTIC": sigmoid}[transform]
     response: Node = apply("round_float32", function(scores))
@@ -194,58 +189,58 @@ def _spec(labels: np.ndarray, transform: str, width: int) -> OutputSpec:
     return OutputSpec("classifier", width, {"index": index, "proba": proba}, (classes,))
 
 
-def _tell(parts: tuple[Rows, Rows], ensemble: Ensemble) -> None:
+def _mark(parts: tuple[Rows, Rows], ensemble: Ensemble) -> None:
     for value, part in zip(parts, ("label", "proba"), strict=True):
-        value.origin = Made(ensemble, part)
+        value.origin = TreeOutput(ensemble, part)
 
 
 def _two_classes(
     call: Call, forest: Forest, x: Rows, trees: TreeEnsemble, node: Node, labels: np.ndarray, transform: str
 ) -> tuple[Value, ...]:
-    """Two classes, of which ONNX Runtime treats many cases each in its own way."""
-    given = sorted(set(forest.targets.tolist()))
+    """Return the outputs for two classes, of which ONNX Runtime distinguishes many cases."""
+    targets = sorted(set(forest.targets.tolist()))
     base = forest.base
     positive = bool(np.all(forest.weights >= 0))
-    if len(given) == 1:
-        return _one_of_two(call, forest, x, trees, labels, transform, given[0], positive)
+    if len(targets) == 1:
+        return _one_of_two(call, forest, x, trees, labels, transform, targets[0], positive)
     if len(base) == 2:
-        # The second score is that of the first class and the second base value, by ONNX Runtime.
+        # In ONNX Runtime, the second score is the first class's sum plus the second base value.
         second = apply("add", select(node, [0]), float(base[1] - base[0]))
         node = two(apply("negative", second), second)
     elif len(base) == 1:
         node = apply("add", node, np.array([base[0], 0.0]))
     elif len(base):
         raise call.damaged(f"it has {len(base)} base values for two classes.")
-    # Labels by the sign of the second score, whatever the first.
-    own = labels if labels.dtype == object else np.array([0, 1], np.int64)
+    # The sign of the second score decides.
+    labels = labels if labels.dtype == object else np.array([0, 1], np.int64)
     index = apply("greater", select(node, [1]), 0.0)
-    return labelled(index, own), of_node(transformed(node, transform), (None, 2))
+    return labelled(index, labels), of_node(transformed(node, transform), (None, 2))
 
 
 def _one_of_two(
     call: Call, forest: Forest, x: Rows, trees: TreeEnsemble, labels: np.ndarray, transform: str, target: int,
     positive: bool,
 ) -> tuple[Value, ...]:  # fmt: skip
-    """Two classes, but scores of one only."""
+    """Return the outputs for two classes with scores of one only."""
     base, threshold = forest.base, 0.5 if positive else 0.0
     if len(base) == 2 and target == 1:
         raise call.unsupported(
             "has two base values and scores of the second class only, which is not supported."
         )
     if len(base) == 2 or target == 1:
-        # The other class has no score: 0, whatever the base values.
+        # The other class's score is 0, whatever the base values.
         values = np.array([base[0] if len(base) == 2 else 0.0, 0.0])
-        node = _node(x, replace(trees, base_score=values))
+        node = Trees(x.node(), replace(trees, base_score=values))
         index = apply("greater", select(node, [target]), threshold)
         return labelled(index, labels), of_node(transformed(node, transform), (None, 2))
-    own = replace(
+    halved = replace(
         trees,
         n_outputs=1,
         value=trees.value[:, :1],
         tree_output=np.zeros(trees.n_trees, np.int32),
         base_score=base[:1].astype(np.float64) if len(base) else np.zeros(1),
     ).validate()
-    node = _node(x, own)
+    node = Trees(x.node(), halved)
     index = apply("greater", node, threshold)
     if transform == "PROBIT":
         raise call.unsupported("has two labels, one score and PROBIT, which is not supported.")
@@ -257,7 +252,7 @@ def _one_of_two(
         both = two(apply("negative", node), node)
     parts = labelled(index, labels), of_node(both, (None, 2))
     if positive != (transform == "LOGISTIC") and isinstance(x.content, Table):
-        _tell(parts, Ensemble(x.content, own, _spec(labels, "NONE" if positive else "LOGISTIC", 1)))
+        _mark(parts, Ensemble(x.content, halved, _spec(labels, "NONE" if positive else "LOGISTIC", 1)))
     return parts
 
 
