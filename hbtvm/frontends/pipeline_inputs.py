@@ -1,4 +1,4 @@
-"""What pipelines take: the caller's columns, as the first estimators that read them were fitted on these."""
+"""Input specifications of pipelines, from the first estimators that read the caller's columns."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hbtvm.frontends.transformers.where import Estimator
 from hbtvm.graph.graph import InputSpec
 
 _MOST_INPUTS = 1 << 17
-"""Columns that a pipeline may read: files may claim any number, and each is an object here."""
+"""Bound of a pipeline's columns, which are objects, as files may claim any number."""
 
 
 def outer_steps(model: Record, where: Where) -> tuple[tuple[str, str], ...]:
-    """Names and classes of the outermost pipeline's steps; none if there is none."""
+    """Return names and classes of the outermost pipeline's steps; empty without a pipeline."""
     while (inner := where.how(model).inner) is not None:
         where = where.child("within")
         model = inner(model, where)
@@ -26,7 +26,7 @@ def outer_steps(model: Record, where: Where) -> tuple[tuple[str, str], ...]:
 
 
 def _within(model: Record, where: Where) -> list[Record]:
-    """The estimators that get the rows as an estimator gets them, if it does nothing to them itself."""
+    """Return the inner estimators that read an estimator's unchanged rows."""
     how = where.how(model)
     if how.first is not None:
         return how.first(model, where)
@@ -36,25 +36,25 @@ def _within(model: Record, where: Where) -> list[Record]:
 
 
 def _members(model: Record) -> list[Record]:
-    """The estimators of an ensemble that read what it reads."""
-    found = model.get("estimators_", None) or model.get("calibrated_classifiers_", None)
-    if not isinstance(found, (list, tuple)):
-        found = [model.get("estimator_", None) or model.get("estimator", None)]
-    return [one for one in found if isinstance(one, Record)]
+    """Return the estimators of an ensemble that read its rows."""
+    members = model.get("estimators_", None) or model.get("calibrated_classifiers_", None)
+    if not isinstance(members, (list, tuple)):
+        members = [model.get("estimator_", None) or model.get("estimator", None)]
+    return [member for member in members if isinstance(member, Record)]
 
 
 def inputs_of(model: Record, where: Where) -> InputSpec:
-    """What the pipeline takes: the columns of the first step that knows them."""
+    """Return the specification of a pipeline's rows: the columns of the first step that knows them."""
     if _takes_values(model, where):
         return InputSpec(n_features=1, rows_are_values=True)
-    found = _first(model, where)
-    if found is None:
+    first = _first(model, where)
+    if first is None:
         if where.how(model).rows == "labels":
             return InputSpec(n_features=1, rows_are_values=True)
         if where.how(model).rows == "vectors":
             return InputSpec(n_features=1, takes_vectors=True)
         return _of_last(model, where)
-    count, names = found
+    count, names = first
     if count > _MOST_INPUTS:
         raise where.unsupported(f"was fitted on {count:,} columns; at most {_MOST_INPUTS:,} are supported.")
     if names is not None and len(names) != count:
@@ -65,7 +65,7 @@ def inputs_of(model: Record, where: Where) -> InputSpec:
 
 
 def _takes_values(model: Record, where: Where) -> bool:
-    """Whether rows are one value each: if all that get the caller's rows are vectorizers."""
+    """Return whether rows are single values: all readers of the caller's rows are vectorizers."""
     if where.how(model).rows == "values":
         return True
     parts = _within(model, where)
@@ -73,21 +73,21 @@ def _takes_values(model: Record, where: Where) -> bool:
 
 
 def _first(model: Record, where: Where) -> tuple[int, tuple[str, ...] | None] | None:
-    """The number of columns, and names, of the first estimator that was fitted on the caller's columns."""
+    """Return the columns' number and names from the first estimator fitted on the caller's columns."""
     if "n_features_in_" in model:
         return column_count(model), feature_names(model)
     if model.is_a("sklearn", "SelectFromModel"):
-        # Its model knows how many there are, and of XGBoost's and LightGBM's only their readers do.
+        # Its model knows their number; for models of XGBoost and LightGBM, their readers do.
         inner = _members(model)[0]
-        found = _first(inner, where)
-        count = found[0] if found else _of_last(inner, where).n_features
+        first = _first(inner, where)
+        count = first[0] if first else _of_last(inner, where).n_features
         return count, feature_names(model)
     every = (_first(part, where.child("within")) for part in _within(model, where))
-    return next((one for one in every if one is not None), None)
+    return next((first for first in every if first is not None), None)
 
 
 def _of_last(model: Record, where: Where) -> InputSpec:
-    """The columns of a model that alone knows them (XGBoost's and LightGBM's say so in their own ways)."""
+    """Return the specification from the last step (of XGBoost or LightGBM) if only that knows the columns."""
     while (read := where.how(model).model) is None:
         if model.kind == "Pipeline":
             steps = [(estimator, place) for _, estimator, place in steps_of(model, where)]
@@ -104,7 +104,7 @@ def _of_last(model: Record, where: Where) -> InputSpec:
 
 
 def _by_name(model: Record, where: Where) -> bool:
-    """Whether columns are found by name: if all that get the caller's frame are ``ColumnTransformer``s."""
+    """Return whether columns are looked up by name: all readers of the rows are ``ColumnTransformer``s."""
     if where.how(model).rows == "names":
         return True
     parts = _within(model, where)

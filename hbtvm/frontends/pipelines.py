@@ -1,4 +1,4 @@
-"""Pipelines, and whatever holds a model or transforms: from the outermost estimator to one graph."""
+"""Pipelines, wrappers of models, and transformers: from the outermost estimator to a graph."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _ALLOWS = ("allow_nan", "allow_inf")
 
 
 def read(model: Record, where: Where) -> Graph:
-    """Read a pipeline, what wraps a model, or a transformer by itself.
+    """Read a pipeline, a wrapper of a model, or a transformer.
 
     Parameters
     ----------
     model
-        An estimator that is not a model by itself.
+        The estimator.
     where
         The outermost place, which knows all estimators.
 
     Returns
     -------
-    A graph whose anchor is the last step's; `Columns` if that transforms.
+    A graph with the last step's anchor; `Columns` if that transforms.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def read(model: Record, where: Where) -> Graph:
     builder, where = _Builder(inputs, table), replace(where, names=inputs.feature_names)
 
     def ruled(read: Callable[[Record, Table, Where], Graph | None]) -> Graph | None:
-        """What is read, with what its steps say of the rows."""
+        """Read a graph, and apply its steps' rules for rows."""
         place = replace(where, rules=RowRules())
         graph = read(model, table, place)
         return None if graph is None else place.rules.applied(graph)
@@ -79,13 +79,13 @@ def read(model: Record, where: Where) -> Graph:
 
 
 class _Builder:
-    """Goes from an estimator to the one within that predicts, with the table that it is given on the way."""
+    """Goes from an estimator to the inner estimator that predicts, with the table that it reads."""
 
     def __init__(self, inputs: InputSpec, raw: Table) -> None:
         self._inputs, self._raw = inputs, raw
 
     def build(self, model: Record, table: Table, where: Where) -> Graph:
-        """The graph of an estimator that reads a table."""
+        """Return the graph of an estimator that reads a table."""
         where, how = where.of(model), where.how(model)
         last = None if how.last is None else how.last(model, table, where, True)
         if last is not None:
@@ -106,18 +106,18 @@ class _Builder:
         raise unsupported(model, where, predicts)
 
     def transform(self, model: Record, table: Table, where: Where) -> Graph | None:
-        """What an estimator that predicts makes of a table by its ``transform``; None if it has none."""
+        """Return the ``transform`` of an estimator that predicts; None if it has none."""
         model, table, where = _last(model, table, where)
         if where.how(model).transforms is None:
             return None
         try:
             return self._columns(model, apply(model, table, where), where)
         except UnsupportedModel:
-            # It predicts all the same; some have a transform that the library refuses to compute, too.
+            # It still predicts; the library refuses some transforms, too.
             return None
 
     def scores(self, model: Record, table: Table, where: Where) -> Graph | None:
-        """What a transformer makes of a table by its ``score_samples``; None if it has none that is known."""
+        """Return the ``score_samples`` of a transformer; None if it has none, or an unsupported one."""
         model, table, where = _last(model, table, where)
         read = where.how(model).scores
         if read is None:
@@ -125,19 +125,19 @@ class _Builder:
         try:
             predictor = read(model, table, where)
         except ModelError:
-            # It transforms all the same.
+            # It still transforms.
             return None
         return self._lowered(model, table, predictor.scores(), predictor.output_spec())
 
     def _network(self, model: Record, table: Table, where: Where) -> Graph:
-        """The graph of an estimator that is read as operators."""
+        """Return the graph of an estimator that is read as operators."""
         predictor = read_predictor(model, table, where)
         trees, output = predictor.trees, predictor.output_spec()
         if trees is None:
             return self._lowered(model, table, predictor.scores(), output)
         leaf = trees.x
         if not isinstance(leaf, TableRows) or any(
-            is_computed(one.source) for one in other_columns(leaf.table)
+            is_computed(column.source) for column in other_columns(leaf.table)
         ):
             return self._lowered(model, table, trees, output)
         read = InputSpec(len(leaf.table), allow_nan=leaf.allow_nan, allow_inf=leaf.allow_inf)
@@ -153,7 +153,7 @@ class _Builder:
             return self._network(model, table, where)
         last = read_model(model, table, where)
         if table is self._raw:
-            # Nothing is done to the rows: the model's own checks of them hold.
+            # Without steps in front, the model's checks of the rows hold.
             return last
         if isinstance(last.anchor, Linear) and any(map(bends, other_columns(table))):
             return self._network(model, table, where)
@@ -162,9 +162,9 @@ class _Builder:
 
     def _columns(self, model: Record, table: Table, where: Where) -> Graph:
         if not len(table):
-            raise where.unsupported("keeps no column, so that there is nothing to compute.")
+            raise where.unsupported("keeps no column, so there is nothing to compute.")
         if table.sparse and any(isinstance(part, AllColumns) for part in parts_of(table.columns)):
-            # Nothing asks for the names of a sparse matrix's columns, which may be a million.
+            # The names of a sparse matrix's columns, maybe a million, are not needed.
             table = replace(table, names=None)
         labels = results.gives_labels(model)
         frame = output_frame(model, table, where)
@@ -183,7 +183,7 @@ class _Builder:
         dtype = "int64" if labels or model.is_a("sklearn", "LabelEncoder") else results.result_dtype(table)
         # In float32, the library rounds after each step.
         narrow = dtype == "rows"
-        # The library, too, takes rows of numbers only to select from, those included that it leaves out.
+        # A selector reads all columns as numbers, including those that it drops, as the library does.
         lower = partial(lower_types, raw=self._raw if output.selects else None, narrow=narrow)
         output = replace(output, label_dtype=dtype)
         graph = of_nodes(_library(model), model.kind, inputs, rows, output, None, lower)
@@ -193,7 +193,7 @@ class _Builder:
     def _contained(
         self, model: Record, table: Table, where: Where, frame: bool
     ) -> tuple[OutputSpec, InputSpec]:
-        """How columns are returned, and what the caller's rows may have in them."""
+        """Return the output specification, and the input specification with the columns' checks."""
         output = OutputSpec(
             "transformer",
             len(table),
@@ -202,18 +202,18 @@ class _Builder:
         kept = results.selected(model, table, where)
         if frame or not kept or self._inputs.by_name:
             return output, self._inputs
-        # All columns are checked alike, those included that are left out.
+        # The library checks all columns alike, including dropped ones.
         allow_nan, allow_inf = (all(getattr(column, name) for column in table.columns) for name in _ALLOWS)
         return replace(output, selects=kept), replace(self._inputs, allow_nan=allow_nan, allow_inf=allow_inf)
 
 
 def _last(model: Record, table: Table, where: Where) -> tuple[Record, Table, Where]:
-    """The estimator within pipelines and wrappers that transforms, and the table that it reads."""
+    """Return the inner estimator that transforms, and the table that it reads."""
     where, how = where.of(model), where.how(model)
     last = None if how.last is None else how.last(model, table, where, False)
     return (model, table, where) if last is None else _last(*last)
 
 
 def _library(model: Record) -> str:
-    """The name of an estimator's library."""
+    """Return the name of an estimator's library."""
     return "scikit-learn" if model.library == "sklearn" else model.library

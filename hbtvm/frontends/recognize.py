@@ -1,4 +1,4 @@
-"""What kind of model file something is, told by its bytes: endings are a matter of taste.
+"""Kinds of model files, recognised by their bytes, not by their endings.
 
 XGBoost 3 writes UBJSON under any ending that it does not know, `model.model` among them; LightGBM
 writes its text under any name at all.
@@ -14,7 +14,7 @@ FileKind = Literal[
 ]
 
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x5d\x00\x00", b"\x04\x22\x4d\x18", b"ZF")
-"""Of joblib's files: gzip, bzip2, xz, lzma, lz4, and its own of old."""
+"""First bytes of joblib's files: gzip, bzip2, xz, lzma, lz4, and joblib's old format."""
 
 _ZLIB = re.compile(rb"\x78[\x01\x5e\x9c\xda]", re.DOTALL)
 
@@ -38,7 +38,7 @@ _REC = b"model.json"  # the first member of what `hbtvm.recursive.Model.save` wr
 
 
 def kind_of(content: bytes) -> FileKind:
-    """The kind of a model file, from its bytes (the first 600 are enough).
+    """Return the kind of a model file, from its bytes (the first 600 are enough).
 
     Returns ``"pickle"`` for joblib's compressed files too; ``"xgboost-binary"`` for the format that XGBoost
     wrote before version 3; ``"package"`` for what hbtvm compiled; ``"rec"`` for a recursive model's file,

@@ -1,4 +1,4 @@
-"""The estimators that are supported, by library and class: how each is read, and where it is documented."""
+"""The supported estimators by library and class: their readers, and their documentation."""
 
 from __future__ import annotations
 
@@ -261,9 +261,9 @@ ESTIMATORS = _estimators()
 
 
 def read(model: Any) -> Graph:
-    """Read what a pickle holds.
+    """Read the value of a pickle.
 
-    `model`: a `Record`; any other value of a pickle is refused.
+    `model`: a `Record`; other values are refused.
     Raises `UnsupportedModel` if it is none of `ESTIMATORS`, not fitted, or of a kind that is not supported.
     Raises `ModelError` if it is damaged.
     """
@@ -284,7 +284,7 @@ def read(model: Any) -> Graph:
 
 
 def require_supported(model: Any) -> None:
-    """Refuse what is not supported, with a word on what to pass instead.
+    """Refuse unsupported models; errors say what to pass instead.
 
     `model`: a value of a pickle, or an object in memory.
     Raises `UnsupportedModel` if its class is none of `ESTIMATORS`.
@@ -303,7 +303,7 @@ def require_supported(model: Any) -> None:
 
 
 def class_of(model: Any) -> tuple[str, str]:
-    """The library and the name of an object's class, be it in memory or a `Record`."""
+    """Return the library and the name of the class of an object in memory or a `Record`."""
     if isinstance(model, Record):
         return model.library, model.kind
     kind = type(model)

@@ -1,1 +1,1 @@
-"""Front ends of estimators that predict: short functions from a table to operators over it."""
+"""Front ends of estimators that predict: functions from a table to operators over it."""

@@ -65,7 +65,7 @@ def multinomial(record: Record, table: Table, where: Where) -> Predictor:
 
 
 def complement(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``ComplementNB``, which heeds priors only where there is one class."""
+    """Read ``ComplementNB``, which uses priors only if there is a single class."""
     labels = classes_of(record)
     log_prob = _log_probabilities(record, labels, table, where)
     scores: Node = Contract(TableRows(table), np.ascontiguousarray(log_prob.T)).checked()
@@ -75,27 +75,27 @@ def complement(record: Record, table: Table, where: Where) -> Predictor:
 
 
 def categorical(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``CategoricalNB``: for each column the log probabilities of its codes, summed.
+    """Read ``CategoricalNB``: the sum of the log probabilities of each column's code.
 
-    scikit-learn raises an error for a code that training did not have; here probabilities are NaN, and
-    there is no label.
+    For codes that training did not have, scikit-learn raises an error; here probabilities are NaN, and there
+    is no label.
     """
     labels = classes_of(record)
     stored = record.sequence("feature_log_prob_")
     if len(stored) != len(table):
         raise where.damaged(f"it has probabilities of {len(stored)} columns, but gets {len(table)}.")
-    found = [floats_of(one, "feature_log_prob_", where, len(labels), None) for one in stored]
-    # Codes are moved up by one: in front of those that are known and behind them lies NaN.
-    tables = [np.pad(one, ((0, 0), (1, 1)), constant_values=np.nan) for one in found]
+    known = [floats_of(values, "feature_log_prob_", where, len(labels), None) for values in stored]
+    # Codes are shifted by 1: unknown codes below and above read NaN.
+    tables = [np.pad(values, ((0, 0), (1, 1)), constant_values=np.nan) for values in known]
     codes = apply("add", apply("trunc", TableRows(table)), 1.0)
     columns = list(range(len(table))) * len(labels)
-    entries = lookup(codes, columns, [one[c] for c in range(len(labels)) for one in tables])
+    entries = lookup(codes, columns, [values[c] for c in range(len(labels)) for values in tables])
     sums = reduce("sum", entries, len(labels))
     return _classifier(apply("add", sums, _priors(record, labels, where)), labels, known=True)
 
 
 def _classifier(scores: Node, labels: np.ndarray, known: bool = False) -> Predictor:
-    """Labels and probabilities from joint log likelihoods; those that are NaN (`known`) have no label."""
+    """Return labels and probabilities from joint log likelihoods; rows of NaN (`known`) have no label."""
     index: Node = reduce("argmax", scores)
     if known:
         index = apply("where", apply("isnan", reduce("sum", scores)), NO_LABEL, index)
@@ -104,7 +104,7 @@ def _classifier(scores: Node, labels: np.ndarray, known: bool = False) -> Predic
 
 
 def _log_probabilities(record: Record, labels: np.ndarray, table: Table, where: Where) -> np.ndarray:
-    """``feature_log_prob_``, float64, shape (classes, columns)."""
+    """Return ``feature_log_prob_``, float64, shape (classes, columns)."""
     values = record.array("feature_log_prob_", "f", 2).astype(np.float64)
     if values.shape != (len(labels), len(table)):
         raise where.damaged(f"its feature_log_prob_ has the shape {values.shape}.")
@@ -114,7 +114,7 @@ def _log_probabilities(record: Record, labels: np.ndarray, table: Table, where: 
 
 
 def _priors(record: Record, labels: np.ndarray, where: Where) -> np.ndarray:
-    """``class_log_prior_``: a class that never occurs has minus infinity."""
+    """Return ``class_log_prior_``; minus infinity for a class that never occurs."""
     values = record.array("class_log_prior_", "f", 1).astype(np.float64)
     if len(values) != len(labels) or np.isnan(values).any() or (values == np.inf).any():
         raise where.damaged("its class_log_prior_ are not logarithms of its classes' shares.")

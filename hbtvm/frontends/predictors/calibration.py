@@ -1,4 +1,4 @@
-"""Calibration: from a classifier's scores to probabilities, and isotonic regression by itself."""
+"""Calibration of a classifier's scores to probabilities, and isotonic regression."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import concat, select
 from hbtvm.operators.tables import Interpolate
 
-_LEAST = 1e-12  # what scikit-learn adds to a probability before its logarithm
+_LEAST = 1e-12  # scikit-learn adds this to a probability before its logarithm
 
 
 def calibrated(record: Record, scores: Node, where: Where) -> Node:
-    """What one fitted calibrator makes of one column of scores.
+    """Return a column of scores, calibrated.
 
     `record`: ``_SigmoidCalibration`` or ``IsotonicRegression``.
     `scores`: width 1.
-    Returns width 1. Raises `UnsupportedModel` if it is something else.
+    Raises `UnsupportedModel` for other calibrators.
     """
     if record.kind == "_SigmoidCalibration":
         return platt(scores, record.number("a_"), record.number("b_"))
@@ -37,12 +37,12 @@ def calibrated(record: Record, scores: Node, where: Where) -> Node:
 
 
 def platt(scores: Node, slope: float, intercept: float) -> Node:
-    """``1 / (1 + exp(slope * score + intercept))``, of any width."""
+    """Return ``1 / (1 + exp(slope * score + intercept))``, of any width."""
     return apply("sigmoid", apply("negative", apply("add", apply("multiply", scores, slope), intercept)))
 
 
 def isotonic(record: Record, scores: Node, where: Where) -> Node:
-    """What an ``IsotonicRegression`` makes of one column; level beyond its ends, or NaN."""
+    """Return the values of an ``IsotonicRegression``; level beyond its ends, or NaN."""
     at_name, value_name = "X_thresholds_", "y_thresholds_"
     if at_name not in record:
         # Their names before scikit-learn 0.24.
@@ -66,7 +66,7 @@ def isotonic(record: Record, scores: Node, where: Where) -> Node:
 
 
 def temperature(scores: Node, beta: float, probabilities: bool) -> Node:
-    """The softmax of `beta` times logits: a ``_TemperatureScaling``.
+    """Return the softmax of `beta` times logits: a ``_TemperatureScaling``.
 
     `scores`: a decision function, width 1 or the number of classes, or probabilities.
     `probabilities`: whether they are probabilities, of the second class if the width is 1.
@@ -87,13 +87,13 @@ def calibrated_probabilities(
     probabilities: bool,
     where: Where,
 ) -> Node:
-    """Probabilities of all classes: what a ``_CalibratedClassifier`` makes of its estimator's scores.
+    """Return a ``_CalibratedClassifier``'s probabilities of all classes.
 
-    `calibrators`: its ``calibrators``: one for each column of `scores`, or a single ``_TemperatureScaling``.
+    `calibrators`: one for each column of `scores`, or a single ``_TemperatureScaling``.
     `scores`: the estimator's decision function, else its probabilities; with two classes those of the second
         class alone, width 1.
-    `positions`: where each of the estimator's classes stands among all classes.
-    `n_classes`: all classes.
+    `positions`: the positions of the estimator's classes among all classes.
+    `n_classes`: number of all classes.
     `probabilities`: whether `scores` are probabilities.
     Raises `ModelError` if the calibrators don't fit the scores.
     """
@@ -102,10 +102,10 @@ def calibrated_probabilities(
     if calibrators[0].kind == "_TemperatureScaling":
         if max(2, scores.width) != n_classes:
             raise where.damaged(f"it calibrates {scores.width} scores for {n_classes} classes.")
-        # Some releases keep the number in an array.
+        # Some releases store the number as an array.
         beta = floats(calibrators[0], "beta_", where).reshape(-1)
         if len(beta) != 1:
-            raise where.damaged("its temperature is not one number.")
+            raise where.damaged("its temperature is not a single number.")
         return apply("minimum", temperature(scores, float(beta[0]), probabilities), 1.0)
     if len(calibrators) != scores.width or len(positions) < scores.width:
         raise where.damaged(f"it has {len(calibrators)} calibrators for {scores.width} scores.")
@@ -116,14 +116,14 @@ def calibrated_probabilities(
         return concat([apply("subtract", 1.0, columns[0]), columns[0]])
     by_class = dict(zip(positions, columns, strict=False))
     if any(not 0 <= at < n_classes for at in by_class):
-        raise where.damaged("it calibrates a class that is not there.")
+        raise where.damaged("it calibrates an unknown class.")
     # Classes that the estimator has not seen have the probability 0.
     zero = constant(0.0)
     return apply("minimum", shares(concat([by_class.get(i, zero) for i in range(n_classes)])), 1.0)
 
 
 def isotonic_regression(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``IsotonicRegression`` as a model of one column."""
+    """Read ``IsotonicRegression``, a model of a single column."""
     if len(table) != 1:
         raise where.damaged(f"it gets {len(table)} columns, but takes one.")
     return Predictor("regressor", {"response": isotonic(record, TableRows(table), where)})

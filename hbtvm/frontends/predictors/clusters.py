@@ -19,18 +19,18 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce, select
 
-_MOST_CLUSTERS = 1 << 12  # clusters of a `BisectingKMeans`: there is a weight for each of them and each fork
+_MOST_CLUSTERS = 1 << 12  # bound of a `BisectingKMeans`, with a weight for each pair of cluster and fork
 
 
 def k_means(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``KMeans`` or ``MiniBatchKMeans``: the label is the position of the nearest centre."""
+    """Read ``KMeans`` or ``MiniBatchKMeans``: the position of the nearest centre."""
     return _nearest(record, table, where, "int32")
 
 
 def nearest_centre(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``MeanShift`` or ``AffinityPropagation``; the latter has no centres if it did not converge."""
     if "cluster_centers_" not in record:
-        raise where.unsupported("has no centres (affinity='precomputed'), without which it predicts nothing.")
+        raise where.unsupported("has no centres (affinity='precomputed'), so it predicts nothing.")
     if not matrix(record, "cluster_centers_").size:
         return Predictor("clusterer", {"response": constant(-1.0)}, label_dtype="int64")
     return _nearest(record, table, where, "int64")
@@ -39,7 +39,7 @@ def nearest_centre(record: Record, table: Table, where: Where) -> Predictor:
 def _nearest(record: Record, table: Table, where: Where, dtype: str) -> Predictor:
     centres = finite(record, "cluster_centers_", where, None, len(table))
     rows = TableRows(table)
-    # Without the row's own square, which no comparison sees, as the library computes it.
+    # Without the row's square, which changes no comparison, as in the library.
     squares = (centres * centres).sum(axis=1)
     away = apply("add", Contract(rows, -2.0 * centres.T.copy()).checked(), squares)
     return Predictor("clusterer", {"response": reduce("argmin", away)}, label_dtype=dtype)
@@ -53,21 +53,21 @@ def bisecting(record: Record, table: Table, where: Where) -> Predictor:
     differences, offsets, ways, labels = _forks(record.record("_bisecting_tree"), shift, where)
     if not len(differences):
         return Predictor("clusterer", {"response": constant(labels[0])}, label_dtype="int32")
-    # Squared distances to the left centre less those to the right, in which the row's own square cancels.
+    # Squared distance to the left centre minus that to the right centre; the row's square cancels.
     further = apply("add", Contract(TableRows(table), differences.T.copy()).checked(), offsets)
     left = apply("less_equal", further, 0.0)
-    # Of all forks above a cluster how many lead to it, less how many there are: 0 for the row's own alone.
-    wrong = (ways > 0).sum(axis=1)
-    found = apply("subtract", Contract(left, ways.T.copy()), wrong.astype(np.float64))
-    index = Take(reduce("argmax", found), labels[:, None])
+    # The forks above a cluster that lead to it, minus all forks above it: 0 for the row's cluster alone.
+    lefts = (ways > 0).sum(axis=1)
+    score = apply("subtract", Contract(left, ways.T.copy()), lefts.astype(np.float64))
+    index = Take(reduce("argmax", score), labels[:, None])
     return Predictor("clusterer", {"response": index}, label_dtype="int32")
 
 
 def _forks(tree: Record, shift: np.ndarray, where: Where) -> tuple[np.ndarray, ...]:
-    """A tree of bisections, of I forks and I + 1 clusters.
+    """Read a tree of bisections, of I forks and I + 1 clusters.
 
-    Returns factors and offsets of the comparison at each fork, float64, shapes (I, F) and (I,); by cluster,
-    for each fork 1 where it is to the left of it, -1 to the right, else 0, float64, shape (I + 1, I); the
+    Returns factors and offsets of the comparison at each fork, float64, shapes (I, F) and (I,); for each
+    cluster and fork, 1 if the cluster is on its left, -1 on its right, else 0, float64, shape (I + 1, I); the
     clusters' labels.
     """
     factors: list[np.ndarray] = []
@@ -78,7 +78,7 @@ def _forks(tree: Record, shift: np.ndarray, where: Where) -> tuple[np.ndarray, .
     while stack:
         node, path = stack.pop()
         if id(node) in seen:
-            raise where.damaged("its tree of clusters leads back to itself.")
+            raise where.damaged("its tree of clusters has a loop.")
         seen.add(id(node))
         if node.get("left", None) is None:
             leaves.append((float(node.whole("label")), path))

@@ -19,14 +19,14 @@ def partial_least_squares(record: Record, table: Table, where: Where) -> Predict
     width = len(table)
     # Before scikit-learn 1.1 the mean was public.
     mean = floats(record, "_x_mean" if "_x_mean" in record else "x_mean_", where, width)
-    # Before 1.3 coefficients were those of scaled columns, and transposed.
+    # Before 1.3 coefficients were for scaled columns, and transposed.
     if record.version() >= (1, 3):
         weight = floats(record, "coef_", where, None, width).T
     else:
         deviation = floats(record, "_x_std" if "_x_std" in record else "x_std_", where, width)
         weight = floats(record, "coef_", where, width, None) / deviation[:, None]
     names = ("intercept_", "_y_mean", "y_mean_")
-    name = next((one for one in names if one in record), names[0])
+    name = next((name for name in names if name in record), names[0])
     intercept = floats(record, name, where, weight.shape[1])
     product = Contract(TableRows(table), np.ascontiguousarray(weight)).checked()
     response = apply("add", product, intercept - mean @ weight)

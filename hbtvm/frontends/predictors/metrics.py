@@ -33,13 +33,13 @@ _NAMES: dict[str, Metric] = {
 
 @dataclass(frozen=True)
 class Measure:
-    """How far rows are from stored points."""
+    """A distance of rows to stored points."""
 
     power: float  # what `away` computes is the distance to this power, which orders points alike
     away: Callable[[Node, np.ndarray], Node]  # from rows and points, float64 (T, F), to a node of width T
 
     def root(self, x: Node) -> Node:
-        """Distances from what `away` has computed."""
+        """Return distances from the values of `away`."""
         if self.power == 1.0:
             return x
         return apply("sqrt", x) if self.power == 2.0 else apply("power", x, 1.0 / self.power)
@@ -54,7 +54,7 @@ def measure_of(record: Record, where: Where) -> Measure:
     name = record.get("effective_metric_", None) or record.get("metric", "minkowski")
     given = record.get("effective_metric_params_", None) or record.get("metric_params", None) or {}
     if not isinstance(given, dict):
-        raise where.damaged("its metric's parameters are no dictionary.")
+        raise where.damaged("its metric's parameters are not a dictionary.")
     if name == "cosine":
         return Measure(1.0, _cosine(least_norm(type_of(record, "_fit_X"))))
     if name == "mahalanobis":
@@ -84,7 +84,7 @@ def measure_of(record: Record, where: Where) -> Measure:
 
 
 def _special(power: float) -> tuple[Metric, float]:
-    """The metric of a power, which for some is one that needs no powers."""
+    """Return the metric of a power; some powers have simpler metrics."""
     if power == 1.0:
         return "manhattan", 1.0
     if power == 2.0:
@@ -94,7 +94,7 @@ def _special(power: float) -> tuple[Metric, float]:
 
 def _power(value: object, where: Where) -> float:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
-        raise where.damaged("its p is no number.")
+        raise where.damaged("its p is not a number.")
     if not float(value) > 0:
         raise where.damaged("its p is not positive.")
     return float(value)
@@ -103,7 +103,7 @@ def _power(value: object, where: Where) -> float:
 def _positive(value: object, name: str, where: Where) -> np.ndarray:
     values = as_array(value, f"{name!r} of {where.step}", "biuf", 1).astype(np.float64)
     if not np.isfinite(values).all() or (values < 0).any() or (name == "V" and not values.all()):
-        raise where.damaged(f"its metric's {name} are no weights.")
+        raise where.damaged(f"its metric's {name} are not weights.")
     return values
 
 
@@ -116,12 +116,12 @@ def _cosine(least: float) -> Callable[[Node, np.ndarray], Node]:
 
 
 def _mahalanobis(given: Mapping[str, object], where: Where) -> Callable[[Node, np.ndarray], Node]:
-    """Euclidean distances of rows and points times a root of the inverse covariance."""
+    """Return Euclidean distances after a product with a root of the inverse covariance."""
     inverse = given.get("VI")
     name = "V" if inverse is None else "VI"
     matrix = as_array(given.get(name), f"{name!r} of {where.step}", "biuf", 2).astype(np.float64)
     if matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
-        raise where.damaged(f"its metric's {name} is no square matrix of numbers.")
+        raise where.damaged(f"its metric's {name} is not a square matrix of numbers.")
     try:
         values, vectors = np.linalg.eigh(matrix if inverse is not None else np.linalg.inv(matrix))
     except np.linalg.LinAlgError:
@@ -132,7 +132,7 @@ def _mahalanobis(given: Mapping[str, object], where: Where) -> Callable[[Node, n
 
     def away(rows: Node, points: np.ndarray) -> Node:
         if points.shape[1] != len(root):
-            raise where.damaged(f"its metric's {name} is of other columns than its points.")
+            raise where.damaged(f"its metric's {name} does not fit its points' columns.")
         return Distance(Contract(rows, root).checked(), points @ root).checked()
 
     return away

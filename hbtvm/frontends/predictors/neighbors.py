@@ -24,7 +24,7 @@ from hbtvm.operators.shapes import Repeat, concat, reduce, select
 
 
 def classifier(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``KNeighborsClassifier``: votes of the nearest, also for several targets."""
+    """Read ``KNeighborsClassifier``: votes of the nearest points, for one or several targets."""
     points = _points(record, table, where)
     labels, ones = _classes(record, len(points), where)
     votes = _nearest(record, table, points, ones, where)
@@ -56,13 +56,13 @@ def radius_classifier(record: Record, table: Table, where: Where) -> Predictor:
     values = outliers if isinstance(outliers, (list, tuple)) else np.asarray(outliers).reshape(-1).tolist()
     at = [np.flatnonzero(own == value) for own, value in zip(labels, values, strict=False)]
     if len(at) != len(labels) or any(len(one) != 1 for one in at):
-        raise where.unsupported("has an outlier_label that is no class of training, which is not supported.")
+        raise where.unsupported("has an outlier_label that is not a class, which is not supported.")
     lone = np.concatenate([np.eye(len(own))[one[0]] for own, one in zip(labels, at, strict=True)])
     return Predictor("classifier", _voted(apply("where", some, votes, lone), labels), labels)
 
 
 def radius_regressor(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``RadiusNeighborsRegressor``; without neighbours, NaN."""
+    """Read ``RadiusNeighborsRegressor``; rows without neighbours get NaN."""
     points = _points(record, table, where)
     targets, keeps_axis = _targets(record, len(points), where)
     values = np.concatenate([targets, np.ones((len(points), 1))], axis=1)
@@ -71,7 +71,7 @@ def radius_regressor(record: Record, table: Table, where: Where) -> Predictor:
 
 
 def outlier_factor(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``LocalOutlierFactor`` for novelties: how much denser it is around a row's neighbours."""
+    """Read ``LocalOutlierFactor`` for novelties: the density about a row relative to its neighbours'."""
     if record.get("novelty", False) is not True:
         raise where.unsupported(
             "has novelty=False, with which scikit-learn predicts for training rows alone."
@@ -101,14 +101,14 @@ def outlier_factor(record: Record, table: Table, where: Where) -> Predictor:
 def _top(
     record: Record, table: Table, points: np.ndarray, k: int, where: Where
 ) -> tuple[Node, Node, Measure]:
-    """The k nearest points of a row: what `Measure.away` says of them, their positions; and the metric."""
+    """Return the values of `Measure.away` for a row's k nearest points, their positions, and the metric."""
     measure = measure_of(record, where)
     top = TopK(measure.away(TableRows(table), points), k).checked()
     return select(top, range(k)), select(top, range(k, 2 * k)), measure
 
 
 def _nearest(record: Record, table: Table, points: np.ndarray, values: np.ndarray, where: Where) -> Node:
-    """Sums of the nearest points' values, weighted; values: float64, shape (T, O)."""
+    """Return weighted sums of the nearest points' values; values: float64, shape (T, O)."""
     k = _count(record, "n_neighbors", points, where)
     by_distance = _by_distance(record, where)
     away, at, measure = _top(record, table, points, k, where)
@@ -121,7 +121,7 @@ def _nearest(record: Record, table: Table, points: np.ndarray, values: np.ndarra
 def _within(
     record: Record, table: Table, points: np.ndarray, values: np.ndarray, where: Where
 ) -> tuple[Node, Node]:
-    """Sums of values of the points within the radius, weighted, and whether there are any."""
+    """Return weighted sums of values of the points within the radius, and whether there are any."""
     measure = measure_of(record, where)
     away = measure.away(TableRows(table), points)
     near: Node = apply("less_equal", away, record.number("radius") ** measure.power)
@@ -134,13 +134,13 @@ def _within(
 
 
 def _weights(distance: Node) -> Node:
-    """Reciprocals of distances; points that a row equals outweigh all that it does not equal."""
+    """Return reciprocals of distances; points equal to the row outweigh all others."""
     same = apply("equal", distance, 0.0)
     return apply("where", reduce("max", same), same, apply("divide", 1.0, distance))
 
 
 def _voted(votes: Node, labels: Sequence[np.ndarray], some: Node | None = None) -> dict[str, Node]:
-    """Labels and probabilities of all targets from their classes' votes, side by side.
+    """Return labels and probabilities of all targets from their classes' votes.
 
     `some`: whether there are any votes; None if there always are.
     """
@@ -155,7 +155,7 @@ def _voted(votes: Node, labels: Sequence[np.ndarray], some: Node | None = None) 
 
 
 def _mean(sums: Node) -> Node:
-    """Sums of targets divided by the last column, the sum of weights."""
+    """Return sums of targets divided by the last column, the sum of weights."""
     last = sums.width - 1
     return apply("divide", select(sums, range(last)), select(sums, [last]))
 
@@ -180,7 +180,7 @@ def _by_distance(record: Record, where: Where) -> bool:
 
 
 def _classes(record: Record, count: int, where: Where) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """The labels of each target; 1 for each point's classes, float64, shape (T, all classes)."""
+    """Return the labels of each target, and each point's classes as 1, float64, shape (T, all classes)."""
     if record.get("outputs_2d_", False):
         labels = tuple(labels_of(one) for one in record.sequence("classes_"))
     else:
@@ -198,7 +198,7 @@ def _classes(record: Record, count: int, where: Where) -> tuple[tuple[np.ndarray
 
 
 def _targets(record: Record, count: int, where: Where) -> tuple[np.ndarray, bool]:
-    """Targets, float64, shape (T, O), and whether they are a matrix."""
+    """Return targets, float64, shape (T, O), and whether they are a matrix."""
     values = record.array("_y", "biuf").astype(np.float64)
     if values.ndim not in (1, 2) or len(values) != count or not np.isfinite(values).all():
         raise where.damaged("its points have no targets.")

@@ -46,7 +46,7 @@ def regressor(record: Record, table: Table, where: Where) -> Predictor:
 
 
 def _layers(record: Record, table: Table, where: Where, out: str) -> Node:
-    """The last layer's values behind its activation."""
+    """Return the last layer's values behind its activation."""
     hidden = choice(record, "activation", where, _HIDDEN)
     weights, biases = record.sequence("coefs_"), record.sequence("intercepts_")
     if not weights or len(weights) != len(biases):

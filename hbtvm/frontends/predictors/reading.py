@@ -1,4 +1,4 @@
-"""What front ends of predictors share: attributes, checked."""
+"""Checked attributes for front ends of predictors."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from hbtvm.frontends.sklearn.common import labels_of
 from hbtvm.frontends.transformers.where import Where
 
 NO_LABEL = float(1 << 30)
-"""In place of a label's position, for a row that has no label: looking it up is an error."""
+"""The position of the label of a row without a label: looking it up is an error."""
 
 
 def floats(record: Record, name: str, where: Where, *shape: int | None) -> np.ndarray:
-    """An attribute of finite numbers as float64, of a known shape (None for any extent).
+    """Return an attribute of finite numbers as float64, of a known shape (None for any extent).
 
-    Raises `ModelError` if it is something else.
+    Raises `ModelError` for other values.
     """
     return floats_of(record.get(name), name, where, *shape)
 
 
 def floats_of(value: Any, name: str, where: Where, *shape: int | None) -> np.ndarray:
-    """As `floats`, of a value by itself; `name` is for errors."""
+    """Do as `floats` for a value; `name` is for errors."""
     values = as_array(value, f"{name!r} of {where.step}", "biuf", len(shape) or None).astype(np.float64)
     sizes = zip(values.shape, shape, strict=False)
     if any(wanted is not None and size != wanted for size, wanted in sizes):
@@ -35,14 +35,14 @@ def floats_of(value: Any, name: str, where: Where, *shape: int | None) -> np.nda
 
 
 def classes_of(record: Record, name: str = "classes_") -> np.ndarray:
-    """The labels of an estimator with one target."""
+    """Return the labels of an estimator with one target."""
     return labels_of(record.get(name))
 
 
 def choice(record: Record, name: str, where: Where, choices: tuple[str, ...]) -> str:
-    """A parameter that is one of a few strings.
+    """Return a parameter that is one of some strings.
 
-    Raises `UnsupportedModel` if it is another one, or the user's own object.
+    Raises `UnsupportedModel` for other strings, and for the user's objects.
     """
     value = record.get(name)
     if not isinstance(value, str):

@@ -41,12 +41,12 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
     votes = _votes(apply("greater", pairs, 0.0), count)
     index: Node = reduce("argmax", votes)
     if count == 2:
-        # The second class is that of negative sums.
+        # Negative sums stand for the second class.
         decision: Node = apply("negative", pairs)
     elif own_shape == "ovo":
         decision = pairs
     else:
-        # Here a sum of 0 is for the first of a pair, and in `votes` for the second.
+        # Here a sum of 0 stands for the first of a pair, but in `votes` for the second.
         own = _votes(apply("greater_equal", pairs, 0.0), count)
         sums = Contract(pairs, _signs(count))
         bounded = apply("divide", sums, apply("multiply", apply("add", apply("absolute", sums), 1.0), 3.0))
@@ -64,7 +64,7 @@ def regressor(record: Record, table: Table, where: Where) -> Predictor:
 
 
 def one_class(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``OneClassSVM``: inliers are where the sum is positive."""
+    """Read ``OneClassSVM``: rows with a positive sum are inliers."""
     decision = _decisions(record, table, where, 2)
     offset = float(finite(record, "offset_", where, 1)[0])
     outputs = {
@@ -76,7 +76,7 @@ def one_class(record: Record, table: Table, where: Where) -> Predictor:
 
 
 def _decisions(record: Record, table: Table, where: Where, count: int) -> Node:
-    """libsvm's sums, one for each pair of so many classes."""
+    """Return libsvm's sums for each pair of classes."""
     name = cast(Literal["linear", "poly", "rbf", "sigmoid"], choice(record, "kernel", where, _KERNELS))
     vectors = finite(record, "support_vectors_", where, None, len(table))
     # Before scikit-learn 0.22 the coefficients were public alone, and with the same sign.
@@ -120,7 +120,7 @@ def _pairs(count: int) -> list[tuple[int, int]]:
 
 
 def _signs(count: int) -> np.ndarray:
-    """1 for the first of a pair, -1 for the second: float64, shape (pairs, classes)."""
+    """Return 1 for the first of a pair, -1 for the second: float64, shape (pairs, classes)."""
     signs = np.zeros((count * (count - 1) // 2, count))
     for pair, (i, j) in enumerate(_pairs(count)):
         signs[pair, i], signs[pair, j] = 1.0, -1.0
@@ -128,13 +128,13 @@ def _signs(count: int) -> np.ndarray:
 
 
 def _votes(firsts: Node, count: int) -> Node:
-    """Votes for each class; `firsts` is 1 where a pair's first class wins, else 0."""
-    # Where the second wins, it gains what the product has taken from it.
+    """Return the votes for each class; `firsts` is 1 if a pair's first class wins, else 0."""
+    # The product subtracts a vote from each pair's second class unless it wins: add these back.
     return apply("add", Contract(firsts, _signs(count)), np.arange(count, dtype=np.float64))
 
 
 def _probabilities(record: Record, pairs: Node, count: int, where: Where) -> Node:
-    """Platt's probabilities of pairs, coupled."""
+    """Return Platt's probabilities of pairs, coupled."""
     slope, offset = (
         # Before scikit-learn 0.24 these were public.
         finite(record, f"_{name}" if f"_{name}" in record else f"{name}_", where, pairs.width)

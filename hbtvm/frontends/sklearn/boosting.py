@@ -27,10 +27,10 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import reduce
 
 _NEW_LOSSES = (1, 4)
-"""The release of scikit-learn that took the losses of HistGradientBoosting for GradientBoosting, too."""
+"""The first release of scikit-learn whose GradientBoosting has the losses of HistGradientBoosting."""
 
 _FINE_EDGE = (1, 8)
-"""The release from which on a first probability may be as close to 0 as float64 can say."""
+"""The first release whose initial probability may be as close to 0 as float64 allows."""
 
 
 def read(model: Record) -> Graph:
@@ -80,7 +80,7 @@ def _check_init(model: Record) -> None:
 
 
 def _start(model: Record, outputs: int) -> np.ndarray:
-    """What every row's raw scores start from, float64 (outputs,), to the bit as scikit-learn has it."""
+    """Return the initial raw scores, float64 (outputs,), to the last bit as in scikit-learn."""
     init = model.get("init_")
     if isinstance(init, str):
         return np.zeros(outputs)
@@ -96,7 +96,7 @@ def _start(model: Record, outputs: int) -> np.ndarray:
 
 
 def _probabilities(init: Record) -> np.ndarray:
-    """What a ``DummyClassifier`` gives as ``predict_proba``, float64 (classes,)."""
+    """Return a ``DummyClassifier``'s probabilities, float64 (classes,)."""
     strategy = init.text("strategy")
     prior: np.ndarray = init.array("class_prior_", "f", 1).astype(np.float64)
     if strategy == "prior":
@@ -112,7 +112,7 @@ def _probabilities(init: Record) -> np.ndarray:
 
 
 def _first_label(init: Record) -> np.ndarray:
-    """The label that a ``DummyClassifier`` predicts, where it starts a regressor."""
+    """Return the label of a ``DummyClassifier`` that initialises a regressor."""
     labels = init.array("classes_", "biuf", 1)
     if init.text("strategy") == "constant":
         constant: np.ndarray = init.array("constant").astype(np.float64).ravel()
@@ -122,7 +122,7 @@ def _first_label(init: Record) -> np.ndarray:
 
 
 def _raw(model: Record, share: np.ndarray, outputs: int) -> np.ndarray:
-    """Probabilities to raw scores, float64 (outputs,)."""
+    """Return raw scores from probabilities, float64 (outputs,)."""
     version = model.version()
     kind = np.float64 if version >= _FINE_EDGE else np.float32
     edge = np.finfo(kind).eps
@@ -133,14 +133,14 @@ def _raw(model: Record, share: np.ndarray, outputs: int) -> np.ndarray:
         second = share[1:]
         odds = _logit(float(second[0])) if version >= _NEW_LOSSES else float(np.log(second / (1 - second))[0])
         return np.array([0.5 * odds if model.get("loss") == "exponential" else odds])
-    # The new losses measure from the geometric mean.
+    # The new losses subtract the geometric mean.
     mean = 1.0 if version < _NEW_LOSSES else np.exp(np.mean(np.log(share)[np.newaxis], axis=1))
     result: np.ndarray = np.log(share / mean)
     return result
 
 
 def _logit(share: float) -> float:
-    """The log-odds as scipy computes them: about one half in a way that keeps small differences."""
+    """Return the log-odds as scipy computes them, accurate near one half."""
     if 0.3 <= share <= 0.65:
         off = 2 * (share - 0.5)
         return math.log1p(off) - math.log1p(-off)
@@ -154,7 +154,7 @@ def _output(model: Record, outputs: int) -> OutputSpec:
     labels = labels_of(model.get("classes_"))
     if outputs != (1 if len(labels) == 2 else len(labels)):
         raise ModelError(f"the {model.kind} is damaged: it has {outputs} scores for {len(labels)} classes.")
-    # The exponential loss takes half the log-odds as its raw score.
+    # The raw score of the exponential loss is half the log-odds.
     scale = 2.0 if model.get("loss") == "exponential" else 1.0
     nodes = likeliest(sigmoid(raw, scale) if outputs == 1 else softmax(raw))
     # Before its new losses, scikit-learn compared probabilities.

@@ -28,7 +28,7 @@ _USES, _ANY_USE = 4, 16 << 20
 
 
 def require_fitted(model: Record) -> None:
-    """Refuse an estimator without the attributes that fitting gives, those that end in ``_``.
+    """Refuse an estimator without attributes that end in ``_``, which fitting sets.
 
     Raises `UnsupportedModel` if it is not fitted.
     """
@@ -37,12 +37,12 @@ def require_fitted(model: Record) -> None:
 
 
 def is_fitted(model: Record) -> bool:
-    """Whether an estimator has attributes that fitting gives, those that end in ``_``."""
+    """Return whether an estimator has attributes that end in ``_``, which fitting sets."""
     return any(isinstance(n, str) and n.endswith("_") and not n.startswith("__") for n in model.attributes)
 
 
 def tree_of(nodes: np.ndarray, value: np.ndarray, columns: np.ndarray | None = None) -> Tree:
-    """One Cython tree; it compares float32 values with float64 thresholds.
+    """Return a Cython tree; it compares float32 values with float64 thresholds.
 
     `nodes`: structured array, shape (M,), as in the tree's state (`nodes_of`).
     `value`: float64, shape (M, V).
@@ -96,30 +96,30 @@ def labels_of(classes: object, what: str = "the class labels") -> np.ndarray:
 
 
 def column_count(model: Record) -> int:
-    """Columns of a fitted estimator.
+    """Return the number of columns of a fitted estimator.
 
-    Raises `UnsupportedModel` if there are more than any model has.
+    Raises `UnsupportedModel` if there are too many.
     """
     return feature_count(model.whole("n_features_in_", 1))
 
 
 def require_own_arrays(arrays: Iterable[np.ndarray]) -> None:
-    """Refuse trees that are all the same arrays: few bytes of a file would make any number of nodes.
+    """Refuse trees that share arrays, by which few bytes of a file would make any number of nodes.
 
-    Raises `ModelError` if arrays are used again and again.
+    Raises `ModelError` if arrays are used too often.
     """
-    # The arrays are kept while others are counted, so that no two have the same identity.
+    # Keep the arrays while others are counted, so that no two have the same identity.
     once: dict[int, np.ndarray] = {}
     total = 0
     for array in arrays:
         total += array.nbytes
         once[id(array)] = array
     if total > _USES * sum(array.nbytes for array in once.values()) + _ANY_USE:
-        raise ModelError("the model is damaged: its trees are the same ones again and again.")
+        raise ModelError("the model is damaged: its trees share their arrays too often.")
 
 
 def input_spec(model: Record, *, allow_nan: bool, allow_inf: bool) -> InputSpec:
-    """Columns and names of a fitted estimator."""
+    """Return the columns and names of a fitted estimator."""
     n_features = column_count(model)
     names = feature_names(model)
     if names is not None and len(names) != n_features:
@@ -130,14 +130,14 @@ def input_spec(model: Record, *, allow_nan: bool, allow_inf: bool) -> InputSpec:
 
 
 def feature_names(model: Record) -> tuple[str, ...] | None:
-    """The column names that the estimator was fitted with, if any."""
+    """Return the column names that the estimator was fitted with, if any."""
     if model.get("feature_names_in_", None) is None:
         return None
     return tuple(str(name) for name in model.array("feature_names_in_", "OUS", 1).tolist())
 
 
 def accepts_missing(tree: Record, version: tuple[int, ...]) -> bool:
-    """Whether the ``predict`` of a tree estimator lets NaN pass, in the release that wrote it."""
+    """Return whether ``predict`` of a tree estimator accepts NaN, in the release that wrote it."""
     if version < (1, 3):
         return False
     extra = tree.kind.startswith("ExtraTree")
@@ -150,9 +150,9 @@ def accepts_missing(tree: Record, version: tuple[int, ...]) -> bool:
 
 
 def one_of(model: Record, name: str, choices: tuple[str, ...]) -> str:
-    """A string attribute that is one of a few.
+    """Return an attribute that is one of some strings.
 
-    Raises `UnsupportedModel` if it is another one, or the user's own object.
+    Raises `UnsupportedModel` for other strings, and for the user's objects.
     """
     value = model.get(name)
     if not isinstance(value, str) or value not in choices:

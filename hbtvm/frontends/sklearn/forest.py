@@ -27,7 +27,7 @@ from hbtvm.operators.base import Input
 from hbtvm.operators.shapes import concat, reduce, select
 
 _ROUNDING = 1e-6
-"""How far from 1 shares may sum up to."""
+"""Bound of the rounding error of a sum of shares."""
 
 
 def read_tree(model: Record) -> Graph:
@@ -38,13 +38,13 @@ def read_tree(model: Record) -> Graph:
 def read_forest(model: Record) -> Graph:
     """Read a ``RandomForest...`` or ``ExtraTrees...``."""
     trees = model.records("estimators_")
-    # Forests learned of missing values one release after trees.
+    # Forests accept missing values one release later than trees.
     version = model.version()
     return _read(model, trees, bool(trees) and version >= (1, 4) and accepts_missing(trees[0], version))
 
 
 def leaf_numbers(model: Record) -> tuple[TreeEnsemble, bool]:
-    """A forest of which each tree gives the number of its leaf as an output of its own.
+    """Read a forest with an output for each tree: the number of the row's leaf.
 
     Returns
     -------

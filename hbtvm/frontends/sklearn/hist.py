@@ -39,7 +39,7 @@ _OLD_NAMES = {
 """Names of losses before scikit-learn 1.3."""
 
 _CATEGORIES = 256
-"""Numbers that a set of categories tells apart."""
+"""Size of a set of categories."""
 
 
 def read(model: Record) -> Graph:
@@ -54,7 +54,7 @@ def read(model: Record) -> Graph:
     outputs = model.whole("n_trees_per_iteration_", 1)
     stages = [as_list(stage) for stage in model.sequence("_predictors")]
     if any(len(stage) != outputs for stage in stages):
-        raise ModelError(f"the {model.kind} is damaged: an iteration has not {outputs} trees.")
+        raise ModelError(f"the {model.kind} is damaged: an iteration does not have {outputs} trees.")
     output = _output(model, outputs)
     # Holds the number of columns against what there is of each, before anything of that size is made.
     known = _KnownCategories(model.record("_bin_mapper"), n_features)
@@ -79,9 +79,9 @@ def read(model: Record) -> Graph:
 
 
 def as_list(stage: Any) -> list[Record]:
-    """The trees of one iteration."""
+    """Return the trees of an iteration."""
     if not isinstance(stage, (list, tuple)) or not all(isinstance(tree, Record) for tree in stage):
-        raise ModelError("the model is damaged: an iteration is no list of trees.")
+        raise ModelError("the model is damaged: an iteration is not a list of trees.")
     return list(stage)
 
 
@@ -147,7 +147,7 @@ def _mask(owner: Record, n_features: int) -> np.ndarray:
 
 
 class _KnownCategories:
-    """The categories that training saw, of the trees' columns.
+    """Return the categories of the trees' columns that training had.
 
     Raises
     ------
@@ -165,7 +165,7 @@ class _KnownCategories:
         self._found: dict[int, np.ndarray] = {}
 
     def of(self, column: int) -> np.ndarray:
-        """bool, shape (256,): whether training saw each category of a column."""
+        """Return whether training had each category of a column, bool, shape (256,)."""
         if column not in self._found:
             if not self._categorical[column]:
                 raise ModelError("the model is damaged: a split asks for categories of a column of numbers.")
@@ -182,7 +182,7 @@ def _tree(predictor: Record, columns: np.ndarray, known: _KnownCategories) -> Tr
     leaf = field(nodes, "is_leaf").astype(bool)
     split_feature = np.where(leaf, 0, field(nodes, "feature_idx").astype(np.int64))
     if np.any(split_feature < 0) or np.any(split_feature >= len(columns)):
-        raise ModelError("the model is damaged: a split uses a column that is not there.")
+        raise ModelError("the model is damaged: a split uses an unknown column.")
     missing_left = field(nodes, "missing_go_to_left").astype(bool)
     left_bits = _bits(predictor.array("raw_left_cat_bitsets", "u", 2))
     set_of = field(nodes, "bitset_idx").astype(np.int64)
@@ -190,12 +190,12 @@ def _tree(predictor: Record, columns: np.ndarray, known: _KnownCategories) -> Tr
     shared: dict[tuple[int, int, bool], CategorySet] = {}
     for node in np.nonzero(~leaf & field(nodes, "is_categorical", False).astype(bool))[0].tolist():
         if not 0 <= set_of[node] < len(left_bits):
-            raise ModelError("the model is damaged: a split has a set of categories that is not there.")
+            raise ModelError("the model is damaged: a split has an unknown set of categories.")
         key = (int(set_of[node]), int(split_feature[node]), bool(missing_left[node]))
         if key not in shared:
             chosen, column, otherwise = key
             member = left_bits[chosen].copy()
-            # Categories that training never saw go where missing values go.
+            # Unknown categories go the way of missing values.
             member[~member & ~known.of(column)] = otherwise
             shared[key] = CategorySet(member, outside_left=otherwise)
         categories[node] = shared[key]

@@ -17,13 +17,13 @@ from hbtvm.operators.base import Input, Node
 from hbtvm.operators.pointwise import apply
 
 _ANY_VALUE = (1, 6)
-"""The release of scikit-learn from which on rows may have missing and infinite values."""
+"""The first release of scikit-learn that accepts missing and infinite values."""
 
 
 def read(model: Record) -> Graph:
     """Read an ``IsolationForest``: its raw score is the summed depth of a row's leaves."""
     n_features = column_count(model)
-    # scikit-learn draws columns for each tree, but uses them only where it draws fewer than all.
+    # scikit-learn draws columns for each tree, but uses them only if they are fewer than all.
     some = model.whole("_max_features", 1) != n_features
     estimators, drawn = model.records("estimators_"), model.sequence("estimators_features_")
     if len(estimators) != len(drawn):
@@ -34,9 +34,9 @@ def read(model: Record) -> Graph:
         nodes = nodes_of(estimator)
         columns = as_array(of_tree, "a tree's columns", "iu", 1) if some else None
         if columns is not None and field(nodes, "feature").max() >= len(columns):
-            raise ModelError("the IsolationForest is damaged: a tree uses columns that it was not given.")
-        # A leaf of several samples stands for the tree that would have told them apart. The order
-        # of the sum is scikit-learn's, as the last bit decides about rows on the threshold.
+            raise ModelError("the IsolationForest is damaged: a tree uses columns that it does not have.")
+        # A leaf of several samples stands for the tree that would separate them. The order of the
+        # sum is scikit-learn's, as the last bit decides about rows on the threshold.
         depth = _nodes_above(nodes) + _average_path_length(field(nodes, "n_node_samples")) - 1.0
         trees.append(tree_of(nodes, depth[:, None], None if columns is None else columns.astype(np.int64)))
     ensemble = assemble(
@@ -63,14 +63,14 @@ def read(model: Record) -> Graph:
 
 def _scores(depth: Node, mean: float) -> Node:
     """The anomaly scores of summed depths; `mean` is that of the rows of training."""
-    # A forest that was trained on one sample has no depth to divide by; the library then scores one half.
+    # A forest trained on a single sample has depth 0; the library then scores one half.
     share = apply("divide", depth, mean) if mean else apply("add", apply("multiply", depth, 0.0), 1.0)
-    # The library's power and not exp2, as the last bit decides about rows on the threshold.
+    # A power as in the library, not exp2, as the last bit decides about rows on the threshold.
     return apply("negative", apply("power", 2.0, apply("negative", share)))
 
 
 def _average_path_length(samples: np.ndarray) -> np.ndarray:
-    """The mean depth of a search that fails in a random binary tree of so many samples.
+    """Return the mean depth of a failing search in a random binary tree of some samples.
 
     Parameters
     ----------
@@ -89,10 +89,9 @@ def _average_path_length(samples: np.ndarray) -> np.ndarray:
 
 
 def _nodes_above(nodes: np.ndarray) -> np.ndarray:
-    """float64, shape (M,): nodes on the path to each node, itself included.
+    """Return the number of nodes on the path to each node, including itself: float64, shape (M,).
 
-    The nodes may come from a damaged file, so links that are no tree's must end the walk;
-    `assemble` refuses them later.
+    The nodes may come from a damaged file, so invalid links must end the walk; `assemble` refuses them later.
     """
     left, right = field(nodes, "left_child"), field(nodes, "right_child")
     count = np.zeros(len(nodes))

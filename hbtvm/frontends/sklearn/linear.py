@@ -33,10 +33,10 @@ REGRESSORS = (
     *("BayesianRidge", "ARDRegression", "HuberRegressor", "TheilSenRegressor", "QuantileRegressor"),
     *("SGDRegressor", "PassiveAggressiveRegressor", "LinearSVR"),
 )
-"""Whose ``predict`` is the score."""
+"""Classes whose ``predict`` is the score."""
 
 GENERALISED = ("PoissonRegressor", "GammaRegressor", "TweedieRegressor")
-"""Whose ``predict`` is the inverse of a link."""
+"""Classes whose ``predict`` is the inverse link of the score."""
 
 CLASSIFIERS = (
     *("LogisticRegression", "LogisticRegressionCV", "SGDClassifier", "Perceptron"),
@@ -44,7 +44,7 @@ CLASSIFIERS = (
 )
 
 _NO_MULTI_CLASS = (1, 8)
-"""The release of scikit-learn from which on LogisticRegression of several classes is always multinomial."""
+"""The first release of scikit-learn whose LogisticRegression of several classes is always multinomial."""
 
 
 def read_regressor(model: Record) -> Graph:
@@ -81,7 +81,7 @@ def read_ransac(model: Record) -> Graph:
             "regressors."
         )
     graph = (read_regressor if inner.kind in REGRESSORS else read_generalised)(inner)
-    # Column names are the outer estimator's, which passes arrays on.
+    # The outer estimator has the column names, and passes arrays to the inner.
     return _graph(model, graph.anchor, graph.output)
 
 
@@ -106,7 +106,7 @@ def read_classifier(model: Record) -> Graph:
 
 
 def _probabilities(model: Record, scores: Node) -> Node | None:
-    """The probabilities of all classes, or of the second of two; None where there are none."""
+    """Return the probabilities of all classes, or of the second of two; None if there are none."""
     two = scores.width == 1
     if model.kind == "SGDClassifier":
         loss = model.get("loss")
@@ -130,7 +130,7 @@ def _probabilities(model: Record, scores: Node) -> Node | None:
 
 
 def _separate(scores: Node) -> Node:
-    """Probabilities of one class against the others, divided by their sum."""
+    """Return probabilities of each class against the others, divided by their sum."""
     return sigmoid(scores) if scores.width == 1 else shares(sigmoid(scores))
 
 
@@ -140,7 +140,7 @@ def _is_multilabel(model: Record) -> bool:
 
 
 def _classes(model: Record) -> Any:
-    """The labels; releases of scikit-learn differ in where RidgeClassifier has them."""
+    """Return the labels; RidgeClassifier stores them differently in some releases of scikit-learn."""
     found = model.get("classes_", None)
     if found is None and "_label_binarizer" in model:
         return model.record("_label_binarizer").get("classes_")
@@ -158,7 +158,7 @@ def _graph(model: Record, anchor: Any, output: OutputSpec) -> Graph:
 
 
 def _anchor(model: Record) -> tuple[Linear, bool]:
-    """The sums of a linear estimator, and whether it has a vector of coefficients rather than a matrix."""
+    """Return a linear estimator's sums, and whether its coefficients are a vector rather than a matrix."""
     coef = _coefficients(model)
     flat = coef.ndim == 1
     weight = np.ascontiguousarray(np.atleast_2d(coef).T, np.float64)
@@ -180,5 +180,5 @@ def _anchor(model: Record) -> tuple[Linear, bool]:
 
 
 def _coefficients(model: Record) -> np.ndarray:
-    """``coef_`` as a dense array, of one or two dimensions."""
+    """Return ``coef_`` as a dense array, of one or two dimensions."""
     return matrix(model, "coef_") if isinstance(model.get("coef_"), Record) else model.array("coef_", "biuf")

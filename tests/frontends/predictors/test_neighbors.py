@@ -106,7 +106,7 @@ def test_refusals() -> None:
         from_object(model.fit(X, NUMBERS))
     with pytest.raises(UnsupportedModel, match="novelty=False"):
         from_object(LocalOutlierFactor(3).fit(X))
-    with pytest.raises(UnsupportedModel, match="outlier_label that is no class"):
+    with pytest.raises(UnsupportedModel, match="outlier_label that is not a class"):
         from_object(RadiusNeighborsClassifier(3.0, outlier_label="none").fit(X, TARGETS["strings"]))
     model = KNeighborsClassifier(3).fit(X, TARGETS["binary"])
     model.n_neighbors = 1000

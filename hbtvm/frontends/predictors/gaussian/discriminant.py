@@ -44,14 +44,14 @@ def quadratic(record: Record, table: Table, where: Where) -> Predictor:
     rotations = [floats_of(one, "rotations_", where, width, None) for one in record.sequence("rotations_")]
     scalings = [floats_of(one, "scalings_", where, None) for one in record.sequence("scalings_")]
     if len(rotations) != count or len(scalings) != count:
-        raise where.damaged("its rotations_ are not those of its classes.")
+        raise where.damaged("its rotations_ do not fit its classes.")
     if any(r.shape[1] != len(s) or not (s > 0).all() for r, s in zip(rotations, scalings, strict=True)):
         raise where.damaged("its scalings_ do not fit its rotations_.")
     most = max(map(len, scalings))
     weight = np.zeros((width, count, most))
     for k, (rotation, scaling) in enumerate(zip(rotations, scalings, strict=True)):
         weight[:, k, : len(scaling)] = rotation * scaling**-0.5
-    # The library subtracts each class's mean; one for all is as good, and shares the product.
+    # The library subtracts each class's mean; a common mean works as well, and shares the product.
     centre = means.mean(axis=0)
     projected = np.einsum("kf,fko->ko", means - centre, weight).ravel()
     product = Contract(apply("subtract", TableRows(table), centre), weight.reshape(width, -1)).checked()

@@ -15,12 +15,12 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce
 
-_MOST_COLUMNS = 1 << 10  # columns of a density: there is a weight for each pair of them
+_MOST_COLUMNS = 1 << 10  # bound of a density's columns, with a weight for each pair of them
 
 
 def principal_components(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``PCA``: the components' variances, and the same noise in all other directions."""
-    # Precisions nearly cancel: computed as the library does, in the type of training.
+    # Precisions nearly cancel, so the library's steps are followed, in the type of training.
     dtype = type_of(record, "components_")
     components = finite(record, "components_", where, None, len(table)).astype(dtype)
     variances = finite(record, "explained_variance_", where, len(components)).astype(dtype)
@@ -47,7 +47,7 @@ def factor_analysis(record: Record, table: Table, where: Where) -> Predictor:
 
 
 def _density(record: Record, table: Table, precision: np.ndarray, where: Where) -> Predictor:
-    """The log density of a Gaussian, from the inverse of its covariance."""
+    """Return the log density of a Gaussian, from the inverse of its covariance."""
     if len(table) > _MOST_COLUMNS:
         raise where.unsupported(f"has a density of more than {_MOST_COLUMNS:,} columns.")
     mean, precision = finite(record, "mean_", where, len(table)), precision.astype(np.float64)
@@ -66,5 +66,5 @@ def _inverse(matrix: np.ndarray, where: Where) -> np.ndarray:
     try:
         inverse: np.ndarray = np.linalg.inv(matrix)
     except np.linalg.LinAlgError:
-        raise where.unsupported("has a covariance without an inverse, so that it has no density.") from None
+        raise where.unsupported("has a covariance without an inverse, so it has no density.") from None
     return inverse

@@ -41,7 +41,7 @@ def mixture(record: Record, table: Table, where: Where) -> Predictor:
 
 
 def _squares(record: Record, rows: Node, means: np.ndarray, where: Where) -> tuple[Node, np.ndarray]:
-    """Squared Mahalanobis distances to all means, and log determinants of the precisions' factors."""
+    """Return squared Mahalanobis distances to all means, and log determinants of the precisions' factors."""
     count, width = means.shape
     kind = choice(record, "covariance_type", where, ("full", "tied", "diag", "spherical"))
     shape = {
@@ -69,33 +69,33 @@ def _squares(record: Record, rows: Node, means: np.ndarray, where: Where) -> tup
 
 
 def _expected(record: Record, count: int, width: int, where: Where) -> np.ndarray:
-    """What a Bayesian mixture adds to Gaussians' log densities for what is uncertain, shape (count,)."""
+    """Return a Bayesian mixture's terms of the log densities for uncertain parameters, shape (count,)."""
     freedom = floats(record, "degrees_of_freedom_", where).reshape(-1)
     if len(freedom) not in (1, count):
-        raise where.damaged("its degrees_of_freedom_ are not those of its components.")
-    # Tied components share one number.
+        raise where.damaged("its degrees_of_freedom_ do not fit its components.")
+    # Tied components share a number.
     freedom = np.broadcast_to(freedom, (count,))
     mean_precision = floats(record, "mean_precision_", where, count)
     if not (freedom > width - 1).all() or not (mean_precision > 0).all():
-        raise where.damaged("its degrees_of_freedom_ or mean_precision_ cannot be.")
+        raise where.damaged("its degrees_of_freedom_ or mean_precision_ are out of range.")
     halves = 0.5 * (freedom - np.arange(width)[:, None])
     log_lambda = width * np.log(2.0) + digamma(halves).sum(axis=0)
     spread = 0.5 * (log_lambda - width / mean_precision) - 0.5 * width * np.log(freedom)
     concentration = record.get("weight_concentration_")
     if record.get("weight_concentration_prior_type") == "dirichlet_process":
         if not isinstance(concentration, tuple) or len(concentration) != 2:
-            raise where.damaged("its weight_concentration_ are no pair.")
+            raise where.damaged("its weight_concentration_ is not a pair.")
         a, b = (floats_of(one, "weight_concentration_", where, count) for one in concentration)
         total = digamma(_positive(a + b, where))
         later = np.cumsum(digamma(_positive(b, where)) - total)[:-1]
         sticks: np.ndarray = digamma(_positive(a, where)) - total + np.concatenate([[0.0], later])
         return np.asarray(spread + sticks)
-    own = _positive(floats_of(concentration, "weight_concentration_", where, count), where)
-    shares: np.ndarray = digamma(own) - digamma(own.sum(keepdims=True))
+    weights = _positive(floats_of(concentration, "weight_concentration_", where, count), where)
+    shares: np.ndarray = digamma(weights) - digamma(weights.sum(keepdims=True))
     return np.asarray(spread + shares)
 
 
 def _positive(values: np.ndarray, where: Where) -> np.ndarray:
     if not (values > 0).all():
-        raise where.damaged("its weight_concentration_ are not positive.")
+        raise where.damaged("its weight_concentration_ is not positive.")
     return values

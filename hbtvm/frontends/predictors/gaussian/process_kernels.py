@@ -1,4 +1,4 @@
-"""Kernels of Gaussian processes: trees of sums and products of a few functions of two rows."""
+"""Kernels of Gaussian processes: sums and products of functions of two rows."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _NAMES = (
     *("Sum", "Product", "Exponentiation"),
 )
 
-_DEEPEST = 100  # kernels within kernels
+_DEEPEST = 100  # bound of nested kernels
 
 
 @dataclass(frozen=True)
 class Kernel:
     """A kernel of rows."""
 
-    values: Node  # with each of T points, width T; or width 1 where it is the same number for all
+    values: Node  # with each of T points, width T; width 1 if it is the same for all
     diagonal: Node  # of each row with itself, width 1
 
 
 def total(values: Node, weight: np.ndarray) -> Node:
-    """Sums of a kernel's `Kernel.values` with weights, float64, shape (T, O)."""
+    """Return sums of `Kernel.values` with weights, float64, shape (T, O)."""
     weight = weight.sum(axis=0, keepdims=True) if values.width == 1 else weight
     return Contract(values, np.ascontiguousarray(weight)).checked()
 
@@ -41,7 +41,7 @@ def total(values: Node, weight: np.ndarray) -> Node:
 def kernel_of(record: Record, rows: Node, points: np.ndarray, where: Where, depth: int = 0) -> Kernel:
     """Read a fitted kernel of rows with stored points, float64, shape (T, F).
 
-    Raises `UnsupportedModel` if it is none of scikit-learn's, or one whose function is not known here.
+    Raises `UnsupportedModel` for other kernels than scikit-learn's.
     """
     if record.library != "sklearn" or record.kind not in _NAMES:
         raise where.unsupported(
@@ -54,7 +54,7 @@ def kernel_of(record: Record, rows: Node, points: np.ndarray, where: Where, dept
             value = constant(record.number("constant_value"))
             return Kernel(value, value)
         case "WhiteKernel":
-            # Noise of training is none of other rows'.
+            # Other rows share no noise with training rows.
             return Kernel(constant(0.0), constant(record.number("noise_level")))
         case "Sum" | "Product":
             parts = [kernel_of(record.record(name), rows, points, where, depth + 1) for name in ("k1", "k2")]
@@ -65,7 +65,8 @@ def kernel_of(record: Record, rows: Node, points: np.ndarray, where: Where, dept
                 apply(function, first.diagonal, second.diagonal),
             )
         case "Exponentiation":
-            inner, power = kernel_of(record.record("kernel"), rows, points, where, depth + 1), _power(record)
+            inner = kernel_of(record.record("kernel"), rows, points, where, depth + 1)
+            power = record.number("exponent")
             return Kernel(whole_power(inner.values, power), whole_power(inner.diagonal, power))
         case "DotProduct":
             shift = record.number("sigma_0") ** 2
@@ -76,7 +77,7 @@ def kernel_of(record: Record, rows: Node, points: np.ndarray, where: Where, dept
 
 
 def _stationary(record: Record, rows: Node, points: np.ndarray, where: Where) -> Node:
-    """A kernel that is a function of the distance alone."""
+    """Return a kernel that is a function of the distance alone."""
     name = record.kind
     if name in ("RBF", "Matern"):
         return _of_scaled(record, rows, points, where)
@@ -113,10 +114,10 @@ def _of_scaled(record: Record, rows: Node, points: np.ndarray, where: Where) -> 
 
 
 def _squares(rows: Node, points: np.ndarray, scale: np.ndarray) -> Node:
-    """Squared distances, each difference multiplied by its column's scale.
+    """Return squared distances, with differences scaled by column.
 
-    Weights of a process cancel nearly: distances are summed difference by difference, never expanded into
-    products, which a table of scales sees to.
+    Weights of a process nearly cancel, so distances must be sums of squared differences; a table of scales
+    keeps kernels from expanding them into products.
     """
     factors = np.broadcast_to(scale, points.shape).copy()
     return Distance(rows, points, "squared_euclidean", factors).checked()
@@ -125,9 +126,5 @@ def _squares(rows: Node, points: np.ndarray, scale: np.ndarray) -> Node:
 def _positive(record: Record, name: str, where: Where) -> float:
     value = floats(record, name, where).reshape(-1)
     if len(value) != 1 or value[0] <= 0:
-        raise where.damaged(f"the {name} of its kernel is no positive number.")
+        raise where.damaged(f"the {name} of its kernel is not a positive number.")
     return float(value[0])
-
-
-def _power(record: Record) -> float:
-    return record.number("exponent")

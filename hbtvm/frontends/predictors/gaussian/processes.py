@@ -40,12 +40,12 @@ def regressor(record: Record, table: Table, where: Where) -> Predictor:
 
 
 def classifier(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``GaussianProcessClassifier``: a binary one, or one for each class or pair of classes."""
+    """Read ``GaussianProcessClassifier``: a binary classifier, or one for each class or pair of classes."""
     labels = classes_of(record)
     inner = read_predictor(record.record("base_estimator_"), table, where.child("base_estimator_"))
     if len(single_target(inner, where)) != len(labels):
         raise where.damaged(f"it holds a classifier of other classes than its {len(labels)}.")
-    # The library asks those of pairs for votes alone.
+    # The library uses only votes of classifiers of pairs.
     outputs = {name: node for name, node in inner.outputs.items() if name in ("index", "proba")}
     return Predictor("classifier", outputs, (labels,))
 
@@ -60,7 +60,7 @@ def binary_classifier(record: Record, table: Table, where: Where) -> Predictor:
     kernel = kernel_of(record.record("kernel_"), rows, points, where)
     mean = total(kernel.values, _residuals(record, where, count))
     spread = apply("subtract", kernel.diagonal, _explained(record, kernel, where, count))
-    # The spread of each error function's argument, as its width is added.
+    # Each error function's width adds to the spread of its argument.
     width = apply("sqrt", apply("add", apply("multiply", spread, 2.0 * _SCALES**2), 1.0))
     parts = erf(apply("divide", apply("multiply", mean, _SCALES), width))
     share = apply("add", Contract(parts, 0.5 * _WEIGHTS[:, None]), 0.5 * _WEIGHTS.sum())
@@ -73,7 +73,7 @@ def _points(record: Record, table: Table, where: Where) -> np.ndarray:
 
 
 def _residuals(record: Record, where: Where, count: int) -> np.ndarray:
-    """Targets less their probabilities, shape (T, 1)."""
+    """Return targets minus their probabilities, shape (T, 1)."""
     targets = record.array("y_train_", "biuf", 1).astype(np.float64)
     if len(targets) != count:
         raise where.damaged(f"it has {len(targets)} targets of {count} rows.")
@@ -82,7 +82,7 @@ def _residuals(record: Record, where: Where, count: int) -> np.ndarray:
 
 
 def _explained(record: Record, kernel: Kernel, where: Where, count: int) -> Node:
-    """How much less the latent function varies than before it was fitted."""
+    """Return the reduction of the latent function's variance by the training rows."""
     lower = floats(record, "L_", where, count, count)
     roots = floats(record, "W_sr_", where, count)
     if not np.diagonal(lower).all():

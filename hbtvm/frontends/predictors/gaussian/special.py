@@ -1,4 +1,4 @@
-"""Special functions that front ends need, which numpy lacks."""
+"""Special functions that numpy lacks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _LARGE = 10.0  # from here on a few terms of the asymptotic series are exact to 
 
 
 def digamma(x: np.ndarray) -> np.ndarray:
-    """The derivative of the logarithm of the gamma function, of positive numbers.
+    """Return the derivative of the logarithm of the gamma function of positive numbers.
 
-    By its recurrence up to 10, there by its asymptotic series (Abramowitz and Stegun, 6.3.5 and 6.3.18).
+    It uses the recurrence below 10, and the asymptotic series above (Abramowitz and Stegun, 6.3.5, 6.3.18).
     """
     x = np.array(x, np.float64)
     result = np.zeros_like(x)

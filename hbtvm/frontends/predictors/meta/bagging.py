@@ -1,4 +1,4 @@
-"""``BaggingClassifier``, ``BaggingRegressor``: means over estimators that each read some of the columns."""
+"""``BaggingClassifier``, ``BaggingRegressor``: means over estimators that read some of the columns."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from hbtvm.operators.shapes import concat, reduce, select
 
 
 def classifier(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``BaggingClassifier``: the mean of probabilities, or of votes where there are none."""
+    """Read ``BaggingClassifier``: the mean of probabilities, or of votes if estimators have none."""
     labels = labels_of(record.get("classes_"))
-    found = _members(record, table, where)
-    proba = joined.mean([_shares(one, len(labels), where) for one in found])
+    members = _members(record, table, where)
+    proba = joined.mean([_shares(member, len(labels), where) for member in members])
     outputs: dict[str, Node] = {"index": reduce("argmax", proba), "proba": proba}
-    if all("decision" in one.outputs for one in found):
-        outputs["decision"] = joined.mean([one.outputs["decision"] for one in found])
+    if all("decision" in member.outputs for member in members):
+        outputs["decision"] = joined.mean([member.outputs["decision"] for member in members])
     trees = proba if isinstance(proba, Trees) and proba.width > 1 else None
     return Predictor("classifier", outputs, (labels,), trees=trees)
 
 
 def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``BaggingRegressor``: the mean of responses."""
-    response = joined.mean([output(one, "response", where) for one in _members(record, table, where)])
+    response = joined.mean([output(member, "response", where) for member in _members(record, table, where)])
     trees = response if isinstance(response, Trees) else None
     return Predictor("regressor", {"response": response}, trees=trees)
 
@@ -43,32 +43,32 @@ def _members(record: Record, table: Table, where: Where) -> list[Predictor]:
     estimators, chosen = record.records("estimators_"), record.sequence("estimators_features_")
     if not estimators or len(estimators) != len(chosen):
         raise where.damaged(f"it has columns of {len(chosen)} estimators, but {len(estimators)} estimators.")
-    found = []
+    members = []
     whole = np.arange(len(table))
-    for i, (one, columns) in enumerate(zip(estimators, chosen, strict=True)):
+    for i, (estimator, columns) in enumerate(zip(estimators, chosen, strict=True)):
         features = as_array(columns, f"the columns of an estimator of {where.step}", "iu", 1)
         if not len(features) or features.min() < 0 or features.max() >= len(table):
-            raise where.damaged("an estimator reads a column that is not there.")
-        own = table if np.array_equal(features, whole) else table.select(features.tolist())
-        found.append(read_predictor(one, own, where.child(i)))
-    return found
+            raise where.damaged("an estimator reads an unknown column.")
+        part = table if np.array_equal(features, whole) else table.select(features.tolist())
+        members.append(read_predictor(estimator, part, where.child(i)))
+    return members
 
 
 def _shares(predictor: Predictor, n_classes: int, where: Where) -> Node:
-    """An estimator's probabilities of all classes."""
+    """Return an estimator's probabilities of all classes."""
     if "proba" not in predictor.outputs:
         return by_label(prediction(predictor, where), n_classes)
     proba, classes = predictor.outputs["proba"], single_target(predictor, where)
     if len(classes) == n_classes:
         return proba
-    # It was fitted on samples of some of the classes, whose positions it took for labels.
+    # The sample lacked some classes; the estimator's labels are positions of labels.
     if classes.dtype.kind not in "iu" or classes.min() < 0 or classes.max() >= n_classes:
-        raise where.damaged("an estimator has a class that is not there.")
+        raise where.damaged("an estimator has an unknown class.")
     return placed(proba, classes.astype(np.int64).tolist(), n_classes)
 
 
 def placed(values: Node, positions: Sequence[int], width: int) -> Node:
-    """Columns at some positions among others that are 0."""
+    """Return columns at some positions of `width`, 0 elsewhere."""
     if isinstance(values, Trees):
         wide = join_trees.widened(values, positions, width)
         if wide is not None:

@@ -24,28 +24,28 @@ from hbtvm.operators.shapes import Repeat, reduce, select
 from hbtvm.operators.tables import lookup
 
 _FALLS_FOR_OTHERS = (1, 4)
-"""The release of scikit-learn from which on a vote for one class counts against the others."""
+"""The first release of scikit-learn in which a vote for a class counts against the others."""
 
 
 def classifier(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``AdaBoostClassifier``: weighted votes (SAMME), or sums of logarithms (SAMME.R of old)."""
+    """Read ``AdaBoostClassifier``: weighted votes (SAMME), or sums of logarithms (SAMME.R, before 1.6)."""
     labels = labels_of(record.get("classes_"))
-    found = members(record, accepting(table, nan=False, inf=False), where)
+    estimators = members(record, accepting(table, nan=False, inf=False), where)
     if len(labels) == 1:
         one = constant(1.0)
         return Predictor(
             "classifier", {"index": constant(0.0), "proba": one, "decision": constant(0.0)}, (labels,)
         )
     weights = floats(record, "estimator_weights_", where, None)
-    if len(weights) < len(found) or not weights.sum() > 0:
-        raise where.damaged(f"it has {len(weights)} weights for {len(found)} estimators.")
+    if len(weights) < len(estimators) or not weights.sum() > 0:
+        raise where.damaged(f"it has {len(weights)} weights for {len(estimators)} estimators.")
     real = record.get("algorithm", "SAMME") == "SAMME.R" and record.version() < (1, 6)
-    scores = [_position(one, labels, where) for one in found]
+    scores = [_position(one, labels, where) for one in estimators]
     if real:
-        votes: Node = total([_samme_r(output(one, "proba", where), where) for one in found])
+        votes: Node = total([_samme_r(output(one, "proba", where), where) for one in estimators])
     else:
         against = -1.0 / (len(labels) - 1) if record.version() >= _FALLS_FOR_OTHERS else 0.0
-        merged = _merged(found, scores, weights, against, labels)
+        merged = _merged(estimators, scores, weights, against, labels)
         if merged is not None:
             return merged
         votes = total(
@@ -64,19 +64,19 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
 
 def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``AdaBoostRegressor``: the weighted median of responses."""
-    found = members(record, accepting(table, nan=False, inf=False), where)
+    estimators = members(record, accepting(table, nan=False, inf=False), where)
     weights = floats(record, "estimator_weights_", where, None)
-    if len(weights) < len(found):
-        raise where.damaged(f"it has {len(weights)} weights for {len(found)} estimators.")
-    responses = [output(one, "response", where) for one in found]
+    if len(weights) < len(estimators):
+        raise where.damaged(f"it has {len(weights)} weights for {len(estimators)} estimators.")
+    responses = [output(one, "response", where) for one in estimators]
     if any(one.width != 1 for one in responses):
         raise where.unsupported("holds a regressor of several targets.")
-    response = weighted_median(joined.side_by_side(responses), weights[: len(found)])
+    response = weighted_median(joined.side_by_side(responses), weights[: len(estimators)])
     return Predictor("regressor", {"response": response})
 
 
 def weighted_median(values: Node, weights: np.ndarray) -> Node:
-    """The smallest value such that the values up to it have at least half of the weight.
+    """Return the smallest value such that the values up to it have at least half of the weight.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def weighted_median(values: Node, weights: np.ndarray) -> Node:
     k = values.width
     if k == 1:
         return values
-    # Without sorting: the weight of all values up to each one.
+    # Without sorting: the total weight up to each value.
     below = apply("less_equal", Repeat(values, k, tiled=True), Repeat(values, k))
     up_to = reduce("sum", apply("multiply", below, np.tile(weights, k)), k)
     enough = apply("greater_equal", up_to, 0.5 * float(np.cumsum(weights)[-1]))
@@ -96,13 +96,13 @@ def weighted_median(values: Node, weights: np.ndarray) -> Node:
 
 
 def _position(predictor: Predictor, labels: np.ndarray, where: Where) -> Node:
-    """Where an estimator's label stands among all labels."""
+    """Return the position of an estimator's label among all labels."""
     if len(predictor.classes) != 1:
-        raise where.unsupported("holds an estimator that is no classifier of one target.")
-    own = predictor.classes[0]
-    at = [int(np.flatnonzero(labels == one)[0]) if (labels == one).any() else -1 for one in own]
+        raise where.unsupported("holds an estimator that is not a classifier of one target.")
+    known = labels.tolist()
+    at = [known.index(label) if label in known else -1 for label in predictor.classes[0].tolist()]
     if -1 in at:
-        raise where.damaged("an estimator has a class that is not there.")
+        raise where.damaged("an estimator has an unknown class.")
     index = predictor.outputs["index"]
     if at == list(range(len(at))):
         return index
@@ -118,17 +118,17 @@ def _samme_r(proba: Node, where: Where) -> Node:
 
 
 def _merged(
-    found: Sequence[Predictor],
+    estimators: Sequence[Predictor],
     scores: Sequence[Node],
     weights: np.ndarray,
     against: float,
     labels: np.ndarray,
 ) -> Predictor | None:
-    """All trees as one forest whose leaves hold weighted votes; None for other estimators."""
+    """Return all trees as a forest whose leaves hold weighted votes; None for other estimators."""
     count, votes = len(labels), []
-    for one, weight in zip(found, weights.tolist(), strict=False):
+    for one, weight in zip(estimators, weights.tolist(), strict=False):
         forest = one.outputs.get("proba")
-        # The label of one tree is that of its leaf; of several trees it is not.
+        # A single tree's label is its leaf's label; that of several trees is not.
         if not isinstance(forest, Trees) or forest.ensemble.n_trees != 1 or forest.width != count:
             return None
         if (
@@ -140,7 +140,7 @@ def _merged(
         chosen = forest.ensemble.value.argmax(axis=1)
         vote = np.where(np.arange(count) == chosen[:, None], weight, against * weight)
         if count == 2:
-            # The second class's less the first one's.
+            # The second class's vote minus the first's.
             votes.append(join_trees.with_values(forest, vote[:, 1:] - vote[:, :1], 1.0))
         else:
             votes.append(join_trees.with_values(forest, vote / (count - 1), 1.0))
@@ -153,7 +153,7 @@ def _merged(
 
 
 def _outputs_of(decision: Node, share: Node) -> dict[str, Node]:
-    """The outputs of a decision function; `share` is it, divided by the number of classes less 1."""
+    """Return the outputs of a decision function; `share` is it, divided by the number of classes minus 1."""
     if share.width == 1:
         index: Node = apply("greater", decision, 0.0)
         return {"index": index, "proba": with_complement(apply("sigmoid", share)), "decision": decision}

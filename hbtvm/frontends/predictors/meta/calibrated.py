@@ -20,24 +20,26 @@ from hbtvm.operators.shapes import reduce
 def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``CalibratedClassifierCV``."""
     labels = labels_of(record.get("classes_"))
-    found = record.records("calibrated_classifiers_")
-    if not found:
+    members = record.records("calibrated_classifiers_")
+    if not members:
         raise where.damaged("it has no calibrated classifiers.")
-    proba = joined.mean([_calibrated(one, labels, table, where.child(i)) for i, one in enumerate(found)])
+    proba = joined.mean(
+        [_calibrated(member, labels, table, where.child(i)) for i, member in enumerate(members)]
+    )
     return Predictor("classifier", {"index": reduce("argmax", proba), "proba": proba}, (labels,))
 
 
 def _calibrated(record: Record, labels: np.ndarray, table: Table, where: Where) -> Node:
-    # scikit-learn before 1.2 called them otherwise.
+    # The names before scikit-learn 1.2.
     estimator = record.record("estimator" if "estimator" in record else "base_estimator")
     inner = read_predictor(estimator, table, where)
-    own = single_target(inner, where).tolist()
+    classes = single_target(inner, where).tolist()
     decides = "decision" in inner.outputs
     scores = inner.outputs["decision"] if decides else output(inner, "proba", where)
-    if not decides and len(own) == 2:
+    if not decides and len(classes) == 2:
         scores = second(inner, where)
     calibrators = record.records("calibrators" if "calibrators" in record else "calibrators_")
     known = labels.tolist()
-    # With temperatures, the classifiers learned positions of labels; there is one for all classes.
-    positions = [known.index(one) if one in known else -1 for one in own]
+    # With a temperature, which serves all classes, the classifiers learned positions of labels.
+    positions = [known.index(label) if label in known else -1 for label in classes]
     return calibrated_probabilities(calibrators, scores, positions, len(labels), not decides, where)

@@ -1,4 +1,4 @@
-"""What ensembles ask of the estimators that they hold: probabilities, scores and labels as nodes."""
+"""Probabilities, scores and labels of an ensemble's estimators, as nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hbtvm.operators.tables import lookup
 
 
 def members(record: Record, table: Table, where: Where, name: str = "estimators_") -> list[Predictor]:
-    """All estimators of a list that read the same table.
+    """Read all estimators of a list over the same table.
 
     Raises `ModelError` if there are none.
     """
@@ -33,21 +33,20 @@ def members(record: Record, table: Table, where: Where, name: str = "estimators_
 
 
 def output(predictor: Predictor, name: str, where: Where) -> Node:
-    """An output of an estimator within.
+    """Return an output of an inner estimator.
 
-    Raises `UnsupportedModel` if it has none of that name.
+    Raises `UnsupportedModel` if it has no such output.
     """
-    found = predictor.outputs.get(name)
-    if found is None:
+    if name not in predictor.outputs:
         has = ", ".join(predictor.outputs)
         raise where.unsupported(f"needs the output {name!r} of an estimator that has {has}.")
-    return found
+    return predictor.outputs[name]
 
 
 def prediction(predictor: Predictor, where: Where) -> Node:
-    """What an estimator's ``predict`` returns, as numbers: labels of one or several targets, or responses.
+    """Return an estimator's ``predict`` as numbers: labels of one or several targets, or responses.
 
-    Raises `UnsupportedModel` if the labels are no numbers.
+    Raises `UnsupportedModel` if the labels are not numbers.
     """
     if "index" not in predictor.outputs:
         return output(predictor, "response", where)
@@ -57,26 +56,27 @@ def prediction(predictor: Predictor, where: Where) -> Node:
     tables = []
     for labels in predictor.classes:
         if labels.dtype.kind not in "biuf":
-            raise where.unsupported("computes with the labels of an estimator, which are no numbers.")
+            raise where.unsupported("computes with the labels of an estimator, which are not numbers.")
         tables.append(labels.astype(np.float64))
-    if all(np.array_equal(one, np.arange(len(one))) for one in tables):
+    if all(np.array_equal(labels, np.arange(len(labels))) for labels in tables):
         return index
     return lookup(index, range(len(tables)), tables)
 
 
 def single_target(predictor: Predictor, where: Where) -> np.ndarray:
-    """The labels of a classifier of one target.
+    """Return the labels of a classifier of a single target.
 
-    Raises `UnsupportedModel` if it is no such classifier.
+    Raises `UnsupportedModel` for other estimators.
     """
     if len(predictor.classes) != 1 or "index" not in predictor.outputs:
-        raise where.unsupported("holds an estimator that is no classifier of one target.")
+        raise where.unsupported("holds an estimator that is not a classifier of one target.")
     return predictor.classes[0]
 
 
 def positive(predictor: Predictor, where: Where) -> Node:
-    """The score by which a binary estimator prefers its second class: its decision function, the
-    probability of that class, or a regressor's response.
+    """Return a binary estimator's score of its second class.
+
+    It is the decision function, the probability of that class, or a regressor's response.
     """
     if predictor.kind == "regressor":
         return output(predictor, "response", where)
@@ -86,29 +86,29 @@ def positive(predictor: Predictor, where: Where) -> Node:
 
 
 def positive_threshold(predictor: Predictor) -> float:
-    """Above which scores (see `positive`) an estimator decides for its second class."""
+    """Return the score (see `positive`) above which an estimator chooses its second class."""
     return 0.0 if "decision" in predictor.outputs and predictor.kind == "classifier" else 0.5
 
 
 def second(predictor: Predictor, where: Where) -> Node:
-    """The probability of the second of two classes.
+    """Return the probability of the second of two classes.
 
     Raises `ModelError` if there is no second class.
     """
     proba = output(predictor, "proba", where)
     if proba.width < 2:
         raise where.damaged("it holds an estimator of a single class.")
-    # Written so that nothing else is computed where the first is made of the second.
+    # A selection: if the first class is computed from the second, that is dropped.
     return select(proba, [1])
 
 
 def by_label(index: Node, count: int) -> Node:
-    """1 in the column of each row's label, else 0; width `count`."""
+    """Return 1 in the column of each row's label, else 0; width `count`."""
     return apply("equal", index, np.arange(count, dtype=np.float64))
 
 
 def made_by_members(record: Record, parts: Sequence[Node]) -> Table:
-    """The table of the columns that each estimator of an ensemble makes, named as the ensemble names them."""
+    """Return the table of the columns of each estimator of an ensemble, with the ensemble's names."""
     columns = computed_columns(joined.side_by_side(parts))
     names = [
         str(part[0])
@@ -129,12 +129,12 @@ def made_by_members(record: Record, parts: Sequence[Node]) -> Table:
 
 
 def is_dropped(estimator: object) -> bool:
-    """Whether an entry of an ensemble's ``estimators`` stands for none."""
+    """Return whether an entry of an ensemble's ``estimators`` is dropped."""
     return estimator is None or (isinstance(estimator, str) and estimator == "drop")
 
 
-def in_their_type(table: Table, found: Sequence[Predictor]) -> Table:
-    """The columns that estimators make, in float32 if all of them predict that."""
-    if not all(one.responds_in_float32 for one in found):
+def in_their_type(table: Table, estimators: Sequence[Predictor]) -> Table:
+    """Return the columns of estimators, in float32 if all of them predict float32."""
+    if not all(estimator.responds_in_float32 for estimator in estimators):
         return table
     return replace(table, columns=tuple(column.then(Cast("float32")) for column in table.columns))

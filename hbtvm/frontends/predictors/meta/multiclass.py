@@ -30,7 +30,7 @@ from hbtvm.operators.shapes import reduce, select
 
 
 def constant_predictor(record: Record, table: Table, where: Where) -> Predictor:
-    """Read what stands for an estimator of a class that all rows have, or none."""
+    """Read ``_ConstantPredictor``, which replaces an estimator of a class that all rows have, or none."""
     value = floats(record, "y_", where).reshape(-1)
     if len(value) != 1:
         raise where.damaged("it predicts several numbers.")
@@ -40,39 +40,39 @@ def constant_predictor(record: Record, table: Table, where: Where) -> Predictor:
 
 
 def one_vs_rest(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``OneVsRestClassifier``: one estimator for each class, or for each of several labels."""
-    found = members(record, table, where)
+    """Read ``OneVsRestClassifier``: an estimator for each class, or for each of several labels."""
+    estimators = members(record, table, where)
     encoder = record.record("label_binarizer_")
     labels = labels_of(encoder.get("classes_"))
     kind = encoder.get("y_type_", "multiclass")
-    scores = joined.side_by_side([positive(one, where) for one in found])
-    if scores.width != len(found):
+    scores = joined.side_by_side([positive(estimator, where) for estimator in estimators])
+    if scores.width != len(estimators):
         raise where.unsupported("holds an estimator with several scores.")
     several = isinstance(kind, str) and kind.startswith("multilabel")
-    if not several and len(found) != (len(labels) if len(labels) > 2 else 1):
-        raise where.damaged(f"it has {len(found)} estimators for {len(labels)} classes.")
+    if not several and len(estimators) != (len(labels) if len(labels) > 2 else 1):
+        raise where.damaged(f"it has {len(estimators)} estimators for {len(labels)} classes.")
     if several and encoder.get("sparse_input_", False):
         raise where.unsupported("was trained on sparse labels, which is not supported.")
-    above: Node = apply("greater", scores, positive_threshold(found[0]))
-    index = above if several or len(found) == 1 else reduce("argmax", scores)
+    above: Node = apply("greater", scores, positive_threshold(estimators[0]))
+    index = above if several or len(estimators) == 1 else reduce("argmax", scores)
     outputs: dict[str, Node] = {"index": index}
-    if all("proba" in one.outputs for one in found):
-        share: Node = joined.side_by_side([second(one, where) for one in found])
-        if len(found) == 1:
+    if all("proba" in estimator.outputs for estimator in estimators):
+        share: Node = joined.side_by_side([second(estimator, where) for estimator in estimators])
+        if len(estimators) == 1:
             share = with_complement(share)
         if not several:
             whole = reduce("sum", share)
             share = apply("where", whole, apply("divide", share, whole), share)
         outputs["proba"] = share
-    if all("decision" in one.outputs for one in found):
-        outputs["decision"] = joined.side_by_side([one.outputs["decision"] for one in found])
+    if all("decision" in estimator.outputs for estimator in estimators):
+        outputs["decision"] = joined.side_by_side([estimator.outputs["decision"] for estimator in estimators])
     if several:
         return Predictor("classifier", outputs, keeps_axis=True, label_dtype="int64")
     return Predictor("classifier", outputs, (labels,))
 
 
 def one_vs_one(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``OneVsOneClassifier``: votes of estimators for two classes each, scores among equals."""
+    """Read ``OneVsOneClassifier``: votes of estimators of pairs of classes; scores break ties."""
     labels = labels_of(record.get("classes_"))
     pairs = list(combinations(range(len(labels)), 2))
     records = record.records("estimators_")
@@ -81,31 +81,31 @@ def one_vs_one(record: Record, table: Table, where: Where) -> Predictor:
     chosen = record.get("pairwise_indices_", None)
     if chosen is not None:
         raise where.unsupported("holds estimators of precomputed kernels, which is not supported.")
-    found = [read_predictor(one, table, where.child(i)) for i, one in enumerate(records)]
-    wins = joined.side_by_side([prediction(one, where) for one in found])
-    scores = joined.side_by_side([positive(one, where) for one in found])
+    estimators = [read_predictor(estimator, table, where.child(i)) for i, estimator in enumerate(records)]
+    wins = joined.side_by_side([prediction(estimator, where) for estimator in estimators])
+    scores = joined.side_by_side([positive(estimator, where) for estimator in estimators])
     if wins.width != len(pairs) or scores.width != len(pairs):
         raise where.unsupported("holds an estimator with several scores.")
     decision = votes_of_pairs(wins, scores, len(labels))
     if len(labels) == 2:
         decision = select(decision, [1])
-        index: Node = apply("greater", decision, positive_threshold(found[0]))
+        index: Node = apply("greater", decision, positive_threshold(estimators[0]))
     else:
         index = reduce("argmax", decision)
     return Predictor("classifier", {"index": index, "decision": decision}, (labels,))
 
 
 def votes_of_pairs(second_wins: Node, scores: Node, n_classes: int) -> Node:
-    """Votes for each class, and less than half a vote by the sum of its scores.
+    """Return the votes for each class, and less than half a vote by the sum of its scores.
 
     `second_wins`: for each pair of classes in lexical order, 1 if the second is preferred, else 0.
-    `scores`: by how much the second is preferred.
+    `scores`: each pair's score of the second class.
     """
     pairs = list(combinations(range(n_classes), 2))
     first, second_ = np.zeros((len(pairs), n_classes)), np.zeros((len(pairs), n_classes))
     for at, (i, j) in enumerate(pairs):
         first[at, i] = second_[at, j] = 1.0
-    # A vote for the first is 1 less that for the second.
+    # A vote for the first class is 1 minus the vote for the second.
     votes = apply("add", Contract(second_wins, second_ - first), first.sum(axis=0))
     sums = Contract(scores, second_ - first)
     bounded = apply("divide", sums, apply("multiply", apply("add", apply("absolute", sums), 1.0), 3.0))
@@ -114,9 +114,9 @@ def votes_of_pairs(second_wins: Node, scores: Node, n_classes: int) -> Node:
 
 def output_code(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``OutputCodeClassifier``: the class whose code is nearest to the estimators' scores."""
-    found = members(record, table, where)
+    estimators = members(record, table, where)
     labels = labels_of(record.get("classes_"))
-    codes = floats(record, "code_book_", where, len(labels), len(found))
-    scores = joined.side_by_side([positive(one, where) for one in found])
+    codes = floats(record, "code_book_", where, len(labels), len(estimators))
+    scores = joined.side_by_side([positive(estimator, where) for estimator in estimators])
     index = reduce("argmin", Distance(scores, codes).checked())
     return Predictor("classifier", {"index": index}, (labels,))

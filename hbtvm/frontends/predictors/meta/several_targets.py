@@ -20,39 +20,39 @@ from hbtvm.operators.base import Node
 
 def classifiers(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``MultiOutputClassifier``."""
-    found = members(record, table, where)
-    classes = tuple(single_target(one, where) for one in found)
-    outputs = {"index": joined.side_by_side([one.outputs["index"] for one in found])}
-    if all("proba" in one.outputs for one in found):
-        outputs["proba"] = joined.side_by_side([one.outputs["proba"] for one in found])
+    estimators = members(record, table, where)
+    classes = tuple(single_target(estimator, where) for estimator in estimators)
+    outputs = {"index": joined.side_by_side([estimator.outputs["index"] for estimator in estimators])}
+    if all("proba" in estimator.outputs for estimator in estimators):
+        outputs["proba"] = joined.side_by_side([estimator.outputs["proba"] for estimator in estimators])
     return Predictor("classifier", outputs, classes, keeps_axis=True)
 
 
 def regressors(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``MultiOutputRegressor``."""
-    found = members(record, table, where)
-    response = joined.side_by_side([output(one, "response", where) for one in found])
+    estimators = members(record, table, where)
+    response = joined.side_by_side([output(estimator, "response", where) for estimator in estimators])
     return Predictor("regressor", {"response": response}, keeps_axis=True)
 
 
 def classifier_chain(record: Record, table: Table, where: Where) -> Predictor:
-    """Read ``ClassifierChain``: labels as numbers; each estimator reads what those before it say."""
+    """Read ``ClassifierChain``: labels as numbers; each estimator reads the results of those before it."""
     method = record.get("chain_method_", "predict")
     methods = {"predict": prediction, "predict_proba": second, "decision_function": _decision}
     if not isinstance(method, str) or method not in methods:
-        raise where.damaged("its chain_method_ is no method.")
-    found, order = _chain(record, table, where, methods[method])
-    outputs = {"index": joined.side_by_side([prediction(found[i], where) for i in order])}
+        raise where.damaged("its chain_method_ is not a known method.")
+    estimators, order = _chain(record, table, where, methods[method])
+    outputs = {"index": joined.side_by_side([prediction(estimators[i], where) for i in order])}
     for name, of in (("proba", second), ("decision", _decision)):
-        if all(name in one.outputs for one in found):
-            outputs[name] = joined.side_by_side([of(found[i], where) for i in order])
+        if all(name in estimator.outputs for estimator in estimators):
+            outputs[name] = joined.side_by_side([of(estimators[i], where) for i in order])
     return Predictor("classifier", outputs, keeps_axis=True, label_dtype="float64")
 
 
 def regressor_chain(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``RegressorChain``."""
-    found, order = _chain(record, table, where, prediction)
-    response = joined.side_by_side([prediction(found[i], where) for i in order])
+    estimators, order = _chain(record, table, where, prediction)
+    response = joined.side_by_side([prediction(estimators[i], where) for i in order])
     return Predictor("regressor", {"response": response}, keeps_axis=True)
 
 
@@ -63,20 +63,20 @@ def _decision(predictor: Predictor, where: Where) -> Node:
 def _chain(
     record: Record, table: Table, where: Where, method: Callable[[Predictor, Where], Node]
 ) -> tuple[list[Predictor], list[int]]:
-    """The estimators in the chain's order, and where each target's is."""
+    """Return the estimators in the chain's order, and each target's place among them."""
     records = record.records("estimators_")
     order = record.array("order_", "iu", 1).tolist()
     if not records or sorted(order) != list(range(len(records))):
-        raise where.damaged("its order_ is no order of its estimators.")
-    # Beside predictions, even none, rows are float64.
+        raise where.damaged("its order_ is not an order of its estimators.")
+    # The library concatenates rows with predictions, even if there are none, to float64.
     columns = float64(accepting(table, nan=False, inf=False)).columns
-    found: list[Predictor] = []
-    for i, one in enumerate(records):
-        # No more columns than the next ones need: a chain of many has wide rows already.
-        found.append(read_predictor(one, Table(columns, table.sparse), where.child(i)))
+    estimators: list[Predictor] = []
+    for i, estimator in enumerate(records):
+        # No columns behind the last estimator: rows of long chains are wide.
+        estimators.append(read_predictor(estimator, Table(columns, table.sparse), where.child(i)))
         if i + 1 < len(records):
-            made = method(found[-1], where)
+            made = method(estimators[-1], where)
             if made.width != 1:
                 raise where.unsupported("holds an estimator of several outputs.")
             columns = (*columns, *computed_columns(made))
-    return found, np.argsort(order, kind="stable").tolist()
+    return estimators, np.argsort(order, kind="stable").tolist()

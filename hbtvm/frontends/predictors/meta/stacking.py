@@ -30,7 +30,7 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
     labels = labels_of(record.get("classes_"))
     last = _last(record, table, where, len(labels))
     if "index" not in last.outputs or len(last.classes) != 1:
-        raise where.unsupported("has a final estimator that is no classifier of one target.")
+        raise where.unsupported("has a final estimator that is not a classifier of one target.")
     if len(last.classes[0]) != len(labels):
         raise where.damaged(f"its final estimator has {len(last.classes[0])} labels, not {len(labels)}.")
     # The final estimator learned positions of labels.
@@ -43,13 +43,13 @@ def regressor(record: Record, table: Table, where: Where) -> Predictor:
 
 
 def columns(record: Record, table: Table, where: Where) -> Table:
-    """Read what ``transform`` gives, and the final estimator reads: what each estimator says of the rows.
+    """Read ``transform``: each estimator's predictions, which the final estimator reads.
 
-    With ``passthrough``, the rows' own columns are behind.
+    With ``passthrough``, the rows' columns follow.
     """
     n_classes = len(labels_of(record.get("classes_"))) if record.kind == "StackingClassifier" else 0
-    said, found = _said(record, table, where, n_classes)
-    return _beside(record, in_their_type(said, found), table)
+    said, estimators = _said(record, table, where, n_classes)
+    return _beside(record, in_their_type(said, estimators), table)
 
 
 def _last(record: Record, table: Table, where: Where, n_classes: int) -> Predictor:
@@ -60,27 +60,27 @@ def _last(record: Record, table: Table, where: Where, n_classes: int) -> Predict
 
 
 def _said(record: Record, table: Table, where: Where, n_classes: int) -> tuple[Table, list[Predictor]]:
-    """What the estimators say of the rows, and the estimators."""
-    found = members(record, table, where)
+    """Return the estimators' predictions, and the estimators."""
+    estimators = members(record, table, where)
     methods = record.sequence("stack_method_")
-    if len(methods) != len(found):
-        raise where.damaged(f"it has {len(methods)} methods of {len(found)} estimators.")
-    made = [_made(one, method, n_classes, where) for one, method in zip(found, methods, strict=True)]
-    return made_by_members(record, made), found
+    if len(methods) != len(estimators):
+        raise where.damaged(f"it has {len(methods)} methods of {len(estimators)} estimators.")
+    made = [_made(one, method, n_classes, where) for one, method in zip(estimators, methods, strict=True)]
+    return made_by_members(record, made), estimators
 
 
 def _beside(record: Record, said: Table, table: Table) -> Table:
-    """What the final estimator reads: predictions, and the rows' own columns if these pass through."""
+    """Return the final estimator's input: predictions, and the rows' columns with ``passthrough``."""
     if not record.get("passthrough", False):
         return said
-    # Beside sparse rows, predictions are sparse as well.
+    # Beside sparse rows, the library makes predictions sparse as well.
     names = names_in(record, table)
     both = None if said.names is None or names is None else said.names + names
     return side_by_side((said, table), table.sparse, both)
 
 
 def _made(predictor: Predictor, method: object, n_classes: int, where: Where) -> Node:
-    """The columns that an estimator gives the final one."""
+    """Return an estimator's columns of the final estimator's input."""
     if method == "predict":
         return prediction(predictor, where)
     if method == "decision_function":
@@ -90,5 +90,5 @@ def _made(predictor: Predictor, method: object, n_classes: int, where: Where) ->
     proba = output(predictor, "proba", where)
     if len(predictor.classes) > 1:
         raise where.unsupported("holds an estimator of several targets, which is not supported.")
-    # Of two classes, the first one's probability tells nothing more.
+    # With two classes, the library drops the first.
     return select(proba, [1]) if n_classes == 2 and proba.width == 2 else proba

@@ -1,4 +1,4 @@
-"""``FixedThresholdClassifier``, ``TunedThresholdClassifierCV``: a classifier's other threshold."""
+"""``FixedThresholdClassifier``, ``TunedThresholdClassifierCV``: classifiers with other thresholds."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from hbtvm.operators.shapes import select
 _METHODS = ("predict_proba", "decision_function")
 
 _OF_LABEL_ONE = ("f1_score", "fbeta_score", "precision_score", "recall_score", "jaccard_score")
-"""Scores whose ``pos_label`` is 1 where none is given; that of others is the second label."""
+"""Scores whose default ``pos_label`` is 1; the default of others is the second label."""
 
 
 def classifier(record: Record, table: Table, where: Where) -> Predictor:
-    """Read either of the two."""
+    """Read ``FixedThresholdClassifier`` or ``TunedThresholdClassifierCV``."""
     inner = record.record("estimator_" if "estimator_" in record else "estimator")
-    found = read_predictor(inner, table, where.child("estimator_"))
-    labels = single_target(found, where)
+    predictor = read_predictor(inner, table, where.child("estimator_"))
+    labels = single_target(predictor, where)
     if len(labels) != 2:
         raise where.damaged(f"its estimator has {len(labels)} classes.")
     tuned = record.kind == "TunedThresholdClassifierCV"
     asked = _pos_label(record, where) if tuned else record.get("pos_label", None)
     at = 1 if asked is None else _position(labels, scalar(asked, f"the pos_label of {where.step}"), where)
-    method = _method(record, found, where)
+    method = _method(record, predictor, where)
     score: Node
     if method == "predict_proba":
-        score = select(output(found, "proba", where), [at])
+        score = select(output(predictor, "proba", where), [at])
     else:
-        score = output(found, "decision", where)
-        # Of the first class, the library turns the decision round.
+        score = output(predictor, "decision", where)
+        # For the first class, the library negates the decision.
         score = apply("negative", score) if at == 0 else score
     if tuned:
         threshold = record.number("best_threshold_")
@@ -49,20 +49,20 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
         threshold = record.number("threshold")
     above = apply("greater_equal", score, threshold)
     index = above if at == 1 else apply("subtract", 1.0, above)
-    return replace(found, outputs={**found.outputs, "index": index}, trees=None)
+    return replace(predictor, outputs={**predictor.outputs, "index": index}, trees=None)
 
 
-def _method(record: Record, found: Predictor, where: Where) -> str:
+def _method(record: Record, predictor: Predictor, where: Where) -> str:
     method = record.get("response_method", "auto")
     if method == "auto":
-        return "predict_proba" if "proba" in found.outputs else "decision_function"
+        return "predict_proba" if "proba" in predictor.outputs else "decision_function"
     if not isinstance(method, str) or method not in _METHODS:
-        raise where.damaged("its response_method is no method.")
+        raise where.damaged("its response_method is not a known method.")
     return method
 
 
 def _pos_label(record: Record, where: Where) -> object:
-    """The label that the score was tuned for; None for the second class."""
+    """Return the label that the score was tuned for; None for the second class."""
     scorer = record.get("_curve_scorer", None)
     if not isinstance(scorer, Record):
         raise where.damaged("it has no scorer.")
@@ -77,5 +77,5 @@ def _pos_label(record: Record, where: Where) -> object:
 def _position(labels: np.ndarray, label: object, where: Where) -> int:
     known = labels.tolist()
     if label not in known:
-        raise where.damaged("its pos_label is no label.")
+        raise where.damaged("its pos_label is not one of its labels.")
     return int(known.index(label))

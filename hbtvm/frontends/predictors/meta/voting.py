@@ -28,17 +28,17 @@ from hbtvm.operators.shapes import reduce
 
 def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``VotingClassifier``: the mean of probabilities, or the label with most votes (the first)."""
-    found = members(record, table, where)
-    weights = _weights(record, len(found), where)
+    estimators = members(record, table, where)
+    weights = _weights(record, len(estimators), where)
     labels = labels_of(record.get("classes_"))
-    for one in found:
+    for one in estimators:
         # The estimators learned positions of labels.
         if not np.array_equal(single_target(one, where), np.arange(len(labels))):
             raise where.unsupported("holds an estimator that was fitted on other labels.")
     if one_of(record, "voting", ("hard", "soft")) == "soft":
-        proba = joined.mean([output(one, "proba", where) for one in found], weights)
+        proba = joined.mean([output(one, "proba", where) for one in estimators], weights)
         return Predictor("classifier", {"index": reduce("argmax", proba), "proba": proba}, (labels,))
-    votes: list[Node] = [by_label(prediction(one, where), len(labels)) for one in found]
+    votes: list[Node] = [by_label(prediction(one, where), len(labels)) for one in estimators]
     if weights is not None:
         votes = [apply("multiply", one, float(weight)) for one, weight in zip(votes, weights, strict=True)]
     return Predictor("classifier", {"index": reduce("argmax", total(votes))}, (labels,))
@@ -46,32 +46,32 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
 
 def regressor(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``VotingRegressor``: the mean of responses."""
-    found = members(record, table, where)
-    responses = [output(one, "response", where) for one in found]
-    weights = _weights(record, len(found), where)
-    # numpy's mean of float32 numbers is one, unless it is weighted.
-    single = weights is None and all(one.responds_in_float32 for one in found)
+    estimators = members(record, table, where)
+    responses = [output(estimator, "response", where) for estimator in estimators]
+    weights = _weights(record, len(estimators), where)
+    # numpy's mean of float32 numbers is float32, unless it is weighted.
+    single = weights is None and all(estimator.responds_in_float32 for estimator in estimators)
     dtype = "float32" if single else None
     return Predictor("regressor", {"response": joined.mean(responses, weights)}, label_dtype=dtype)
 
 
 def columns(record: Record, table: Table, where: Where) -> Table:
-    """Read what ``transform`` gives: the probabilities, labels or responses of each estimator.
+    """Read ``transform``: the probabilities, labels or responses of each estimator.
 
-    Raises `UnsupportedModel` if the library gives an array of three dimensions.
+    Raises `UnsupportedModel` if the library returns an array of three dimensions.
     """
-    found = members(record, table, where)
+    estimators = members(record, table, where)
     soft = record.kind == "VotingClassifier" and one_of(record, "voting", ("hard", "soft")) == "soft"
     if soft and not record.get("flatten_transform", True):
         raise where.unsupported("transforms to an array of three dimensions (flatten_transform=False).")
-    parts = [output(one, "proba", where) if soft else prediction(one, where) for one in found]
+    parts = [output(one, "proba", where) if soft else prediction(one, where) for one in estimators]
     if not soft and any(one.width != 1 for one in parts):
         raise where.unsupported("transforms to an array of three dimensions, as it has several targets.")
-    return in_their_type(made_by_members(record, parts), found)
+    return in_their_type(made_by_members(record, parts), estimators)
 
 
 def _weights(record: Record, count: int, where: Where) -> np.ndarray | None:
-    """The weights of the estimators that were not dropped."""
+    """Return the weights of the estimators that are not dropped."""
     if record.get("weights", None) is None:
         return None
     weights: np.ndarray = record.array("weights", "biuf", 1).astype(np.float64)
