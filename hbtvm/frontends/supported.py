@@ -1,4 +1,4 @@
-"""The sentences that refuse a class that is not supported, and say what to pass instead."""
+"""Errors for unsupported classes, which say what to pass instead."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ REFUSED = {
     ),
     "PatchExtractor": "it takes images",
 }
-"""Why classes of scikit-learn are refused for good; docs/reference/models.md lists them, too."""
+"""Reasons to refuse classes of scikit-learn for good; docs/reference/models.md lists them, too."""
 
 _INSTEAD = {
     "list": "pass the model in it",
@@ -51,7 +51,7 @@ _INSTEAD = {
 
 
 def refusal(library: str, name: str) -> str:
-    """The sentence for a class that is not supported, naming those that are or what to pass instead."""
+    """Return the error for an unsupported class: it names supported ones, or what to pass instead."""
     library, name = shown(library, 40), shown(name, 60)
     instead = _INSTEAD.get(name)
     if library == "sklearn" and name in REFUSED:
@@ -61,7 +61,7 @@ def refusal(library: str, name: str) -> str:
     if library in LIBRARIES:
         return f"{library}'s {name} is not supported; {instead}."
     article = "an" if name[:1] in "aeiouAEIOU" else "a"
-    what = f"{article} {name} (from module {library!r}) is no supported model; "
+    what = f"{article} {name} (from module {library!r}) is not a supported model; "
     what += f"{instead}; " if instead else ""
     return (
         what + "hbtvm compiles models of scikit-learn, XGBoost and LightGBM, pipelines that end in one, and "
@@ -80,5 +80,5 @@ def refusal_of_dict(keys: Mapping[Any, bool]) -> str:
     found = f"a dict with the keys {listed}" if names else "a dict"
     if models:
         key = repr(shown(models[0], 30)) if isinstance(models[0], str) else shown(models[0], 30)
-        return f"{found} is no supported model; pass the model in it, model[{key}]."
-    return f"{found} is no supported model; pass the model in it, if it holds one."
+        return f"{found} is not a supported model; pass the model in it, model[{key}]."
+    return f"{found} is not a supported model; pass the model in it, if it holds one."

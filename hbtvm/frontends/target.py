@@ -1,4 +1,4 @@
-"""``TransformedTargetRegressor``: a regressor, and the way back from the scale of its target."""
+"""``TransformedTargetRegressor``: a regressor, and the inverse transform of its target."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from hbtvm.operators.tables import Interpolate
 _SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 _BY_NODES = ("QuantileTransformer", "PowerTransformer", "Pipeline")
 _NEAR = 1e-7
-"""Shares as near as this to 0 or 1 are 0 or 1 to a ``QuantileTransformer`` of normal distributions."""
+"""Bound of the shares that a ``QuantileTransformer`` of normal distributions takes for 0 or 1."""
 
 
 def by_nodes(model: Record) -> bool:
-    """Whether kernels compute the way back from a target's scale; else the host does."""
+    """Return whether kernels compute the inverse transform of a target; else the host does."""
     return model.record("transformer_").is_a("sklearn", *_BY_NODES)
 
 
@@ -44,14 +44,14 @@ def regressor_of(model: Record, where: Where) -> Record:
 def last_regressor(
     model: Record, table: Table, where: Where, predicts: bool
 ) -> tuple[Record, Table, Where] | None:
-    """The regressor, where its outputs are undone by the host."""
+    """Return the regressor, if the host computes the inverse transform of its outputs."""
     if not predicts or by_nodes(model):
         return None
     return regressor_of(model, where), table, where.child("regressor_")
 
 
 def undone_graph(model: Record, graph: Graph, where: Where) -> Graph:
-    """The graph of the regressor with its outputs on the scale of the target."""
+    """Return the graph of the regressor with its outputs on the scale of the target."""
     output = graph.output
     if output.kind == "clusterer" or "response" not in output.nodes:
         raise where.unsupported(f"has a {output.kind} as its regressor, which is not supported.")
@@ -75,12 +75,12 @@ def predictor(model: Record, table: Table, where: Where) -> Predictor:
 
 
 def keeps_axis(model: Record) -> bool:
-    """Whether responses of one column have shape (n, 1), as the targets of training had."""
+    """Return whether responses of one column have shape (n, 1), as the training targets had."""
     return model.whole("_training_dim", 1, 1) != 1
 
 
 def undone_node(transformer: Record, x: Node, where: Where) -> Node:
-    """A node that computes a fitted transformer's ``inverse_transform`` of a node's columns.
+    """Return a fitted transformer's ``inverse_transform`` of a node's columns.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def _power(transformer: Record, x: Node, where: Where) -> Node:
 
 
 def _yeo_johnson(x: Node, exponents: np.ndarray) -> Node:
-    """``(x * exponent + 1) ** (1 / exponent) - 1``, or its limit; NaN where a root is of a number below 0."""
+    """Return ``(x * exponent + 1) ** (1 / exponent) - 1``, or its limit; NaN for roots of numbers below 0."""
     base = apply("add", apply("multiply", x, exponents), 1.0)
     power = apply("power", base, 1.0 / _not_zero(exponents))
     limit = np.abs(exponents) <= np.spacing(1.0)
@@ -138,12 +138,12 @@ def _yeo_johnson(x: Node, exponents: np.ndarray) -> Node:
 
 
 def _not_zero(exponents: np.ndarray) -> np.ndarray:
-    """Divisors, with 1 where another formula holds."""
+    """Return divisors, with 1 for exponents that need another formula."""
     return np.where(np.abs(exponents) <= np.spacing(0.0), 1.0, exponents)
 
 
 def _by_steps(transformer: Record, x: Node, where: Where) -> Node:
-    """A function of numpy, or the arithmetic of a scaler; float32 values are rounded after each step."""
+    """Return numpy's function, or a scaler's arithmetic; float32 values are rounded after each step."""
     rounds = unrounded(x) is not x
 
     def then(value: Node) -> Node:

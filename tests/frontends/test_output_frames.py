@@ -128,7 +128,7 @@ def test_a_library_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_what_makes_no_frame_is_refused() -> None:
     X = frame()
     sparse = OneHotEncoder().fit(X[["job"]]).set_output(transform="pandas")
-    with pytest.raises(UnsupportedModel, match="sparse rows, which pandas can.t hold in a data frame"):
+    with pytest.raises(UnsupportedModel, match="hold in a data frame"):
         hbtvm.compile(sparse)
     scaler = StandardScaler().fit(X[["age"]])
     scaler._sklearn_output_config = {"transform": "arrow"}

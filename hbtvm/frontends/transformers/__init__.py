@@ -1,4 +1,4 @@
-"""Front ends of transformers: short functions that turn a table of columns into another one."""
+"""Front ends of transformers: functions from a table of columns to a table."""
 
 from hbtvm.frontends.transformers.dispatch import apply
 from hbtvm.frontends.transformers.where import Where

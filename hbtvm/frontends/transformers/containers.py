@@ -1,4 +1,4 @@
-"""Pipelines of transformers, transformers side by side, and what only wraps another one."""
+"""Pipelines of transformers, transformers side by side, and wrappers of estimators."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _SAMPLERS = [["imblearn", name] for name in ("over_sampling", "under_sampling", 
 
 
 def steps_of(record: Record, where: Where) -> Iterator[tuple[str, Record, Where]]:
-    """Name, estimator and place of each step of a pipeline; those that let rows pass are left out."""
+    """Return name, estimator and place of each step of a pipeline that changes rows."""
     for part in record.sequence("steps"):
         if not isinstance(part, (tuple, list)) or len(part) != 2:
-            raise where.damaged("a step is no pair of a name and an estimator.")
+            raise where.damaged("a step is not a pair of a name and an estimator.")
         name, estimator = part
         if estimator is None or estimator == "passthrough":
             continue
         if not isinstance(estimator, Record):
-            raise where.damaged(f"step {str(name)[:40]!r} is no estimator.")
+            raise where.damaged(f"step {str(name)[:40]!r} is not an estimator.")
         if is_sampler(estimator):
             continue
         yield str(name), estimator, where.child(name)
 
 
 def is_sampler(estimator: Record) -> bool:
-    """Whether an estimator of imbalanced-learn's chooses or makes rows to train on: it predicts nothing."""
+    """Return whether an estimator of imbalanced-learn only resamples training rows."""
     module = estimator.cls.module if isinstance(estimator.cls, Global) else ""
     return module.split(".")[:2] in _SAMPLERS or estimator.is_a("imblearn", "FunctionSampler")
 
 
 def pipeline(record: Record, table: Table, where: Where) -> Table:
-    """``Pipeline``: one transformer after the other."""
+    """Apply the steps of a ``Pipeline`` in order."""
     for _, estimator, place in steps_of(record, where):
         table = apply(estimator, table, place)
     return table
@@ -52,7 +52,7 @@ def pipeline(record: Record, table: Table, where: Where) -> Table:
 def last_step(
     record: Record, table: Table, where: Where, predicts: bool
 ) -> tuple[Record, Table, Where] | None:
-    """The last step of a pipeline, with what the steps before it make of a table; None if it has no step."""
+    """Return the last step of a pipeline, with the table that it reads; None without steps."""
     steps = list(steps_of(record, where))
     for _, estimator, place in steps[:-1]:
         table = apply(estimator, table, place)
@@ -60,12 +60,12 @@ def last_step(
 
 
 def first_step(record: Record, where: Where) -> list[Record]:
-    """The step of a pipeline that reads the rows."""
+    """Return the step of a pipeline that reads the rows."""
     return [estimator for _, estimator, _ in steps_of(record, where)][:1]
 
 
 def unwrapped(record: Record, where: Where) -> Record:
-    """The estimator that a search found, or that a ``FrozenEstimator`` holds.
+    """Return a search's best estimator, or the estimator of a ``FrozenEstimator``.
 
     Raises `UnsupportedModel` if a search has none, as with ``refit=False``.
     """
@@ -78,30 +78,30 @@ def unwrapped(record: Record, where: Where) -> Record:
 
 
 def wrapped(record: Record, table: Table, where: Where) -> Table:
-    """Searches and ``FrozenEstimator``: what the estimator within does."""
+    """Apply the inner estimator of a search or a ``FrozenEstimator``."""
     return apply(unwrapped(record, where), table, replace(where, kind=""))
 
 
 def last_wrapped(record: Record, table: Table, where: Where, predicts: bool) -> tuple[Record, Table, Where]:
-    """The estimator that a search or a ``FrozenEstimator`` holds, with the table that it reads."""
+    """Return the inner estimator of a search or a ``FrozenEstimator``, with the table that it reads."""
     # Counts nesting depth, which stops a file that wraps itself; errors show the outer path.
     return unwrapped(record, where), table, replace(where.child("best"), path=where.path)
 
 
 def parts_of_union(record: Record, where: Where) -> list[Record]:
-    """The transformers of a ``FeatureUnion``."""
+    """Return the transformers of a ``FeatureUnion``."""
     parts = [part[1] for part in record.sequence("transformer_list") if isinstance(part, (tuple, list))]
     return [part for part in parts if isinstance(part, Record)]
 
 
 def feature_union(record: Record, table: Table, where: Where) -> Table:
-    """``FeatureUnion``: what each transformer makes of all columns, side by side."""
+    """``FeatureUnion``: the results of transformers of all columns, side by side."""
     parts, names = [], []
     named = Table(unified(table).columns, table.sparse, names_in(record, table))
     weights = _weights(record, where)
     for part in record.sequence("transformer_list"):
         if not isinstance(part, (tuple, list)) or len(part) != 2:
-            raise where.damaged("a transformer is no pair of a name and an estimator.")
+            raise where.damaged("a transformer is not a pair of a name and an estimator.")
         name, estimator = part
         if estimator is None or estimator == "drop":
             continue
@@ -115,7 +115,7 @@ def feature_union(record: Record, table: Table, where: Where) -> Table:
 
 
 def column_transformer(record: Record, table: Table, where: Where) -> Table:
-    """``ColumnTransformer``: what transformers make of some columns each, side by side."""
+    """``ColumnTransformer``: the results of transformers of some columns, side by side."""
     if "_transformer_to_input_indices" not in record:
         raise where.unsupported("was fitted by a scikit-learn before 1.0, which is not supported.")
     indices = record.get("_transformer_to_input_indices")
@@ -126,7 +126,7 @@ def column_transformer(record: Record, table: Table, where: Where) -> Table:
     parts, names, taken = [], [], 0
     for part in record.sequence("transformers_"):
         if not isinstance(part, (tuple, list)) or len(part) != 3:
-            raise where.damaged("a transformer is not given as name, estimator and columns.")
+            raise where.damaged("a transformer is not a name, an estimator and columns.")
         name, estimator = part[:2]
         if estimator == "drop":
             continue
@@ -148,7 +148,7 @@ def _made(estimator: Any, table: Table, where: Where) -> Table:
     if isinstance(estimator, str) and estimator == "passthrough":
         return table
     if not isinstance(estimator, Record):
-        raise where.damaged("it is no estimator.")
+        raise where.damaged("it is not an estimator.")
     return apply(estimator, table, where)
 
 
@@ -167,7 +167,7 @@ def _indices(chosen: Any, width: int, where: Where) -> list[int]:
 def _weights(record: Record, where: Where) -> dict[Any, Any]:
     weights = record.get("transformer_weights", None) or {}
     if not isinstance(weights, dict):
-        raise where.damaged("its transformer_weights are no dictionary.")
+        raise where.damaged("its transformer_weights are not a dictionary.")
     return weights
 
 
@@ -181,7 +181,7 @@ def _weighted(table: Table, weight: Any) -> Table:
 
 
 def _names(record: Record, parts: list[Table], names: list[str], where: Where) -> tuple[str, ...] | None:
-    """Names as ``get_feature_names_out`` gives them; None where it fails, or would call a function."""
+    """Return the names of ``get_feature_names_out``; None if it fails, or would call a function."""
     if any(part.names is None for part in parts):
         return None
     verbose = record.get("verbose_feature_names_out", True)

@@ -1,4 +1,4 @@
-"""Transformers that bend single columns: bins, quantiles, powers."""
+"""Nonlinear transformers of single columns: bins, quantiles, powers."""
 
 from __future__ import annotations
 

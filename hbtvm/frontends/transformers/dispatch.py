@@ -1,4 +1,4 @@
-"""From an estimator's record to what it does to a table, by the estimators of its place."""
+"""Choose the reader of an estimator's record by its class."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hbtvm.graph.predictor import Predictor
 from hbtvm.words.printable import shown
 
 MOST_COLUMNS = 1 << 20
-"""Columns that a table may have. Files may claim any number."""
+"""Bound of a table's columns, as files may claim any number."""
 
 
 def apply(record: Record, table: Table, where: Where) -> Table:
-    """Return what a fitted transformer makes of a table.
+    """Apply a fitted transformer to a table.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def apply(record: Record, table: Table, where: Where) -> Table:
 
 
 def read_predictor(record: Record, table: Table, where: Where) -> Predictor:
-    """Return what an estimator that predicts computes of a table, as operators.
+    """Return the operators of an estimator that predicts from a table.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def read_predictor(record: Record, table: Table, where: Where) -> Predictor:
 
 
 def read_model(record: Record, table: Table, where: Where) -> Graph:
-    """Return the graph of a model by itself that reads a table; as `read_predictor`."""
+    """Return the graph of a bare model that reads a table; errors as in `read_predictor`."""
     if record.library == "sklearn":
         require_fitted(record)
     read = where.how(record).model
@@ -95,19 +95,19 @@ def read_model(record: Record, table: Table, where: Where) -> Graph:
 
 
 def refuse_absent(record: Record, table: Table, where: Where) -> None:
-    """Refuse sparse rows of which a model within another estimator takes absent entries for missing."""
+    """Refuse sparse rows for inner models that take absent entries for missing."""
     if record.library == "xgboost" and table.sparse is None:
         reason = "takes absent entries for missing, which is supported only for a model by itself"
         where.refuse_sparse(table, reason)
 
 
 def predicts(how: Estimator) -> bool:
-    """Whether an estimator predicts by itself, rather than by the last one within."""
+    """Return whether an estimator predicts itself, rather than by an inner estimator."""
     return how.model is not None or how.predicts is not None
 
 
 def unsupported(record: Record, where: Where, wanted: Callable[[Estimator], bool]) -> UnsupportedModel:
-    """The error for a step whose class is not supported; `wanted` says which ones could stand there."""
+    """Return the error for a step of an unsupported class; `wanted` tells which classes are possible."""
     library = shown(record.library, 40) or "no library"
     article = "an" if record.kind[:1] in "AEIOU" else "a"
     step = f"{replace(where, kind='').step} is {article} {record.kind} ({library}), which is not supported"
@@ -131,6 +131,6 @@ def require_width(columns: int, where: Where) -> None:
 
 
 def names_in(record: Record, table: Table) -> tuple[str, ...] | None:
-    """Names of the columns that an estimator reads, as its ``get_feature_names_out`` takes them."""
+    """Return the names of an estimator's input columns, as its ``get_feature_names_out`` uses them."""
     own = feature_names(record)
     return own if own is not None and len(own) == len(table) else table.names

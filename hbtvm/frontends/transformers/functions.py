@@ -1,4 +1,4 @@
-"""``FunctionTransformer``: functions of numpy that are known by name; others are refused, never called."""
+"""``FunctionTransformer``: numpy's functions by name; others are refused, never called."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def function_transformer(record: Record, table: Table, where: Where) -> Table:
 
 
 def known_function(function: Any, arguments: Any, where: Where) -> str | None:
-    """The name in `UFUNCS` of a function; None for the identity.
+    """Return the name in `UFUNCS` of a function; None for the identity.
 
     `function`, `arguments`: as the estimator has them.
     Raises `UnsupportedModel` if it is any other function, or arguments by name may change what it does.

@@ -1,4 +1,4 @@
-"""``PolynomialFeatures``: products of columns, each a column that is computed only if something reads it."""
+"""``PolynomialFeatures``: products of columns, computed only if they are read."""
 
 from __future__ import annotations
 

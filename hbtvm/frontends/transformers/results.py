@@ -1,4 +1,4 @@
-"""What a pipeline returns whose last step transforms: who computes it, and the type of its numbers."""
+"""Results of pipelines whose last step transforms: kernels or host, and the type of numbers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def by_kernels(table: Table, numbers: bool = False) -> bool:
 
 
 def needs_kernels(table: Table) -> bool:
-    """Whether numpy can't compute some columns from what packages hold."""
+    """Return whether packages lack the parts for numpy to compute some columns."""
     # All columns of an operation are alike in this, and there may be a million of them.
     parts = (part[:1] if isinstance(part, AllColumns) else part for part in parts_of(table.columns))
     return any(_network(column) is not None for part in parts for column in part)
 
 
 def _read(table: Table) -> list[Column]:
-    """All columns of a table and, as networks read numbers, of the networks behind it."""
+    """Yield all columns of a table, and of the networks behind it."""
     read, networks = list(table.columns), set()
     for column in read:
         network = _network(column)
@@ -48,7 +48,7 @@ def _read(table: Table) -> list[Column]:
 
 
 def _network(column: Column) -> Computed | None:
-    """The network that makes a column, if one does."""
+    """Return the network that computes a column; None for other columns."""
     operation = column.source.operation if isinstance(column.source, Made) else None
     return operation if isinstance(operation, Computed) else None
 
@@ -68,7 +68,7 @@ def _has_operators(column: Column, numeric: bool) -> bool:
 
 
 def result_dtype(table: Table) -> str | None:
-    """The type of all columns together: None for float64, ``"float32"``, or ``"rows"`` for the rows'."""
+    """Return the columns' common type: None for float64, ``"float32"``, or ``"rows"`` for the rows' type."""
     kinds = {kind_of(column) for column in table.columns}
     if kinds & {"float64", "weak"}:
         return None
@@ -85,7 +85,7 @@ def of_numbers(model: Record) -> bool:
 
 
 def keeps_integers(table: Table) -> bool:
-    """Whether the library gives integers for integers: it fills, compares or marks values."""
+    """Return whether the library returns integers for integers: it fills, compares or marks values."""
     if isinstance(table.columns, AllColumns) or not any(column.steps for column in table.columns):
         return False
     steps = [step for column in table.columns for step in column.steps]
@@ -101,7 +101,7 @@ def keeps_integers(table: Table) -> bool:
 
 
 def gives_labels(model: Record) -> bool:
-    """Whether ``transform`` gives integers as columns: positions of labels, or marks of them."""
+    """Return whether ``transform`` returns integers: positions of labels, or marks of them."""
     if model.is_a("sklearn", "LabelBinarizer"):
         return True
     if model.is_a("sklearn", "VotingClassifier"):
@@ -112,7 +112,7 @@ def gives_labels(model: Record) -> bool:
 
 
 def selected(model: Record, table: Table, where: Where) -> tuple[int, ...]:
-    """The input's columns that a selector keeps, if nothing is done to them; else empty."""
+    """Return the input's columns that a selector keeps, if they have no steps; else an empty tuple."""
     if not where.how(model).selects:
         return ()
     sources = [None if column.steps else column.source for column in table.columns]

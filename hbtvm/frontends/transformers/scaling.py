@@ -1,4 +1,4 @@
-"""Scalers and binarizers: arithmetic on each column by itself, and norms of whole rows."""
+"""Scalers and binarizers of single columns, and norms of whole rows."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _require_width(constants: np.ndarray, name: str, width: int, where: Where) -
 
 def _one_to_one(record: Record, table: Table, changes: list[list[Step]], nan: bool = True) -> Table:
     result = accepting(unified(table), nan=nan)
-    # A scaler that changes no number still makes floats of integers.
+    # A scaler that changes no number still converts integers to floats.
     changes = changes or [[Arithmetic("multiply", 1.0)] * len(table)]
     columns = tuple(
         column.then(*steps) for column, steps in zip(result.columns, zip(*changes, strict=True), strict=True)

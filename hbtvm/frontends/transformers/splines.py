@@ -78,7 +78,7 @@ def spline(record: Record, table: Table, where: Where) -> Table:
     if not record.get("include_bias", True):
         kept = [i for i in kept if (i + 1) % splines]
     if not kept:
-        raise where.unsupported("keeps no column, so that there is nothing to compute.")
+        raise where.unsupported("keeps no column, so there is nothing to compute.")
     names = names_in(record, table)
     named = None if names is None else tuple(f"{names[i // splines]}_sp_{i % splines}" for i in kept)
     # Of sparse results, scipy makes float64.
@@ -159,7 +159,7 @@ def _pieces(knots: list[_Knots], mode: str) -> list[_Pieces]:
     result = []
     degree = knots[0].degree
     for one in knots:
-        # As scikit-learn does: lines need a degree of 1 at least, and what it raises stays raised.
+        # As in scikit-learn: lines need a degree of at least 1, which stays raised afterwards.
         low, high = float(one.at[degree]), float(one.at[-degree - 1])
         if mode == "linear" and degree <= 1:
             degree += 1
@@ -201,7 +201,7 @@ def _value_and_slope(coefficients: np.ndarray, x: float) -> tuple[np.ndarray, np
 
 
 def _into_period(x: Node, knots: list[_Knots]) -> Node:
-    """Numbers moved by whole periods to between `low` and `high`."""
+    """Return numbers moved by whole periods to between `low` and `high`."""
     low = np.array([one.low for one in knots])
     period = np.array([one.high - one.low for one in knots])
     away = apply("subtract", x, low)
@@ -213,7 +213,7 @@ def _into_period(x: Node, knots: list[_Knots]) -> Node:
 
 
 def _polynomials(x: Node, pieces: list[_Pieces]) -> Node:
-    """The splines of each column, side by side."""
+    """Return the splines of each column, side by side."""
     splines, powers = pieces[0].coefficients.shape[2], pieces[0].coefficients.shape[1]
     interval = Bucketize(x, ragged([one.starts for one in pieces], np.inf), "right")
     columns = range(len(pieces))

@@ -1,4 +1,4 @@
-"""Vectorizers of texts and of dicts: rows of one value each become columns of terms."""
+"""Vectorizers of texts and of dicts: rows of single values become columns of terms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hbtvm.words.printable import shown
 
 
 def count_vectorizer(record: Record, table: Table, where: Where) -> Table:
-    """``CountVectorizer``: how often each term of the vocabulary is in a text."""
+    """``CountVectorizer``: the count of each term of the vocabulary in a text."""
     names = _vocabulary(record, where)
     fitted = not record.get("fixed_vocabulary_", True)
     operation = Vectorize(
@@ -47,7 +47,7 @@ def tfidf_vectorizer(record: Record, table: Table, where: Where) -> Table:
     inner = record.get("_tfidf", None)
     if not isinstance(inner, Record):
         raise where.unsupported("is not fitted; hbtvm compiles trained models.")
-    # What it was told last counts, as it tells the transformer within.
+    # Its parameters override those of the inner transformer, as in the library.
     outer = {name: record.get(name) for name in ("norm", "use_idf", "sublinear_tf") if name in record}
     return _tfidf(inner, outer, counts, where)
 
@@ -75,9 +75,9 @@ def dict_vectorizer(record: Record, table: Table, where: Where) -> Table:
     names = [str(name) for name in record.sequence("feature_names_")]
     vocabulary = record.get("vocabulary_")
     if not isinstance(vocabulary, dict) or vocabulary != {name: at for at, name in enumerate(names)}:
-        raise where.unsupported("has features that are no texts, or a vocabulary in another order.")
+        raise where.unsupported("has features that are not texts, or a vocabulary in another order.")
     if not names:
-        raise where.unsupported("knows no feature, so that there is nothing to compute.")
+        raise where.unsupported("knows no feature, so there is nothing to compute.")
     analyzer = Analyzer("pairs", form="features", separator=record.text("separator"))
     dtype = dtype_of(record.get("dtype", np.dtype(np.float64)), where)
     if dtype.kind != "f":
@@ -150,7 +150,7 @@ def _binary(record: Record) -> tuple[Stage, ...]:
 
 
 def _texts(table: Table, where: Where) -> Table:
-    """The column of texts, as it came."""
+    """Return the column of texts, without steps."""
     if len(table) != 1:
         raise where.damaged(f"it takes one column of texts, but gets {len(table)}.")
     column = table.columns[0]
@@ -179,7 +179,7 @@ def _hashed(
 
 
 def _vocabulary(record: Record, where: Where) -> list[str]:
-    """The terms in the order of their columns."""
+    """Return the terms in the order of their columns."""
     found = record.get("vocabulary_", None)
     if found is None:
         given = record.get("vocabulary", None)
@@ -189,7 +189,7 @@ def _vocabulary(record: Record, where: Where) -> list[str]:
             given if isinstance(given, dict) else {term: at for at, term in enumerate(_words(given, where))}
         )
     if not isinstance(found, dict) or not found:
-        raise where.damaged("its vocabulary is empty, or no dictionary.")
+        raise where.damaged("its vocabulary is empty, or not a dictionary.")
     terms: list[str] = [""] * len(found)
     taken = np.zeros(len(found), bool)
     for term, at in found.items():
@@ -208,7 +208,7 @@ def _vocabulary(record: Record, where: Where) -> list[str]:
 
 
 def _analyzer(record: Record, where: Where, filtered: bool) -> Analyzer:
-    """How a vectorizer cuts texts.
+    """Return a vectorizer's analyzer of texts.
 
     `filtered`: whether its vocabulary has no stop words, as after fitting: then those count for sequences of
         words only.
@@ -261,12 +261,12 @@ def _stop_words(record: Record, where: Where) -> tuple[str, ...]:
 
 
 def _words(given: Any, where: Where) -> list[str]:
-    """The texts of a list, a set or an array; of a set in their order."""
+    """Return the texts of a list, a set or an array; those of a set are sorted."""
     if isinstance(given, (set, frozenset)):
         given = sorted(given)
     words: list[Any] = as_array(
         list(given) if isinstance(given, tuple) else given, f"words of {where.step}", "UO"
     ).tolist()
     if not all(isinstance(one, str) for one in words):
-        raise where.unsupported("has words that are no texts.")
+        raise where.unsupported("has words that are not texts.")
     return words

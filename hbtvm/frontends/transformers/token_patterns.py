@@ -1,4 +1,4 @@
-"""Regular expressions of tokens, as far as kernels know them: a number of characters of one class."""
+"""Regular expressions of tokens that kernels support: a number of characters of one class."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def token_of(pattern: str, where: Where) -> tuple[str, int, bool]:
 
 
 def _items(body: str) -> tuple[str, int] | None:
-    """The class that all parts of a pattern have, and the characters that they match at least."""
+    """Return the class that all parts of a pattern share, and the least number of characters."""
     at, least, open_ended, atoms = 0, 0, 0, set()
     while at < len(body):
         item = _ITEM.match(body, at)

@@ -1,4 +1,4 @@
-"""Which type of numbers a column has, as transformers that compute in it need to know.
+"""Types of columns' numbers, for transformers that compute in the rows' type.
 
 A column of numbers is float32 or float64 as the caller's are ("input"); encoders make numbers of a type of
 their own, which is their columns' last step; indicators by themselves make bools ("weak"), which are float64
@@ -25,7 +25,7 @@ Kind = Literal["input", "float32", "float64", "weak"]
 
 
 def kind_of(column: Column) -> Kind:
-    """The type of a column's numbers."""
+    """Return the type of a column's numbers."""
     for at, step in reversed(list(enumerate(column.steps))):
         if isinstance(step, Cast):
             mark = at > 0 and isinstance(column.steps[at - 1], IsMissing)
@@ -47,7 +47,7 @@ def kind_of(column: Column) -> Kind:
 
 
 def unified(table: Table) -> Table:
-    """Return the table as one array has it: in the columns' common type.
+    """Return the table in the columns' common type, as in an array.
 
     Transformers that compute begin with this, as numbers round differently in float32 and in float64.
     """
@@ -80,7 +80,7 @@ def _each(table: Table, kinds: Sequence[Kind], change: Callable[[Kind, Column], 
 
 
 def _without_cast(column: Column) -> Column:
-    """The column without its last rounding, if it ends in one: codes and marks are exact in every type."""
+    """Return a column without its last rounding, if codes or marks make that exact."""
     last = column.steps[-1]
     return replace(column, steps=column.steps[:-1]) if isinstance(last, Cast) else column
 
@@ -106,7 +106,7 @@ def _accepting(column: Column, nan: bool, inf: bool) -> Column:
 def refuse_integers(
     table: Table, function: Callable[[np.ndarray], np.ndarray], where: Where, together: bool
 ) -> None:
-    """Refuse types of the caller's integers of which a function differs from that of float64.
+    """Refuse types of the caller's integers for which a function differs from its float64 results.
 
     `table`: what the function reads, as it comes.
     `function`: as the library computes it, of one column or of arrays.

@@ -1,4 +1,4 @@
-"""Plain values of estimators' attributes: missing ones, categories, types, functions by name."""
+"""Plain values of estimators' attributes: missing values, categories, types, functions by name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hbtvm.words.printable import shown
 
 
 def is_na(value: Any) -> bool:
-    """Whether a value of a pickle is ``pandas.NA``, which pickles hold by its name."""
+    """Return whether a value of a pickle is ``pandas.NA``, which pickles hold by name."""
     return isinstance(value, Global) and value.library == "pandas" and value.name in ("NA", "NAType")
 
 
 def scalar(value: Any, what: str) -> Any:
-    """A string, bool, number or None as Python has it.
+    """Return a string, bool, number or None in Python's type.
 
     Raises `ModelError` if it is anything else.
     """
@@ -32,7 +32,7 @@ def scalar(value: Any, what: str) -> Any:
 
 
 def missing_of(record: Record, where: Where) -> Missing:
-    """The ``missing_values`` of an imputer."""
+    """Return the ``missing_values`` of an imputer."""
     value = record.get("missing_values", np.nan)
     if is_na(value):
         return NA
@@ -41,7 +41,7 @@ def missing_of(record: Record, where: Where) -> Missing:
 
 
 def dtype_of(value: Any, where: Where) -> np.dtype[Any]:
-    """A type of numbers that is given as a class of numpy or Python, a name, or a type."""
+    """Return a type of numbers from a class of numpy or Python, a name, or a type."""
     if isinstance(value, np.dtype):
         return value
     name = value.name if isinstance(value, Global) and value.library in ("numpy", "builtins") else value
@@ -53,7 +53,7 @@ def dtype_of(value: Any, where: Where) -> np.dtype[Any]:
 
 
 def ufunc_of(value: Any) -> str | None:
-    """The name in `UFUNCS` of a function of numpy's; None if it is none of them."""
+    """Return the name in `UFUNCS` of numpy's function; None for other functions."""
     if isinstance(value, Record) and value.is_a("numpy", "_ufunc_reconstruct") and len(value.args) == 2:
         # As numpy pickled its functions before release 2.
         value = Global(str(value.args[0]), str(value.args[1]))
@@ -63,7 +63,7 @@ def ufunc_of(value: Any) -> str | None:
 
 
 def function_name(value: Any) -> str:
-    """A function in the words of an error."""
+    """Return a function's name for errors."""
     if isinstance(value, Global):
         return f"{shown(value.module, 60)}.{shown(value.name, 60)}"
     return kind_of(value)

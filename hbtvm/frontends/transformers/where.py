@@ -1,4 +1,4 @@
-"""`Where`: which step of a pipeline is read, in the words of an error; `Estimator`: how a class is read."""
+"""`Where`: the place of a step, for errors; `Estimator`: the readers of a class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hbtvm.graph.refused_rows import RefusedTypes
 from hbtvm.words.printable import shown
 
 _DEEPEST, _MOST_STEPS = 32, 10_000
-"""Steps within steps, and steps in all; in a damaged file, a step may hold itself any number of times."""
+"""Bounds of nested steps, and of all steps, as a step of a damaged file may hold itself."""
 
 
 Rows = Literal["columns", "names", "values", "labels", "vectors"]
@@ -26,7 +26,7 @@ Rows = Literal["columns", "names", "values", "labels", "vectors"]
 
 @dataclass(frozen=True)
 class Estimator:
-    """How a class of estimators is read; None for what the class does not have."""
+    """The readers of a class of estimators; None for methods that the class lacks."""
 
     model: Callable[[Record], Graph] | None = None  # reads a model by itself, over its own rows
     # Reads what ``predict`` and its kin compute of a table, as operators
@@ -53,7 +53,7 @@ class Estimator:
 
 @dataclass
 class RowRules:
-    """What steps say of the caller's rows, see `hbtvm.graph.graph.InputSpec`; filled in as they are read."""
+    """Steps' rules for the caller's rows, see `hbtvm.graph.graph.InputSpec`; filled in as steps are read."""
 
     sparse_refused: str = ""
     types_refused: list[RefusedTypes] = field(default_factory=list)
@@ -74,7 +74,7 @@ class RowRules:
 
 
 def _columns_read(graph: Graph) -> set[int]:
-    """The input's columns that a graph reads, by their indices."""
+    """Return the indices of the input's columns that a graph reads."""
     if isinstance(graph.anchor, Columns):
         sources = [column.source for column in graph.anchor.table.columns]
     elif graph.feeds:
@@ -99,15 +99,15 @@ class Where:
     estimators: Mapping[tuple[str, str], Estimator] = field(default_factory=dict, compare=False, repr=False)
 
     def how(self, record: Record) -> Estimator:
-        """How an estimator is read; without any way if its class is not supported."""
+        """Return an estimator's readers; none if its class is not supported."""
         return self.estimators.get((record.library, record.kind), Estimator())
 
     def of(self, record: Record) -> Where:
-        """The same place, known to hold an estimator."""
+        """Return this place, with the estimator that it holds."""
         return replace(self, kind=record.kind)
 
     def child(self, name: object) -> Where:
-        """A step within.
+        """Return the place of an inner step.
 
         Raises `ModelError` if steps are nested beyond any sense.
         """
@@ -127,7 +127,7 @@ class Where:
         return f"{name} ({self.kind})" if self.kind else name
 
     def column(self, column: Column) -> str:
-        """The step and the input's column that a table's column is made of."""
+        """Describe the step, and the input's column that a table's column depends on."""
         if not isinstance(column.source, Raw):
             return f"{self.step}, a column made by another step"
         index = column.source.index
@@ -145,9 +145,9 @@ class Where:
             self.rules.sparse_refused = f"{self.step} {reason}"
 
     def unsupported(self, sentence: str) -> UnsupportedModel:
-        """The error for something of this step that is not supported; `sentence` goes on after its name."""
+        """Return the error for an unsupported feature; `sentence` continues behind the step's name."""
         return UnsupportedModel(f"{self.step} {sentence}")
 
     def damaged(self, sentence: str) -> ModelError:
-        """The error for something of this step that cannot be."""
+        """Return the error for a contradiction in the step."""
         return ModelError(f"{self.step} is damaged: {sentence}")

@@ -63,7 +63,7 @@ def document_of(booster: Record) -> Any:
     if content is None:
         raise UnsupportedModel("the Booster is not fitted; hbtvm compiles trained models.")
     if not isinstance(content, (bytes, bytearray, memoryview)):
-        raise ModelError("the Booster is damaged: its model is no string of bytes.")
+        raise ModelError("the Booster is damaged: its model is not a string of bytes.")
     stored = bytes(content)
     if stored.startswith((_OLD_BINARY, b"binf")):
         raise UnsupportedModel(
@@ -74,7 +74,7 @@ def document_of(booster: Record) -> Any:
         # As JSON begins with a quote for the first key, UBJSON with the key's size.
         document = json.loads(stored) if stored[1:].lstrip()[:1] in (b'"', b"}") else ubjson.loads(stored)
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"the Booster is damaged: its model is no document ({shown(error)}).") from error
+        raise ModelError(f"the Booster is damaged: its model is not a document ({shown(error)}).") from error
     if not isinstance(document, dict):
-        raise ModelError("the Booster is damaged: its model is no document of XGBoost's.")
+        raise ModelError("the Booster is damaged: its model is not a document of XGBoost's.")
     return document.get("Model", document)

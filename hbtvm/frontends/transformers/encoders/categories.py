@@ -1,4 +1,4 @@
-"""What encoders share: categories by column, infrequent ones, and the step that finds a value among them."""
+"""Categories of encoders by column, infrequent ones, and the step that looks up values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hbtvm.graph.columns.table import Column
 
 @dataclass(frozen=True)
 class Known:
-    """The categories of one column."""
+    """The categories of a column."""
 
     values: tuple[Any, ...]  # distinct values, in the order of their codes
     texts: tuple[str, ...]  # the same as scikit-learn writes them in names of columns
@@ -29,7 +29,7 @@ class Known:
 
 
 def known_categories(record: Record, width: int, where: Where, apart: bool = False) -> list[Known]:
-    """The categories of each column of an encoder.
+    """Return the categories of each column of an encoder.
 
     `width`: columns that it reads.
     `apart`: whether NaN, the last category then, is never infrequent and not grouped (``OrdinalEncoder``).
@@ -50,13 +50,13 @@ def known_categories(record: Record, width: int, where: Where, apart: bool = Fal
 def _known(stored: Any, few: Any, where: Where, apart: bool) -> Known:
     values = _values(stored, where)
     if not values or len({repr(value) for value in values}) != len(values):
-        raise where.damaged("a column has no categories, or some twice.")
+        raise where.damaged("a column has no categories, or repeats some.")
     plain = tuple(scalar(value, "a category") for value in values)
     own = np.arange(len(values))
     if few is None:
         return Known(plain, tuple(map(str, values)), own, None)
     if not isinstance(few, np.ndarray) or few.dtype.kind not in "iu" or few.ndim != 1:
-        raise where.damaged("infrequent categories are no list of numbers.")
+        raise where.damaged("infrequent categories are not a list of numbers.")
     counted = len(values) - (apart and is_nan(plain[-1]))
     if not len(few) or np.any(few < 0) or np.any(few >= counted):
         raise where.damaged("an infrequent category is not there.")
@@ -74,7 +74,7 @@ def _values(stored: Any, where: Where) -> list[Any]:
     items = stored.items if isinstance(stored, ObjectArray) else None
     if items is None or any(is_na(item) for item in items):
         raise where.unsupported(
-            "has categories that are no strings, numbers or bools, which is not supported."
+            "has categories that are not strings, numbers or bools, which is not supported."
         )
     for item in items:
         if not (item is None or isinstance(item, (str, bool, int, float, np.generic))):
@@ -85,7 +85,7 @@ def _values(stored: Any, where: Where) -> list[Any]:
 
 
 def encode(known: Known, unknown: Literal["error", "code"], column: Column, where: Where) -> Encode:
-    """The step from a column's values to the codes of categories.
+    """Return the step from a column's values to the codes of categories.
 
     Codes that an encoder before made are known from the start: where none of them can be unknown, nothing is
     refused.

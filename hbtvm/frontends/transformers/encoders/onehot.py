@@ -45,7 +45,7 @@ def one_hot(record: Record, table: Table, where: Where) -> Table:
 
 @dataclass(frozen=True)
 class _Group:
-    """The codes that one column is for, and its name."""
+    """The codes of an output column, and its name."""
 
     codes: tuple[int, ...]
     text: str
@@ -67,7 +67,7 @@ def _groups(one: Known, handling: str, dropped: int | None) -> list[_Group]:
 
 
 def _by_group(groups: np.ndarray, count: int) -> list[tuple[int, ...]]:
-    """The codes of each group."""
+    """Return the codes of each group."""
     found: list[list[int]] = [[] for _ in range(count)]
     for code, group in enumerate(groups.tolist()):
         found[group].append(code)
@@ -75,8 +75,8 @@ def _by_group(groups: np.ndarray, count: int) -> list[tuple[int, ...]]:
 
 
 def _dropped(record: Record, known: list[Known], where: Where) -> list[int | None]:
-    """The group that each column drops, if any."""
-    # Releases before 1.1 had no infrequent categories, and one attribute for both.
+    """Return the group that each column drops, if any."""
+    # Releases before 1.1 had no infrequent categories, and a single attribute.
     stored: Any = record.get("_drop_idx_after_grouping", record.get("drop_idx_", None))
     if stored is None:
         return [None] * len(known)
@@ -92,6 +92,6 @@ def _dropped(record: Record, known: list[Known], where: Where) -> list[int | Non
 
 
 def _float(record: Record, where: Where) -> Literal["float32", "float64"]:
-    """The type of its columns as later steps compute with them: whole numbers are taken for float64."""
+    """Return the type of its columns for later steps: whole numbers become float64."""
     found = dtype_of(record.get("dtype", np.dtype(np.float64)), where)
     return "float32" if found == np.float32 else "float64"

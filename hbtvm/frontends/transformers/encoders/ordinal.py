@@ -30,7 +30,7 @@ def ordinal(record: Record, table: Table, where: Where) -> Table:
 
 
 def _numbers(record: Record, one: Known, handling: str, where: Where) -> tuple[Step, ...]:
-    """The step from codes to numbers, where these are others."""
+    """Return the step from codes to numbers, if they differ."""
     values = np.append(one.groups, len(one.values)).astype(np.float64)
     if is_nan(one.values[-1]):
         values[-2] = _number(record, "encoded_missing_value", where)
@@ -42,7 +42,7 @@ def _numbers(record: Record, one: Known, handling: str, where: Where) -> tuple[S
 
 
 def target(record: Record, table: Table, where: Where) -> Table:
-    """``TargetEncoder``: the mean target of each category, that of all training for unknown ones."""
+    """``TargetEncoder``: the mean target of each category; the mean of all targets for unknown values."""
     known = known_categories(record, len(table), where, apart=True)
     kind = one_of(record, "target_type_", ("binary", "continuous", "multiclass"))
     labels = labels_of(record.get("classes_")) if kind == "multiclass" else None
@@ -68,25 +68,25 @@ def target(record: Record, table: Table, where: Where) -> Table:
 def _number(record: Record, name: str, where: Where) -> float:
     value = scalar(record.get(name, np.nan), f"the {name} of {where.step}")
     if isinstance(value, str) or value is None:
-        raise where.damaged(f"its {name} is no number.")
+        raise where.damaged(f"its {name} is not a number.")
     return float(value)
 
 
 def label_encoder(record: Record, table: Table, where: Where) -> Table:
-    """``LabelEncoder`` by itself, on the one column of labels."""
+    """``LabelEncoder`` on a single column of labels."""
     column = _only(table, where)
     encoder = Encode(tuple(labels_of(record.get("classes_")).tolist()), "error", where.column(column))
     return Table((column.then(encoder),), False, None)
 
 
 def label_binarizer(record: Record, table: Table, where: Where) -> Table:
-    """``LabelBinarizer`` by itself: a column for each label, or one in all for two."""
+    """``LabelBinarizer``: a column for each label, or a single column for two labels."""
     if record.get("y_type_", "") not in ("binary", "multiclass"):
         raise where.unsupported("was fitted on several labels a row, which is not supported.")
     column = _only(table, where)
     labels = labels_of(record.get("classes_")).tolist()
     negative, positive = record.number("neg_label", 0), record.number("pos_label", 1)
-    # Labels that training did not see are all zeros, and no error.
+    # Unknown labels are all zeros.
     encoder = Encode(tuple(labels), "code", where.column(column))
     wanted = range(1, len(labels)) if len(labels) == 2 else range(len(labels))
     columns = []

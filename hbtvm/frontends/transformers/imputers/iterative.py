@@ -1,4 +1,4 @@
-"""``IterativeImputer``: columns in turn are predicted from all others where they are missing."""
+"""``IterativeImputer``: missing values of one column after another, predicted from all others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_OTHERS = 32  # steps of other models, each of which is an operator, or a k
 
 @dataclass(frozen=True)
 class _Step:
-    """One entry of ``imputation_sequence_``: which column is imputed, from which others, and by what."""
+    """An entry of ``imputation_sequence_``: the imputed column, its predictors, and the estimator."""
 
     column: int
     others: np.ndarray
@@ -48,7 +48,7 @@ def iterative_imputer(record: Record, table: Table, where: Where) -> Table:
     marked = missing is NA or is_nan(missing)
     number = float(missing) if isinstance(missing, int | float) else np.nan
     if not marked and np.isnan(number):
-        raise where.unsupported("has missing_values that are no number, which is not supported.")
+        raise where.unsupported("has missing_values that are not a number, which is not supported.")
     names = names_in(record, table)
     table = Table(accepting(unified(table), nan=marked).columns, table.sparse, names)
     first = record.record("initial_imputer_")
@@ -61,7 +61,7 @@ def iterative_imputer(record: Record, table: Table, where: Where) -> Table:
         known = table.select(kept)
         lost = tuple(column.then(IsMissing(np.nan if marked else number)) for column in known.columns)
         mark: Node = TableRows(replace(known, columns=lost), allow_nan=marked)
-        # What training lacked all values of stays what it is filled with.
+        # Columns without training values keep their fill value.
         lacks: Node = apply("multiply", mark, 1.0 - empty) if empty.any() else mark
         low, high = (_limits(record, name, len(kept), where) for name in ("_min_value", "_max_value"))
         filled = _imputed(filled, lacks, steps, low, high, where)
@@ -73,7 +73,7 @@ def iterative_imputer(record: Record, table: Table, where: Where) -> Table:
 
 
 def _columns(record: Record, first: Record, width: int, where: Where) -> tuple[list[int], np.ndarray]:
-    """The columns that are kept, and 1 for each of them of which training lacked all values, else 0."""
+    """Return the kept columns, and for each of them 1 if training lacked all values, else 0."""
     lacked = np.array([is_nan(value) for value in statistics(first, width, where)], bool)
     if "_is_empty_feature" in record:
         lacked = record.array("_is_empty_feature", "b", 1)
@@ -85,7 +85,7 @@ def _columns(record: Record, first: Record, width: int, where: Where) -> tuple[l
 
 
 def _steps(record: Record, width: int, where: Where) -> list[_Step]:
-    """The steps over so many columns, in order."""
+    """Return the steps in order."""
     if not record.whole("n_iter_"):
         return []
     found = []
@@ -102,7 +102,7 @@ def _steps(record: Record, width: int, where: Where) -> list[_Step]:
 
 
 def _limits(record: Record, name: str, width: int, where: Where) -> np.ndarray:
-    """The least or the largest value of each column; infinite where there is none."""
+    """Return the least or the largest value of each column; infinite if there is none."""
     values = record.array(name, "biuf", 1).astype(np.float64)
     if len(values) != width or np.isnan(values).any():
         raise where.damaged(f"its {name} has {len(values)} values for {width} columns.")
@@ -112,7 +112,7 @@ def _limits(record: Record, name: str, width: int, where: Where) -> np.ndarray:
 def _imputed(
     filled: Table, missing: Node, steps: list[_Step], low: np.ndarray, high: np.ndarray, where: Where
 ) -> Table:
-    """What the steps make of columns that are filled by first guesses.
+    """Apply the steps to columns that are filled by first guesses.
 
     `missing`: not 0 where a value is missing.
     """
@@ -141,7 +141,7 @@ def _imputed(
 
 
 def _linear(filled: Table, steps: list[_Step]) -> list[Affine] | None:
-    """The steps' models as affine functions of all columns; None if some are none."""
+    """Return the steps' models as affine functions of all columns; None if some are not affine."""
     models = []
     for step in steps:
         table = filled.select(step.others.tolist())
@@ -156,13 +156,13 @@ def _response(step: _Step, table: Table) -> Node:
     response = read_predictor(step.estimator, table, step.where).outputs.get("response")
     if response is None or response.width != 1:
         raise step.where.unsupported(
-            f"imputes by a {step.estimator.kind}, which is no regressor of one target."
+            f"imputes by a {step.estimator.kind}, which is not a regressor of one target."
         )
     return response
 
 
 def _after(state: Table, missing: Node, step: _Step, low: float, high: float) -> Table:
-    """What one step makes of the columns so far, as columns again."""
+    """Return the columns after a step."""
     rows, j = TableRows(state), step.column
     value = _response(step, state.select(step.others.tolist()))
     value = apply("minimum", apply("maximum", value, low), high)
@@ -176,6 +176,6 @@ def _after(state: Table, missing: Node, step: _Step, low: float, high: float) ->
 
 
 def _made(output: Node, names: tuple[str, ...] | None) -> Table:
-    """Columns that are computed in the rows' type, as the library stores them in an array of it."""
+    """Return columns in the rows' type, in which the library stores them."""
     operation = Computed(side_by_side([leaf.table for leaf in leaves(output)]), None, output, narrow=True)
     return Table(tuple(Column(Made(operation, i)) for i in range(output.width)), names=names)

@@ -35,7 +35,7 @@ def knn_imputer(record: Record, table: Table, where: Where) -> Table:
     marked = missing is NA or is_nan(missing)
     number = float(missing) if isinstance(missing, int | float) else np.nan
     if not marked and np.isnan(number):
-        raise where.unsupported("has missing_values that are no number, which is not supported.")
+        raise where.unsupported("has missing_values that are not a number, which is not supported.")
     names = names_in(record, table)
     table = accepting(unified(table), nan=marked)
     rows = TableRows(table, allow_nan=marked)
@@ -46,7 +46,7 @@ def knn_imputer(record: Record, table: Table, where: Where) -> Table:
     points, valid = _training(record, len(table), where)
     kept = [i for i in range(len(table)) if valid[i] or record.get("keep_empty_features", False)]
     if not kept:
-        raise where.unsupported("keeps no column, as all were missing in training.")
+        raise where.unsupported("keeps no column, as training lacked all values.")
     impute = _imputing(known, points, record.whole("n_neighbors", 1), weights == "distance")
 
     def column(i: int) -> Node:
@@ -66,7 +66,7 @@ def knn_imputer(record: Record, table: Table, where: Where) -> Table:
 
 
 def _training(record: Record, width: int, where: Where) -> tuple[np.ndarray, np.ndarray]:
-    """Training rows, float64, shape (T, F), NaN where missing; whether each column ever has a value."""
+    """Return training rows, float64, shape (T, F), NaN if missing; and whether each column has values."""
     points = record.array("_fit_X", "f", 2).astype(np.float64)
     mask, valid = record.array("_mask_fit_X", "b", 2), record.array("_valid_mask", "b", 1)
     if points.shape != mask.shape or points.shape[1] != width or not np.array_equal(valid, ~mask.all(axis=0)):
@@ -77,7 +77,7 @@ def _training(record: Record, width: int, where: Where) -> tuple[np.ndarray, np.
 
 
 def _imputing(x: Node, points: np.ndarray, k: int, by_distance: bool) -> Callable[[int], Node]:
-    """From a column to what is imputed where it is missing."""
+    """Return a column's imputed values for rows that lack it."""
     squares = Distance(x, points, "nan_euclidean").checked()
     tops: dict[bytes, tuple[TopK, np.ndarray]] = {}
 

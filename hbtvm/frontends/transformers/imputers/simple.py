@@ -17,7 +17,7 @@ from hbtvm.graph.columns.table import Table, side_by_side
 
 
 def simple_imputer(record: Record, table: Table, where: Where) -> Table:
-    """``SimpleImputer``: a value of training in place of missing ones, and indicators behind if asked."""
+    """``SimpleImputer``: a training statistic in place of missing values, and maybe indicators behind."""
     values = statistics(record, len(table), where)
     missing = _missing(record, where)
     if missing == 0 and table.sparse:
@@ -41,7 +41,7 @@ def simple_imputer(record: Record, table: Table, where: Where) -> Table:
 
 
 def missing_indicator(record: Record, table: Table, where: Where) -> Table:
-    """``MissingIndicator``: which values are missing, of all columns or those that lacked some before."""
+    """``MissingIndicator``: marks of missing values, of all columns or those that lacked some in training."""
     missing = _missing(record, where)
     known = Table(accepting(table, nan=_takes_nan(missing)).columns, table.sparse, names_in(record, table))
     marks = indicators(record, known, missing, where)
@@ -52,7 +52,7 @@ def missing_indicator(record: Record, table: Table, where: Where) -> Table:
 
 
 def indicators(record: Record, table: Table, missing: Missing, where: Where) -> Table:
-    """The marks of a fitted ``MissingIndicator``, bools as the library has them."""
+    """Return the marks of a fitted ``MissingIndicator``, which are bools in the library."""
     columns = record.array("features_", "iu", 1).tolist()
     if any(not 0 <= i < len(table) for i in columns):
         raise where.damaged("it marks a column that is not there.")
@@ -77,13 +77,13 @@ def _reads_numbers(record: Record) -> bool:
 
 
 def _fitted_type(record: Record) -> str | None:
-    """The kind of type of the rows in training; None if it is not known."""
+    """Return the kind of the training rows' type; None if unknown."""
     found = record.get("_fit_dtype", None)
     return found.kind if isinstance(found, np.dtype) else None
 
 
 def statistics(record: Record, width: int, where: Where) -> list[Any]:
-    """What a fitted ``SimpleImputer`` fills each column with; NaN where training lacked all values."""
+    """Return a fitted ``SimpleImputer``'s value for each column; NaN if training lacked all values."""
     stored = record.get("statistics_")
     items = (
         stored.items if isinstance(stored, ObjectArray) else record.array("statistics_", "biufU", 1).tolist()

@@ -1,4 +1,4 @@
-"""``RandomTreesEmbedding``: which leaves of a forest a row ends in."""
+"""``RandomTreesEmbedding``: the leaves of a forest that a row reaches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hbtvm.operators.tables import OneHot
 
 
 def random_trees(record: Record, table: Table, where: Where) -> Table:
-    """Read ``RandomTreesEmbedding``: 1 for the leaf of each tree that a row ends in, 0 for all others."""
+    """Read ``RandomTreesEmbedding``: 1 for the leaf of each tree that a row reaches, else 0."""
     ensemble, allow_nan = leaf_numbers(record)
     leaves = [
         as_array(one, f"the leaves of {where.step}", "iu", 1)

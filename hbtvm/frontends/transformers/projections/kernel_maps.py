@@ -60,7 +60,7 @@ def additive_chi2_sampler(record: Record, table: Table, where: Where) -> Table:
     if steps > 1000:
         raise where.damaged(f"it has {steps} steps.")
     interval = record.get("sample_interval", None)
-    # Before scikit-learn 1.3 the fit stored what follows from None.
+    # Before scikit-learn 1.3 the fit stored the default of None.
     if interval is None and steps > 3:
         raise where.damaged("it has no sample_interval.")
     size = {1: 0.8, 2: 0.5, 3: 0.4}[steps] if interval is None else record.number("sample_interval")
@@ -74,7 +74,7 @@ def additive_chi2_sampler(record: Record, table: Table, where: Where) -> Table:
     own = [f"additivechi2sampler_{name}_sqrt" for name in names or ()]
     parts: list[Node] = [apply("sqrt", apply("multiply", rows, size))]
     zero = apply("equal", rows, 0.0)
-    # Of 0, whatever number: what is made of it is replaced.
+    # The result for 0 is replaced, so any number does.
     positive = apply("where", zero, 1.0, rows)
     phase, twice = apply("multiply", apply("log", positive), size), apply("multiply", positive, 2.0 * size)
     for j in range(1, steps):
@@ -121,14 +121,14 @@ def kernel_pca(record: Record, table: Table, where: Where) -> Table:
     values: Node = rows
     if not given:
         values = _kernel(record, rows, points, least_norm(type_of(record, "X_fit_")), where)
-    # A row's own mean is subtracted from its kernels: a product with less of the weights' sums.
+    # Subtracting a row's mean from its kernels is a product with centred weights.
     centred = weight - weight.sum(axis=0) / len(points)
     output = apply("add", Contract(values, centred).checked(), (overall - means) @ weight)
     return computed(table, rows, output, "kernelpca")
 
 
 def _kernel(record: Record, rows: TableRows, points: np.ndarray, least: float, where: Where) -> Node:
-    """The kernel that an estimator's parameters name; those that are None have scikit-learn's defaults."""
+    """Return the kernel of an estimator's parameters, with scikit-learn's defaults for None."""
     name = record.get("kernel")
     if not isinstance(name, str) or name not in _KERNELS:
         found = repr(name)[:40] if isinstance(name, str) else "a function of your own"

@@ -26,7 +26,7 @@ def computed(
     sparse: bool | None = False,
     narrow: bool = False,
 ) -> Table:
-    """The table of what a network makes of a table's rows; columns are named ``prefix0``, ``prefix1``, ...
+    """Return the table of a network's columns, named ``prefix0``, ``prefix1``, ...
 
     `names`: other names of the columns.
     `sparse`: see `Table`.
@@ -37,7 +37,7 @@ def computed(
 
 
 def finite(record: Record, name: str, where: Where, *shape: int | None) -> np.ndarray:
-    """An attribute, a vector or a matrix (also a sparse one) of finite numbers, float64, of a known shape."""
+    """Return an attribute, a vector or a (maybe sparse) matrix of finite numbers, as float64."""
     values = matrix(record, name) if len(shape) == 2 else record.array(name, "biuf", 1)
     sizes = zip(values.shape, shape, strict=True)
     if not values.size or any(wanted is not None and size != wanted for size, wanted in sizes):
@@ -103,7 +103,7 @@ def random_projection(record: Record, table: Table, where: Where) -> Table:
 
 
 def fast_ica(record: Record, table: Table, where: Where) -> Table:
-    """Read ``FastICA``: the mean is subtracted where the fit whitened."""
+    """Read ``FastICA``: the mean is subtracted if the fit whitened."""
     weight = finite(record, "components_", where, None, len(table)).T
     if not record.get("whiten"):
         return product(record, table, weight)
@@ -144,7 +144,7 @@ def linear_discriminant(record: Record, table: Table, where: Where) -> Table:
 
 
 def kernel_centerer(record: Record, table: Table, where: Where) -> Table:
-    """Read ``KernelCenterer``: columns and rows of a kernel's matrix less their means."""
+    """Read ``KernelCenterer``: columns and rows of a kernel's matrix minus their means."""
     means = record.array("K_fit_rows_", "f", 1).astype(np.float64)
     overall = record.number("K_fit_all_")
     if len(means) != len(table):

@@ -1,4 +1,4 @@
-"""Importances of columns to models of LightGBM and XGBoost, as their ``feature_importances_`` has them."""
+"""Importances of columns to models of LightGBM and XGBoost, as in ``feature_importances_``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def of_lightgbm(estimator: Record, width: int, where: Where) -> np.ndarray:
         gain = np.array(tree.get("split_gain", "").split(), np.float32).astype(np.float64)
         feature = np.array(tree.get("split_feature", "").split(), np.int64)
         _require_columns(feature, width)
-        # LightGBM leaves out splits that gain nothing, such as those that a user forced.
+        # LightGBM skips splits without gain, such as forced splits.
         good = gain > 0
         np.add.at(result, feature[good], gain[good] if kind == "gain" else 1.0)
     return result.astype(np.int32) if kind == "split" else result
@@ -83,7 +83,7 @@ def _splits(left: Any, right: Any) -> Iterator[int]:
         node = waiting.pop()
         seen += 1
         if seen > len(left) or not 0 <= node < len(left):
-            raise ValueError("a tree's nodes make no tree")
+            raise ValueError("a tree's nodes are not a tree")
         if left[node] != -1:
             yield node
             waiting += (left[node], right[node])

@@ -1,4 +1,4 @@
-"""Importances of columns to a model, and the threshold that ``SelectFromModel`` sets to them."""
+"""Importances of columns to a model, and the threshold of ``SelectFromModel``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BOOSTING = ("GradientBoostingClassifier", "GradientBoostingRegressor")
 
 
 def scores(record: Record, estimator: Record, width: int, where: Where) -> np.ndarray:
-    """The importance of each column.
+    """Return the importance of each column.
 
     `record`: the ``SelectFromModel``.
     `estimator`: its fitted model.
@@ -88,7 +88,7 @@ def _splits(tree: Record) -> bool:
 
 
 def _of_tree(tree: Record, width: int, normalize: bool) -> np.ndarray:
-    """How much the splits on each column lower the impurity, in the order of the nodes."""
+    """Return the decrease of impurity by the splits on each column, summed in the order of nodes."""
     nodes = nodes_of(tree)
     left, right = field(nodes, "left_child"), field(nodes, "right_child")
     split = np.flatnonzero(left >= 0)
@@ -105,7 +105,7 @@ def _of_tree(tree: Record, width: int, normalize: bool) -> np.ndarray:
 
 
 def threshold(record: Record, estimator: Record, found: np.ndarray, where: Where) -> float:
-    """The importance below which columns are left out.
+    """Return the importance below which columns are dropped.
 
     Raises `UnsupportedModel` if it is given as something else than a number or words that the library knows.
     """
@@ -117,13 +117,13 @@ def threshold(record: Record, estimator: Record, found: np.ndarray, where: Where
     factor, _, reference = given.rpartition("*")
     if reference.strip() not in ("mean", "median"):
         raise where.unsupported(f"has the threshold {given[:40]!r}, which is not supported.")
-    # In the importances' own type, float32 of XGBoost's.
+    # In the importances' type, which is float32 for XGBoost.
     middle = np.mean(found) if reference.strip() == "mean" else np.median(found)
     return float(middle if not factor else float(factor.strip()) * middle)
 
 
 def _is_sparse_by_penalty(estimator: Record) -> bool:
-    """Whether the model was trained so that unimportant coefficients are zero."""
+    """Return whether the model's penalty makes unimportant coefficients zero."""
     if estimator.get("penalty", None) == "l1" or "Lasso" in estimator.kind:
         return True
     if estimator.kind in ("ElasticNet", "LogisticRegression"):

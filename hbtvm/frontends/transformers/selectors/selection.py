@@ -1,4 +1,4 @@
-"""Selectors: which columns they keep is computed from their fitted attributes, as ``get_support`` does."""
+"""Selectors: their columns follow from their fitted attributes, as in ``get_support``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def generic_univariate(record: Record, table: Table, where: Where) -> Table:
 
 
 def by_support(record: Record, table: Table, where: Where) -> Table:
-    """``RFE``, ``RFECV``, ``SequentialFeatureSelector``: what is kept is stored."""
+    """``RFE``, ``RFECV``, ``SequentialFeatureSelector``, which store their columns."""
     inner = record.get("estimator_", None)
     if not isinstance(inner, Record):
         inner = record.record("estimator")
@@ -49,7 +49,7 @@ def by_support(record: Record, table: Table, where: Where) -> Table:
 def last_eliminated(
     record: Record, table: Table, where: Where, predicting: bool
 ) -> tuple[Record, Table, Where] | None:
-    """The estimator of an ``RFE`` or ``RFECV``, where it predicts, with the columns that are kept."""
+    """Return the estimator of an ``RFE`` or ``RFECV`` that predicts, with the kept columns."""
     inner = record.get("estimator_", None)
     if not predicting or not isinstance(inner, Record) or not predicts(where.how(inner)):
         return None
@@ -57,7 +57,7 @@ def last_eliminated(
 
 
 def from_model(record: Record, table: Table, where: Where) -> Table:
-    """``SelectFromModel``: columns whose importance to a model is not below a threshold."""
+    """``SelectFromModel``: columns whose importance to a model is at least a threshold."""
     inner = record.get("estimator_", None)
     if not isinstance(inner, Record):
         inner = record.record("estimator")
@@ -69,7 +69,7 @@ def from_model(record: Record, table: Table, where: Where) -> Table:
     if record.get("max_features", None) is not None:
         most = record.get("max_features_", record.get("max_features"))
         if isinstance(most, bool) or not isinstance(most, (int, np.integer)):
-            raise where.damaged("max_features is no number.")
+            raise where.damaged("max_features is not a number.")
         mask[np.argsort(-scores, kind="stable")[int(most) :]] = False
     mask[scores < threshold] = False
     return _kept(record, table, mask, where, nan=takes_nan(inner))
@@ -101,12 +101,12 @@ def _kept(record: Record, table: Table, mask: Mask, where: Where, nan: bool) -> 
 def _parameter(record: Record, name: str, where: Where) -> Any:
     value = scalar(record.get(name), f"the {name} of {where.step}")
     if value != "all" and (isinstance(value, (str, bool)) or value is None):
-        raise where.damaged(f"its {name} is no number.")
+        raise where.damaged(f"its {name} is not a number.")
     return value
 
 
 def _scores(record: Record) -> np.ndarray:
-    """Scores, with the smallest number in place of NaN."""
+    """Return scores, with the smallest number in place of NaN."""
     scores = record.array("scores_", "biuf", 1)
     scores = scores.astype(scores.dtype if scores.dtype.kind == "f" else np.float64)
     scores[np.isnan(scores)] = np.finfo(scores.dtype).min
