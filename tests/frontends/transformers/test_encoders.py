@@ -145,7 +145,7 @@ def test_labels(labels: list[Any]) -> None:
 
 def test_dates_are_refused() -> None:
     frame = pd.DataFrame({"d": pd.to_datetime(["2020-01-01", "2021-01-01"])})
-    with pytest.raises(UnsupportedModel, match="no strings, numbers or bools"):
+    with pytest.raises(UnsupportedModel, match="not strings, numbers or bools"):
         table_of(OrdinalEncoder().fit(frame), 1)
 
 
