@@ -87,13 +87,13 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'hbtvm' has no attribute {name!r}")
     try:
-        found = getattr(importlib.import_module(_HOMES.get(name, "hbtvm.errors")), name)
+        value = getattr(importlib.import_module(_HOMES.get(name, "hbtvm.errors")), name)
     except ModuleNotFoundError as error:
         from hbtvm.errors import explained  # only where something is missing
 
         raise (explained(error) or error) from None
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

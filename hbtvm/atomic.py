@@ -118,8 +118,8 @@ def _temporary(path: Path) -> tuple[int, Path]:
 def _remove_if_abandoned(path: Path) -> None:
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        found = os.fstat(handle)
-        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and _lock(handle):
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and _lock(handle):
             os.unlink(path)
     finally:
         os.close(handle)

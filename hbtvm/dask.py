@@ -65,8 +65,8 @@ def predict(
 def _scored(part: pd.DataFrame, shipped: Shipped) -> pd.DataFrame:
     """A task."""
     table = _table(part)
-    made = shipped.scorer(table.schema)(table).to_pandas()
-    return made.set_index(part.index)
+    predictions = shipped.scorer(table.schema)(table).to_pandas()
+    return predictions.set_index(part.index)
 
 
 def _table(part: pd.DataFrame) -> pa.Table:

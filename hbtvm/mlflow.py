@@ -82,14 +82,14 @@ def save_model(
         raise InputError(f"{folder} is there already; expected a folder to make.")
     folder.mkdir(parents=True, exist_ok=True)
     compiled.save(folder / _PACKAGE)
-    made = MLflowModel() if mlflow_model is None else mlflow_model
-    made.signature = _with_output(_signature(compiled) if signature is None else signature)
+    description = MLflowModel() if mlflow_model is None else mlflow_model
+    description.signature = _with_output(_signature(compiled) if signature is None else signature)
     if metadata is not None:
-        made.metadata = metadata
+        description.metadata = metadata
     pyfunc.add_to_model(
-        made, loader_module=__name__, data=_PACKAGE, conda_env=_CONDA_ENV, python_env=_PYTHON_ENV
+        description, loader_module=__name__, data=_PACKAGE, conda_env=_CONDA_ENV, python_env=_PYTHON_ENV
     )
-    made.add_flavor(
+    description.add_flavor(
         FLAVOR_NAME,
         hbtvm_version=__version__,
         data=_PACKAGE,
@@ -97,7 +97,7 @@ def save_model(
         model=package.model,
         target=package.target["kind"],
     )
-    made.save(str(folder / MLMODEL_FILE_NAME))
+    description.save(str(folder / MLMODEL_FILE_NAME))
     _write_environments(folder, requirements(compiled) if pip_requirements is None else pip_requirements)
 
 
@@ -206,14 +206,14 @@ class _Predictor:
         """The compiled model; by this name MLflow asks for it."""
         return self.model
 
-    def _rows(self, given: Any) -> Any:
-        if isinstance(given, pd.DataFrame):
+    def _rows(self, rows: Any) -> Any:
+        if isinstance(rows, pd.DataFrame):
             if self._values:
-                return given.iloc[:, 0].tolist()
-            if all(isinstance(name, int) for name in given.columns):
+                return rows.iloc[:, 0].tolist()
+            if all(isinstance(name, int) for name in rows.columns):
                 # MLflow makes frames of arrays, too, and numbers their columns.
-                return given.to_numpy()
-        return given
+                return rows.to_numpy()
+        return rows
 
 
 def _load_pyfunc(path: str) -> _Predictor:

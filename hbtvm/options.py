@@ -69,14 +69,14 @@ def keywords(
     def decorate(
         function: Callable[[Any, _Options], _Result],
     ) -> Callable[Concatenate[Any, _Keywords], _Result]:
-        own = inspect.signature(function)
+        declared = inspect.signature(function)
         names = inspect.signature(options).parameters
-        signature = own.replace(parameters=[own.parameters["model"], *names.values()])
+        signature = declared.replace(parameters=[declared.parameters["model"], *names.values()])
 
         @functools.wraps(function)
-        def call(*arguments: Any, **given: Any) -> _Result:
+        def call(*arguments: Any, **named: Any) -> _Result:
             try:
-                bound = signature.bind(*arguments, **given)
+                bound = signature.bind(*arguments, **named)
             except TypeError as error:
                 raise TypeError(f"{function.__name__}() {error}") from None
             model = bound.arguments.pop("model")

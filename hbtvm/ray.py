@@ -82,11 +82,11 @@ class _Sent:
 
     def get(self) -> Shipped:
         key = self.reference.hex()
-        found = _received.get(key)
-        if found is None:
+        shipped = _received.get(key)
+        if shipped is None:
             _received.clear()
-            found = _received[key] = ray.get(self.reference)
-        return found
+            shipped = _received[key] = ray.get(self.reference)
+        return shipped
 
 
 def _score(table: pa.Table, sent: _Sent) -> pa.Table:

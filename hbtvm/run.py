@@ -177,10 +177,10 @@ def _choices(options: SearchOptions) -> Choices:
 
 def _sizes(batch_sizes: int | Sequence[int]) -> tuple[int, ...]:
     expected = "whole numbers of rows in a list, such as [1, 100]"
-    given = checks.several("batch_sizes", batch_sizes, (int, np.integer), expected)
-    if not given:
+    sizes = checks.several("batch_sizes", batch_sizes, (int, np.integer), expected)
+    if not sizes:
         raise InputError(f"batch_sizes is empty; expected {expected}")
-    return tuple(dict.fromkeys(checks.whole("a batch size", rows, 1, 100, MOST_SIZE) for rows in given))
+    return tuple(dict.fromkeys(checks.whole("a batch size", rows, 1, 100, MOST_SIZE) for rows in sizes))
 
 
 def _threads(target: Target, threads: int | None) -> int:
@@ -269,16 +269,16 @@ def recursive_model(
     Raises `InputError` if recursive models don't support the strategies or the type. Raises `ModelError` if
     the file is damaged.
     """
-    found = model if isinstance(model, RecursiveModel) else None
+    recursive = model if isinstance(model, RecursiveModel) else None
     if isinstance(model, str | os.PathLike) and recursive_kind(model) == "rec":
         from hbtvm.recursive.model import load
 
-        found = load(model)
-    if found is not None and dtype != "float32":
+        recursive = load(model)
+    if recursive is not None and dtype != "float32":
         raise InputError(f"recursive models are computed in float32, so dtype can't be {dtype!r}")
-    if found is not None and names is not None and set(names) != {"levels"}:
+    if recursive is not None and names is not None and set(names) != {"levels"}:
         raise InputError(f"recursive models have the strategy levels only, not {', '.join(names)}")
-    return found
+    return recursive
 
 
 def graph_for(machine: Target, graph: Graph, dtype: Dtype, names: Sequence[str] | None) -> Graph:

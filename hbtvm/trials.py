@@ -82,10 +82,10 @@ def export(
     if progress is not None and not callable(progress):
         raise InputTypeError(f"progress is {checks.kind(progress)}; expected a function")
     try:
-        given = SearchOptions(**options)
+        search_options = SearchOptions(**options)
     except TypeError as error:
         raise TypeError(str(error).replace("SearchOptions.__init__", "export")) from None
-    run = export_run(given)
+    run = export_run(search_options)
     if recursive_model(model, run.dtype, run.strategies) is not None:
         raise InputError("candidates of recursive models can't be exported; tune them where they run.")
     graph = graph_for(run.target, read_model(model, run.max_bytes), run.dtype, run.strategies)

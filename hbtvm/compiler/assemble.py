@@ -132,8 +132,8 @@ def _built(
             if limited and kernel.origin in ("log", "similar"):
                 logged[len(calls)] = f"{kernel.strategy}, {count(kernel.rows, 'row')}", call
         calls.append(call)
-    made = dict(zip(logged, results(list(logged.values())), strict=True))
-    return [made[number] if number in made else call() for number, call in enumerate(calls)]
+    built = dict(zip(logged, results(list(logged.values())), strict=True))
+    return [built[number] if number in built else call() for number, call in enumerate(calls)]
 
 
 def _kept(library: bytes, object_file: bytes) -> _Code:

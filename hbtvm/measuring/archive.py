@@ -201,26 +201,26 @@ class Trials:
             path.write_bytes(self._inflated(name, data))
         for one in self.candidates:
             task = self.tasks[one.task]
-            told = {
+            description = {
                 "kernel": one.kernel,
                 "data": self.manifest["data"][task.data],
                 "rows": task.workload["rows"],
                 "threads": self.manifest["threads"],
                 "executor": self.manifest["executor"],
             }
-            (folder / f"{one.number}.json").write_text(json.dumps(told))
+            (folder / f"{one.number}.json").write_text(json.dumps(description))
 
     def _inflated(self, name: str, data: bytes | memoryview) -> bytes:
         listed = self.manifest["members"][name]
         inflate = zlib.decompressobj()
         try:
             # Inflate at most the listed size.
-            found = inflate.decompress(data, listed["size"] + 1)
+            content = inflate.decompress(data, listed["size"] + 1)
         except zlib.error:
             raise PackageError(f"is damaged: {name!r} can't be inflated") from None
-        if hashlib.sha256(found).hexdigest() != listed["sha256"]:
+        if hashlib.sha256(content).hexdigest() != listed["sha256"]:
             raise PackageError(f"is damaged: the content of {name!r} has another hash than {MANIFEST} says")
-        return found
+        return content
 
 
 def write(path: Path, members: Members, **fields: Any) -> Trials:
@@ -248,9 +248,9 @@ def read(path: Path) -> Trials:
         raise package_file_error(f"can't read {path}: {error.strerror}.", error, path) from None
     try:
         members: dict[str, Any] = dict(read_archive(data, MANIFEST))
-        own = bytes(members.pop(MANIFEST))
+        manifest = bytes(members.pop(MANIFEST))
         stated = bytes(members.pop(_DIGEST, b"")).strip().decode("latin-1")
-        return Trials(_checked(own, stated, members), stated, members)
+        return Trials(_checked(manifest, stated, members), stated, members)
     except PackageError as error:
         raise PackageError(f"{path} {error}.") from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:

@@ -42,8 +42,8 @@ class ExportedProgram:
 
     def load(self, config: Mapping[str, Any], library_path: str) -> CheckedKernel:
         """Load the kernel and its tables."""
-        told = self._told
-        entry, data, count = self._entry(), told["data"], told["rows"]
+        description = self._told
+        entry, data, count = self._entry(), description["data"], description["rows"]
         sample, expected = _rows(self._folder / data["rows"]), _array(self._folder / data["expected"])
         check = sample[: len(expected)], expected, data["tolerance"]
         if entry.launch is not None:
@@ -53,8 +53,8 @@ class ExportedProgram:
                 device.run, rows, *check, clock=lambda X, number: device.seconds(X, number, count)
             )
         (function,) = load_kernels([entry.library])
-        library = load_library((self._folder / told["executor"]).read_bytes())
-        threads = 1 if entry.parallel == "none" else told["threads"]
+        library = load_library((self._folder / description["executor"]).read_bytes())
+        threads = 1 if entry.parallel == "none" else description["threads"]
         kernel = OneKernel(library, function, entry, threads)
         rows = _repeated(self._folder / data["rows"], count)
         return CheckedKernel(kernel.run, rows, *check, poison=kernel.executor.poison)
@@ -80,7 +80,7 @@ def _rows(path: Path) -> np.ndarray:
 @functools.lru_cache(maxsize=2)
 def _repeated(path: Path, count: int) -> np.ndarray:
     """`count` rows: those of a file, repeated."""
-    found = _rows(path)
-    if count <= len(found):
-        return np.ascontiguousarray(found[:count])
-    return np.concatenate([found] * (-(-count // len(found))))[:count]
+    rows = _rows(path)
+    if count <= len(rows):
+        return np.ascontiguousarray(rows[:count])
+    return np.concatenate([rows] * (-(-count // len(rows))))[:count]

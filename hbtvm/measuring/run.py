@@ -197,11 +197,11 @@ class _Run:
 
     def winners(self) -> dict[str, Best]:
         """The fastest of each group."""
-        found = {}
+        winners = {}
         for group, (number, seconds) in self.best.items():
             one = self.trials.candidates[number]
-            found[group] = Best(self.trials.tasks[one.task].strategy, one.config, seconds)
-        return found
+            winners[group] = Best(self.trials.tasks[one.task].strategy, one.config, seconds)
+        return winners
 
     def _spent(self, share: float = 1.0) -> bool:
         return self.budget is not None and time.monotonic() - self.start >= share * self.budget
@@ -300,7 +300,7 @@ class _Run:
             finalists = self._finalists(group)
             if len(finalists) < 2 or self._spent():
                 continue
-            found: dict[int, list[float]] = {number: [] for number in finalists}
+            readings: dict[int, list[float]] = {number: [] for number in finalists}
             errors: dict[int, Failure] = {}
             begun = time.monotonic()
             for _ in range(_FINAL.rounds):
@@ -310,7 +310,7 @@ class _Run:
                     once = replace(_READING, repeats=1, most=1)
                     result = self._measured(self.trials.candidates[number], once)
                     if isinstance(result, Measured):
-                        found[number] += result.times
+                        readings[number] += result.times
                     else:
                         errors[number] = result
                 if self._spent():
@@ -319,9 +319,9 @@ class _Run:
             lines = []
             for number in finalists:
                 mark, failure = times.final(ident, self.readings[number]), errors.get(number)
-                own = () if failure else tuple(found[number])
+                seconds = () if failure else tuple(readings[number])
                 error = failure.error if failure else None
-                lines.append(Line(number, utc_now(), own, error, spent, mark))
+                lines.append(Line(number, utc_now(), seconds, error, spent, mark))
             self._win(lines)
             for line in lines:
                 self._keep(line)
@@ -334,13 +334,13 @@ class _Run:
             self.best[self._group(self.trials.candidates[winner])] = winner, working[winner]
 
     def _finalists(self, group: str) -> list[int]:
-        own = [
+        ranked = [
             (seconds, number)
             for number, seconds in self.readings.items()
             if self._group(self.trials.candidates[number]) == group and seconds < float("inf")
         ]
-        own.sort()
-        return [number for _, number in own[: _FINAL.count([seconds for seconds, _ in own])]]
+        ranked.sort()
+        return [number for _, number in ranked[: _FINAL.count([seconds for seconds, _ in ranked])]]
 
     def _measured(self, candidate: Candidate, timing: Timing) -> Measured | Failure:
         payload = {"folder": str(self.folder), "candidate": candidate.number, "device": self.device}

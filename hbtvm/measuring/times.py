@@ -45,8 +45,10 @@ class Line:
 
     def to_json(self) -> dict[str, Any]:
         """The line as JSON values, for `parsed` to read."""
-        told = {**vars(self), "times": list(self.times)}
-        return {name: one for name, one in told.items() if one is not None or name not in ("final", "health")}
+        fields = {**vars(self), "times": list(self.times)}
+        return {
+            name: one for name, one in fields.items() if one is not None or name not in ("final", "health")
+        }
 
 
 @dataclass
@@ -117,31 +119,31 @@ def parsed(data: bytes, path: Path, trials: Trials) -> Times:
         )
     if archive != trials.digest:
         raise InputError(f"{path} has times of another archive.")
-    found = Times(head)
+    contents = Times(head)
     where = 0, ""
     for number, text in enumerate(rest, 2):
         if not text:
             continue
         try:
-            given = bounds.parsed(text)
-            if not isinstance(given, dict):
+            fields = bounds.parsed(text)
+            if not isinstance(fields, dict):
                 raise RecordError("a line is no object")
-            wrong = {"candidate", "date"} - given.keys() or given.keys() - Line.__dataclass_fields__.keys()
+            wrong = {"candidate", "date"} - fields.keys() or fields.keys() - Line.__dataclass_fields__.keys()
             if wrong:
                 raise RecordError(f"the field {min(wrong)!r:.60} is missing or unknown")
-            line = Line(**given)
+            line = Line(**fields)
             bounds.plain("line", vars(line))
             if type(line.candidate) is not int or not 0 <= line.candidate < len(trials.candidates):
                 raise RecordError(f"candidate is {bounds.brief(line.candidate)}")
             line = Line(**{**vars(line), "times": tuple(line.times)})
-            found._record(trials, line)  # whose checks are a line's, too
+            contents._record(trials, line)  # whose checks are a line's, too
         except (TypeError, ValueError) as error:
-            found.skipped += 1
+            contents.skipped += 1
             where = where if where[0] else (number, str(error))
         else:
-            found.lines.append(line)
-    found.note = ReadResult([], found.skipped, *where).note(path)
-    return found
+            contents.lines.append(line)
+    contents.note = ReadResult([], contents.skipped, *where).note(path)
+    return contents
 
 
 class TimesFile:
@@ -200,8 +202,8 @@ class TimesFile:
         self._write(line.to_json())
         self.known.lines.append(line)
 
-    def _write(self, told: Mapping[str, Any]) -> None:
-        data = _line(told)
+    def _write(self, fields: Mapping[str, Any]) -> None:
+        data = _line(fields)
         end = os.fstat(self._file).st_size
         try:
             if os.write(self._file, data) != len(data):
@@ -221,8 +223,8 @@ class TimesFile:
         os.close(self._file)
 
 
-def _line(told: Mapping[str, Any]) -> bytes:
-    return json.dumps(told, sort_keys=True).encode() + b"\n"
+def _line(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, sort_keys=True).encode() + b"\n"
 
 
 def final(ident: str, reading: float | None) -> dict[str, Any]:

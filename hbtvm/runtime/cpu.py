@@ -1,4 +1,4 @@
-"""Instruction sets of this machine's CPU, found without a compiler."""
+"""Instruction sets of this machine's CPU, read without a compiler."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ RELEVANT_FEATURES = (
     "avx", "avx2", "avx512bf16", "avx512bitalg", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vbmi",
     "avx512vl", "avx512vnni", "avx512vpopcntdq", "bmi2", "fma", "popcnt", "sse4.2",
 )  # fmt: skip
-"""Instruction sets that a kernel can use, by LLVM's names; packages list those they were built for."""
+"""Instruction sets that kernels can use, by LLVM's names; packages list those that they were built for."""
 
 ARM_FEATURES = ("dotprod", "fullfp16", "neon")
-"""The same of 64-bit Arm CPUs. Kernels for those use vectors of 128 bits, so nothing of SVE."""
+"""The same for 64-bit Arm CPUs. Kernels for them use 128-bit vectors, hence no SVE."""
 
 ARCHITECTURES = {"x86_64": RELEVANT_FEATURES, "aarch64": ARM_FEATURES}
-"""Architectures that kernels can be compiled for, as Linux names them, and what they list of each."""
+"""Architectures that kernels can be compiled for, by Linux's names, and their instruction sets."""
 
 _SPELLINGS = {"amd64": "x86_64", "arm64": "aarch64"}
 
@@ -30,7 +30,7 @@ LEVELS = {
     "x86-64-v2": ("sse4.2", "popcnt"),
     "x86-64": (),
 }
-"""LLVM's names of x86-64 levels, the newest first, and what each adds of `RELEVANT_FEATURES`."""
+"""LLVM's names of x86-64 levels, newest first, and the `RELEVANT_FEATURES` that each adds."""
 
 _WIDE = frozenset(("avx512f", "avx512bw", "avx512vl"))
 
@@ -52,12 +52,12 @@ def host_architecture() -> str:
 
 
 def known_as(name: str) -> str:
-    """Return Linux's name of an architecture that may be spelled otherwise."""
+    """Return Linux's name of an architecture that has other spellings."""
     return _SPELLINGS.get(name.lower(), name.lower())
 
 
 def architecture(target: Mapping[str, Any]) -> str:
-    """Return the architecture of a CPU's description, which is told only where it is not x86-64."""
+    """Return the architecture of a CPU's description, which states it only if it is not x86-64."""
     return str(target.get("arch", "x86_64"))
 
 
@@ -69,7 +69,7 @@ def vector_bits(features: Collection[str]) -> int:
 
 
 def host_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str] | None:
-    """Return this machine's instruction sets out of `ARCHITECTURES`; None where they are unknown."""
+    """Return this machine's instruction sets among `ARCHITECTURES`; None if unknown."""
     known = ARCHITECTURES.get(host_architecture())
     if known is None:
         return frozenset()
@@ -85,10 +85,9 @@ def host_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str] | Non
 
 
 def missing_features(target: Mapping[str, Any]) -> list[str]:
-    """Return what this machine lacks to run code for a CPU's description.
+    """Return the architecture or instruction sets that this machine lacks to run a CPU's code.
 
-    Returns its architecture, if this machine has another one; else instruction sets (none where they are
-    unknown).
+    Only the architecture if it differs; no instruction sets if this machine's are unknown.
     """
     if architecture(target) != host_architecture():
         return [architecture(target)]
@@ -99,7 +98,7 @@ def missing_features(target: Mapping[str, Any]) -> list[str]:
 def check_architecture(target: Mapping[str, Any]) -> None:
     """Check that this machine's architecture is that of a CPU's description.
 
-    Raises `PackageError`: names both, if they differ.
+    Raises `PackageError` if they differ; it names both.
     """
     wanted, here = architecture(target), host_architecture()
     if wanted != here:
@@ -112,7 +111,7 @@ def check_architecture(target: Mapping[str, Any]) -> None:
 def check_cpu(target: Mapping[str, Any]) -> None:
     """Check that this machine's CPU can run code that was compiled for a CPU's description.
 
-    Raises `PackageError`: names the architecture that it is not of, or the instruction sets that it lacks.
+    Raises `PackageError` if not; it names the architecture, or the missing instruction sets.
     """
     check_architecture(target)
     lacking = missing_features(target)

@@ -8,10 +8,10 @@ from hbtvm.runtime.package.file import Package
 
 
 def device_of(package: Package, device: str | int | None) -> str:
-    """Return the normalized name of the device that a user asks for: ``"cpu"``, ``"cuda:0"``, ...
+    """Return the normalized name of the requested device: ``"cpu"``, ``"cuda:0"``, ...
 
-    Raises `PackageError` if it was not compiled for such a device; `DeviceError` if it is no name of a
-    device.
+    Raises `PackageError` if the package was compiled for another kind of device. Raises `DeviceError` if the
+    name is not a device's.
     """
     if package.target.get("kind") == "cuda":
         if device == "cpu":

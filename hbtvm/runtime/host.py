@@ -103,18 +103,18 @@ class HostModel:
         InputError
             If there are values that the library refuses.
         """
-        found = self._raw(rows)
-        if found is None:
+        raw = self._raw(rows)
+        if raw is None:
             self.refuse(rows)
-        scores: np.ndarray = found
+        scores: np.ndarray = raw
         return scores
 
     def finish(self, output: Any, raw: np.ndarray) -> Any:
         """An output of raw scores, as the executor makes it; None where numpy computes it, or refuses to."""
-        found = self._epilogues.get(output)
-        if found is None:
+        entry = self._epilogues.get(output)
+        if entry is None:
             return None
-        epilogue, shape = found
+        epilogue, shape = entry
         results = self._executor.finish(shape, raw.copy())
         return None if results is None else epilogue.output(results)
 
@@ -213,16 +213,16 @@ def _finished(call: Call, epilogue: Epilogue) -> Call:
 
 def stages_of(package: Package, functions: Sequence[Function]) -> list[Stage]:
     """The stages of a package, whose functions are given in the order of `Package.all_kernels`."""
-    made, at = [], 0
+    stages, at = [], 0
     all_stages: list[tuple[Sequence[KernelEntry], Sequence[int]]] = [
         *((stage.kernels, stage.columns) for stage in package.stages),
         (package.kernels, package.columns or range(package.n_read)),
     ]
     for kernels, columns in all_stages:
-        own = list(zip(kernels, functions[at : at + len(kernels)], strict=True))
-        made.append(Stage(own, tuple(columns), kernels[0].signature.outputs))
+        pairs = list(zip(kernels, functions[at : at + len(kernels)], strict=True))
+        stages.append(Stage(pairs, tuple(columns), kernels[0].signature.outputs))
         at += len(kernels)
-    return made
+    return stages
 
 
 def described(package: Package, inputs: Inputs | FeedReader) -> Described:

@@ -110,9 +110,9 @@ class Model:
         except TypeError:  # it has no hash
             call = None
         if call is not None:
-            found = call(X)
-            if found is not None:
-                return found
+            result = call(X)
+            if result is not None:
+                return result
         return self._predict(X, output)
 
     def _predict(self, X: Any, output: Output | None) -> Any:
@@ -144,9 +144,9 @@ class Model:
             kernels.warm_up()
         host = kernels.host
         if host is not None and output in host.prepared:
-            found = host.prepared[output](rows)
-            if found is not None:
-                return found
+            result = host.prepared[output](rows)
+            if result is not None:
+                return result
         return self._finished(kernels.raw(rows), output)
 
     def _predict_structures(self, structures: Any, output: Output | None) -> Any:
@@ -159,14 +159,14 @@ class Model:
         if not self.package.kernels:
             return rows if output is None else self._finished(rows.astype(np.float64), output)
         call = None if kernels.host is None else kernels.host.direct.get(output)
-        found = None if call is None else call(rows)
-        return self._finished(kernels.raw(kernels.inputs.prepare(rows)), output) if found is None else found
+        result = None if call is None else call(rows)
+        return self._finished(kernels.raw(kernels.inputs.prepare(rows)), output) if result is None else result
 
     def _finished(self, raw: np.ndarray, output: Output | None) -> Any:
         """Return an output of raw scores."""
         host = self._kernels.host
-        found = None if host is None else host.finish(output, raw)
-        return self._convert[output](raw) if found is None else found
+        result = None if host is None else host.finish(output, raw)
+        return self._convert[output](raw) if result is None else result
 
     def _require(self, output: Output | None) -> None:
         """Raise an error that names the outputs there are, if this is none, before any row is computed."""
@@ -199,9 +199,9 @@ class Model:
             If the library of the result is not installed.
         """
         if self._transform_call is not None:
-            found = self._transform_call(X)
-            if found is not None:
-                return found
+            result = self._transform_call(X)
+            if result is not None:
+                return result
         return self._transform(X)
 
     def _transform(self, X: Any) -> Any:

@@ -33,14 +33,14 @@ def linker(target: Target) -> str:
     if not is_cross(target):
         return build.c_compiler()
     name = f"{triple(architecture(target))}-gcc"
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         package = "gcc-" + triple(architecture(target)).replace("_", "-")
         raise BuildError(
             f"no compiler for {architecture(target)} was found (looked for {name}); "
             f"on Debian: apt-get install {package}"
         )
-    return found
+    return path
 
 
 def c_compiler(target: Target) -> str:
@@ -60,8 +60,8 @@ def machine_options(target: Target) -> tuple[str, ...]:
     """
     if target["kind"] != "llvm":
         return ()
-    found = architecture(target)
-    baseline, features = f"-march={_BASELINES[found]}", target["features"]
-    if found == "aarch64":
+    arch = architecture(target)
+    baseline, features = f"-march={_BASELINES[arch]}", target["features"]
+    if arch == "aarch64":
         return ("+".join([baseline, *(_ARM_NAMES.get(name, name) for name in features)]),)
     return (baseline, *(f"-m{name}" for name in features))

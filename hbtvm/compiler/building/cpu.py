@@ -54,18 +54,18 @@ def build_module(module: Any, target: Target, path: str) -> None:
 
     Raises `BuildError` if there is no C compiler, or linking failed.
     """
-    lowered, made = _lowered(module, target)
+    lowered, device = _lowered(module, target)
     if not os.environ.get(KERNELS):
-        link_library(_compiled(lowered, made), path, target)
+        link_library(_compiled(lowered, device), path, target)
         return
 
     def build() -> bytes:
-        link_library(_compiled(lowered, made), path, target)
+        link_library(_compiled(lowered, device), path, target)
         library = Path(path).read_bytes()
         return library + Path(path + OBJECT).read_bytes() + len(library).to_bytes(8, "little")
 
     passes = tvm.ir.save_json(tvm.transform.PassContext.current())
-    options = [tvm.ir.save_json(lowered), str(made.export()), passes, tvm.__version__]
+    options = [tvm.ir.save_json(lowered), str(device.export()), passes, tvm.__version__]
     content = kept(linker(target), options, _building_sources(), build, KERNELS)
     size = int.from_bytes(content[-8:], "little")
     Path(path + OBJECT).write_bytes(content[size:-8])
@@ -85,14 +85,14 @@ def _building_sources() -> tuple[Path, ...]:
 def _lowered(module: Any, target: Target) -> tuple[Any, Any]:
     """Return a module with rewritten loops, and TVM's target for it."""
     # LLVM would combine scalar walks into vectors that load nodes by gathers, which scalar walks avoid.
-    made = tvm_target(target, pack_scalars=not walks_by_scalars(module))
-    with made:
-        return rewrite_loops(module), made
+    device = tvm_target(target, pack_scalars=not walks_by_scalars(module))
+    with device:
+        return rewrite_loops(module), device
 
 
-def _compiled(lowered: Any, made: Any) -> Any:
-    with made:  # lowering a lookup reads the features of the current target
-        return tvm.compile(lowered, target=made)
+def _compiled(lowered: Any, device: Any) -> Any:
+    with device:  # lowering a lookup reads the features of the current target
+        return tvm.compile(lowered, target=device)
 
 
 def compile_module(module: Any, target: Target) -> Any:
@@ -136,9 +136,9 @@ def strip_object(data: bytes, target: Target) -> bytes:
     Raises `BuildError` if the linker failed.
     """
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        given = Path(folder, "kernel.o")
-        given.write_bytes(data)
-        return compiled(c_compiler(target), [str(given)], ["-r", "-nostdlib", _NO_DEBUGGING])
+        path = Path(folder, "kernel.o")
+        path.write_bytes(data)
+        return compiled(c_compiler(target), [str(path)], ["-r", "-nostdlib", _NO_DEBUGGING])
 
 
 def require_compilers(target: Target, *, linked: bool) -> None:

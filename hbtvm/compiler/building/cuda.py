@@ -66,8 +66,8 @@ def code_without_spills(source: str, target: Target) -> bytes:
 
     Raises `InvalidConfigError` if one spills registers to memory.
     """
-    code, told = machine_code(source, target, "-Xptxas=-v")
-    spilled = sum(map(int, re.findall(r"(\d+) bytes spill stores", told)))
+    code, report = machine_code(source, target, "-Xptxas=-v")
+    spilled = sum(map(int, re.findall(r"(\d+) bytes spill stores", report)))
     if spilled:
         raise InvalidConfigError(f"it spills {spilled} bytes of registers")
     return code
@@ -96,10 +96,10 @@ def write_code(path: str, code: bytes, launch: Launch) -> None:
 def write_whole(path: str, content: bytes) -> None:
     """Write a file that appears whole or not at all."""
     folder, name = os.path.split(os.path.abspath(path))
-    descriptor, made = tempfile.mkstemp(dir=folder, prefix=f".{name[:40]}.")
+    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name[:40]}.")
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
-    os.replace(made, path)
+    os.replace(temporary, path)
 
 
 def read_code(path: str) -> tuple[bytes, Launch]:
@@ -125,7 +125,7 @@ def _launch(kernel: Any, host: Any) -> Launch:
         raise BuildError(f"a schedule for GPUs makes one kernel, this one makes {len(calls)}")
     (call,) = calls
     names = [str(name) for name in call.attrs.launch_params]
-    given, extents = (
+    arguments, extents = (
         list(call.args[1 : len(call.args) - len(names)]),
         call.args[len(call.args) - len(names) :],
     )
@@ -164,7 +164,7 @@ def _launch(kernel: Any, host: Any) -> Launch:
     wanted = kernel.attrs.get(ATTRIBUTE) if kernel.attrs is not None else None
     return Launch(
         str(call.args[0].value),
-        tuple(map(argument, given)),
+        tuple(map(argument, arguments)),
         (x, y, z),
         (width, height, depth),
         int(shared),  # type: ignore[arg-type]

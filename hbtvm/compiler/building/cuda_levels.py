@@ -23,49 +23,49 @@ _KERNEL = "{}_kernel"  # what TVM names a function's kernel
 _BUFFER = re.compile(r"(state|child|number|vector|scratch|table|levels|barrier)(\d+)(_ptr)?")
 
 
-def level_source(made: Kernels, target: Target) -> tuple[str, Kernels]:
+def level_source(kernels: Kernels, target: Target) -> tuple[str, Kernels]:
     """Return the CUDA source of a configuration's kernels, and the kernels with what each takes.
 
     Raises `BuildError` if a kernel takes something else than there is.
     """
-    persistent = _KERNEL.format(PERSISTENT) if PERSISTENT in made.functions else None
+    persistent = _KERNEL.format(PERSISTENT) if PERSISTENT in kernels.functions else None
     # Steps share what is equal as they are written; looking for more takes most of the time.
     with tvm.transform.PassContext(disabled_pass=["tirx.CommonSubexprElim"]):
-        source, _, kernels = split(tvm.IRModule(made.functions), target, persistent)
+        source, _, module = split(tvm.IRModule(kernels.functions), target, persistent)
     taken = {
         str(variable.name_hint): tuple(_argument(str(one.name)) for one in function.params)
-        for variable, function in kernels.functions_items()
+        for variable, function in module.functions_items()
     }
     return ROUNDED_ONCE + source, replace(
-        made,
-        leaf=_program(made.leaf, taken),
-        inner=_program(made.inner, taken),
-        first=None if made.first is None else _program(made.first, taken),
-        persistent=None if made.persistent is None else _step(made.persistent, taken),
+        kernels,
+        leaf=_program(kernels.leaf, taken),
+        inner=_program(kernels.inner, taken),
+        first=None if kernels.first is None else _program(kernels.first, taken),
+        persistent=None if kernels.persistent is None else _step(kernels.persistent, taken),
     )
 
 
-def build_levels(made: Kernels, target: Target, portable: bool) -> tuple[bytes, Kernels]:
+def build_levels(kernels: Kernels, target: Target, portable: bool) -> tuple[bytes, Kernels]:
     """Compile a configuration's kernels to machine code; the kernels with what each takes.
 
     Raises `BuildError` if there is no CUDA compiler, or it fails.
     """
-    source, found = level_source(made, target)
-    return cuda_build.code_of(source, target, portable), found
+    source, compiled = level_source(kernels, target)
+    return cuda_build.code_of(source, target, portable), compiled
 
 
-def write_levels(path: str, code: bytes, made: Kernels) -> None:
+def write_levels(path: str, code: bytes, kernels: Kernels) -> None:
     """Write a candidate's code and what its kernels take into one file, which appears whole or not at all."""
-    cuda_build.write_whole(path, pickle.dumps((code, replace(made, functions={}, tables=()))))
+    cuda_build.write_whole(path, pickle.dumps((code, replace(kernels, functions={}, tables=()))))
 
 
-def read_levels(content: bytes, made: Kernels) -> tuple[bytes, Kernels]:
+def read_levels(content: bytes, kernels: Kernels) -> tuple[bytes, Kernels]:
     """Return the code of a file of `write_levels`, and the kernels with what each takes.
 
-    `made`: the same kernels, of which tables are taken.
+    `kernels`: the same kernels, of which tables are taken.
     """
-    code, found = pickle.loads(content)
-    return code, replace(found, tables=made.tables)
+    code, compiled = pickle.loads(content)
+    return code, replace(compiled, tables=kernels.tables)
 
 
 def _argument(name: str) -> StepArgument:

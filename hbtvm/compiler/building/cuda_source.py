@@ -105,13 +105,13 @@ def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, 
     `shared`: name of a kernel that reads what other blocks write while it runs: its arguments are not told
         apart by ``__restrict__``.
     """
-    made = tvm_target(target)
-    graph, _, finalize = tirx.get_default_tir_pipeline(made)
-    host, devices = split_host_device_mods(graph(tirx.transform.BindTarget(made)(module)))
+    tvm_device = tvm_target(target)
+    graph, _, finalize = tirx.get_default_tir_pipeline(tvm_device)
+    host, devices = split_host_device_mods(graph(tirx.transform.BindTarget(tvm_device)(module)))
     ((device, kernels),) = devices.items()
     if shared is not None:
         kernels[shared] = kernels[shared].with_attr("tirx.noalias", False)
-    with made:
+    with tvm_device:
         generated = tvm.get_global_func("target.build.cuda")(finalize()(kernels), device)
     return str(generated.inspect_source()), host, kernels
 
@@ -136,7 +136,7 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
     kinds = ["--cubin", f"-arch=sm_{number}"]
     if portable:
         codes = [(number, f"sm_{number}"), (PORTABLE, f"compute_{PORTABLE}")]
-        kinds = ["--fatbin", *(f"-gencode=arch=compute_{own},code={code}" for own, code in codes)]
+        kinds = ["--fatbin", *(f"-gencode=arch=compute_{arch},code={code}" for arch, code in codes)]
     rounding = "--fmad=true" if source.startswith(ROUNDED_ONCE) else "--fmad=false"
     command = [nvcc(), *kinds, *_FLAGS, rounding, *options]
     content = kept(
@@ -149,13 +149,13 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
 def _compiled(command: list[str], source: str) -> bytes:
     """Run the compiler; return the machine code, what the compiler printed, and the size of the former."""
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        given, made = Path(folder, "kernels.cu"), Path(folder, "kernels.bin")
-        given.write_text(source)
-        done = subprocess.run([*command, "-o", str(made), str(given)], capture_output=True, text=True)
+        source_file, binary = Path(folder, "kernels.cu"), Path(folder, "kernels.bin")
+        source_file.write_text(source)
+        done = subprocess.run([*command, "-o", str(binary), str(source_file)], capture_output=True, text=True)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr.strip()]
             raise BuildError(f"nvcc could not compile a kernel: {said[0]}")
-        code = made.read_bytes()
+        code = binary.read_bytes()
         return code + done.stderr.encode() + len(code).to_bytes(8, "little")
 
 
@@ -165,9 +165,9 @@ def compile_cuda(module: Any, target: Target, portable: bool = False) -> Any:
     TVM's CUDA runtime has to be loaded, which takes NVIDIA's driver or stubs of its libraries (see
     `hbtvm.compiler.building.cuda_stubs`). `portable` is as in `machine_code`.
     """
-    made = tvm_target(target)
-    with _compiler(target, portable, _head(module)), made:
-        return tvm.compile(_lowered(module), target=made)
+    device = tvm_target(target)
+    with _compiler(target, portable, _head(module)), device:
+        return tvm.compile(_lowered(module), target=device)
 
 
 @contextmanager

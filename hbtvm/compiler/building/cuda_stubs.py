@@ -80,15 +80,15 @@ def _load(library: str, functions: list[str]) -> None:
             pass
     source = "\n".join(f"int {name}(void) {{ return {_NO_DEVICE}; }}" for name in functions)
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
-        made, versions = Path(folder, library), Path(folder, "versions")
+        stub, versions = Path(folder, library), Path(folder, "versions")
         versions.write_text(f"{library} {{ global: *; }};")
         # The dynamic loader identifies a loaded library by its soname.
         names = [f"-Wl,-soname,{library}"]
         if library == _RUNTIME:  # its symbols are versioned
             names.append(f"-Wl,--version-script={versions}")
-        command = [build.c_compiler(), "-x", "c", "-", "-shared", "-fPIC", "-o", str(made), *names]
+        command = [build.c_compiler(), "-x", "c", "-", "-shared", "-fPIC", "-o", str(stub), *names]
         done = subprocess.run(command, input=source, capture_output=True, text=True)
         if done.returncode:
             said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
             raise BuildError(f"a stand-in for {library} could not be built: {said[0]}")
-        ctypes.CDLL(str(made), ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(str(stub), ctypes.RTLD_GLOBAL)

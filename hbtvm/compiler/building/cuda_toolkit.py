@@ -35,13 +35,13 @@ def nvcc() -> str:
 
     Raises `BuildError` if there is none.
     """
-    found = find("nvcc")
-    if found is None:
+    path = find("nvcc")
+    if path is None:
         raise BuildError(
             "no CUDA compiler was found (looked for nvcc on the PATH, in $CUDA_HOME, in /usr/local/cuda and "
             "in Python packages); pip install 'hbtvm[nvcc]' brings one, as NVIDIA's CUDA toolkit does"
         )
-    return found
+    return path
 
 
 def toolkit_version() -> str:
@@ -50,5 +50,5 @@ def toolkit_version() -> str:
     Raises `BuildError` if there is none.
     """
     done = subprocess.run([nvcc(), "--version"], capture_output=True, text=True)
-    found = re.search(r"release ([0-9]+\.[0-9]+)", done.stdout)
-    return found.group(1) if found else ""
+    match = re.search(r"release ([0-9]+\.[0-9]+)", done.stdout)
+    return match.group(1) if match else ""

@@ -60,7 +60,7 @@ def results(calls: Sequence[tuple[str, Callable[[], _Result]]]) -> list[_Result]
             path = folder / f"{number}.pickle"
             path.write_bytes(pickle.dumps(call))
             candidates.append(Candidate(PROGRAM, {"call": str(path)}, {}))
-        made = []
+        values = []
         for (name, _), built in zip(calls, pool.build(candidates, math.inf), strict=True):
             assert built is not None  # `build` leaves out no candidate without a time limit
             if isinstance(built, Failure):
@@ -68,5 +68,5 @@ def results(calls: Sequence[tuple[str, Callable[[], _Result]]]) -> list[_Result]
                     f"the log's configuration for {name} can't be built: {built.message}; compile without "
                     "this log"
                 )
-            made.append(cast(_Result, pickle.loads(Path(built.path).read_bytes())))
-        return made
+            values.append(cast(_Result, pickle.loads(Path(built.path).read_bytes())))
+        return values

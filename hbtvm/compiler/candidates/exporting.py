@@ -82,7 +82,7 @@ def export(
     Returns the numbers of candidates; no archive is written if none could be built. Raises `PackageError` if
     the archive can't be written.
     """
-    found, members = Export(len(planned)), Members()
+    result, members = Export(len(planned)), Members()
     owner = {task.name: number for number, work in enumerate(prepared.works) for task in work.tasks}
     studies = [read_study(work.folder) for work in prepared.works]
     numbers = {task.name: number for number, task in enumerate(prepared.tasks)}
@@ -92,10 +92,10 @@ def export(
         with contextlib.closing(_built(planned)) as built:
             for task, config, library in built:
                 if isinstance(library, Failure):
-                    found.failures[library.kind] += 1
-                    found.examples.setdefault(library.kind, library.message)
+                    result.failures[library.kind] += 1
+                    result.examples.setdefault(library.kind, library.message)
                 elif (task.name, library.fingerprint) in prints:
-                    found.twins += 1
+                    result.twins += 1
                 else:
                     if library.fingerprint is not None:
                         prints.add((task.name, library.fingerprint))
@@ -104,13 +104,13 @@ def export(
                     candidates.append(
                         {"task": numbers[task.name], "kernel": kernel, "build_seconds": seconds}
                     )
-                    found.built += 1
+                    result.built += 1
                 if progress is not None:
-                    progress(found)
+                    progress(result)
     except KeyboardInterrupt:
-        found.stopped = True
+        result.stopped = True
     if not candidates:
-        return found
+        return result
     on_gpu = target["kind"] == "cuda"
     archive.write(
         path,
@@ -134,7 +134,7 @@ def export(
         ],
         candidates=candidates,
     )
-    return found
+    return result
 
 
 def _built(

@@ -97,17 +97,17 @@ class RemoteCandidate:
 
     def _arguments(self, rows: np.ndarray) -> list[Any]:
         """Return the arguments: rows padded to whole tiles, the tables, and scores filled with NaN."""
-        own = self._signature
-        tiles = -(-len(rows) // own.row_tile)
-        padded = np.zeros(own.rows.sizes(tiles=tiles), own.dtype)
-        padded.reshape(-1, own.n_features)[: len(rows)] = rows
-        scores = np.full(own.scores.sizes(tiles=tiles), np.nan, own.scores.dtype)
+        signature = self._signature
+        tiles = -(-len(rows) // signature.row_tile)
+        padded = np.zeros(signature.rows.sizes(tiles=tiles), signature.dtype)
+        padded.reshape(-1, signature.n_features)[: len(rows)] = rows
+        scores = np.full(signature.scores.sizes(tiles=tiles), np.nan, signature.scores.dtype)
         return [self._put(padded), *self._tables, self._put(scores)]
 
     def _finish_arguments(self, arguments: Sequence[Any]) -> tuple[Any, Any]:
         """Return the scores and the buffer of their sums."""
-        own = self._signature
-        sums = np.full((arguments[0].shape[0], own.row_tile, own.groups, own.width), np.nan)
+        signature = self._signature
+        sums = np.full((arguments[0].shape[0], signature.row_tile, signature.groups, signature.width), np.nan)
         return arguments[-1], self._put(sums)
 
     def _put(self, array: np.ndarray) -> Any:

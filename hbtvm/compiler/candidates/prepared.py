@@ -60,11 +60,13 @@ def prepare(
         forest = piece.operands[0]
         for strategy in piece.strategies.values():
             strategy.shared(forest)  # cached by the forest, so that workers do not repeat it
-        own = folder / str(number)
-        own.mkdir()
-        write_study(own, tasks.anchor_of(piece.graph, forest), [forest], max(batch_sizes), executor=runs)
-        made = tasks.make_tasks(
-            forest, piece.strategies, target, batch_sizes, threads, own, fleet, device, piece.title
+        subfolder = folder / str(number)
+        subfolder.mkdir()
+        write_study(
+            subfolder, tasks.anchor_of(piece.graph, forest), [forest], max(batch_sizes), executor=runs
         )
-        works.append(Work(piece, own, made))
+        group = tasks.make_tasks(
+            forest, piece.strategies, target, batch_sizes, threads, subfolder, fleet, device, piece.title
+        )
+        works.append(Work(piece, subfolder, group))
     return Prepared(works, same)

@@ -86,8 +86,8 @@ def write_study(
 
 def read_study(folder: Path) -> Study:
     """Read the files of `write_study`."""
-    found: Study = pickle.loads((folder / FORESTS).read_bytes())
-    return found
+    study: Study = pickle.loads((folder / FORESTS).read_bytes())
+    return study
 
 
 def takes_nan(operand: Operand) -> bool:

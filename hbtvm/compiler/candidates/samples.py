@@ -95,15 +95,15 @@ def _tree_rows(ensemble: TreeEnsemble, rows: int, dtype: str, rng: np.random.Gen
     nodes = np.flatnonzero(split)[order]
     bounds = np.searchsorted(ensemble.feature[nodes], np.arange(ensemble.n_features + 1))
     for feature, (start, stop) in enumerate(itertools.pairwise(bounds)):
-        own = nodes[start:stop]
-        if not len(own):
+        tree_nodes = nodes[start:stop]
+        if not len(tree_nodes):
             continue
-        sets = ensemble.category_set[own]
+        sets = ensemble.category_set[tree_nodes]
         if np.any(sets >= 0):
             size = max(len(ensemble.category_sets[i].member) for i in np.unique(sets[sets >= 0]))
             X[:, feature] = rng.integers(-1, size + 1, rows)
             continue
-        thresholds = np.sort(ensemble.threshold[own])
+        thresholds = np.sort(ensemble.threshold[tree_nodes])
         position = rng.random(rows) * (len(thresholds) + 1) - 1
         below = np.clip(np.floor(position), 0, len(thresholds) - 1).astype(np.int64)
         above = np.minimum(below + 1, len(thresholds) - 1)

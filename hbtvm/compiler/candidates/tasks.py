@@ -84,8 +84,8 @@ def operands_of(
 
         def scores(rows: DType) -> DType:
             # CPU kernels write the final type.
-            own = graph.output.label_dtype
-            single = own == "float32" or (own == "rows" and rows == "float32")
+            dtype = graph.output.label_dtype
+            single = dtype == "float32" or (dtype == "rows" and rows == "float32")
             return "float32" if single and prologue and graph.output.kind == "transformer" else "float64"
 
         return [
@@ -97,9 +97,9 @@ def operands_of(
 
 def anchor_of(graph: Graph, operand: Operand) -> KernelAnchor:
     """Return the source of an operand: `Graph.single` for float32 rows, or `Graph.anchor`."""
-    found = graph.single if graph.single is not None and operand.row_dtype == "float32" else graph.anchor
-    assert not isinstance(found, Columns)
-    return found
+    anchor = graph.single if graph.single is not None and operand.row_dtype == "float32" else graph.anchor
+    assert not isinstance(anchor, Columns)
+    return anchor
 
 
 def forests_of(
@@ -125,8 +125,8 @@ def forests_of(
     `on_gpu`: whether they are for a GPU.
     """
     if on_gpu:
-        made = forests_of(ensemble, dtype, complete=False, single=single, scaled=scaled)
-        return [replace(one, on_gpu=True) for one in made]
+        cpu_forests = forests_of(ensemble, dtype, complete=False, single=single, scaled=scaled)
+        return [replace(one, on_gpu=True) for one in cpu_forests]
     values: DType = "float64" if ensemble.precise or dtype == "float64" else "float32"
     narrow = ensemble if single is None else single
     if scaled is not None and single is not None:
@@ -178,22 +178,22 @@ def usable(
         raise InputError(f"there is no strategy {unknown[0]!r}; expected one of {', '.join(ALL_STRATEGIES)}")
     workload = workload_of(forest, 1)
     chosen, refused = {}, {}
-    there = strategies_on(target, forest.family)
-    own = BY_FAMILY[forest.family]
-    if not there:
+    available = strategies_on(target, forest.family)
+    of_family = BY_FAMILY[forest.family]
+    if not available:
         raise InputError(
             f"there are no kernels of {_HOLDS[forest.family]} for the target kind {target['kind']!r} yet; "
             "compile the model for a CPU."
         )
-    for name in own if names is None else names:
-        if name not in own:
+    for name in of_family if names is None else names:
+        if name not in of_family:
             holds = next(family for family, known in BY_FAMILY.items() if name in known)
             refused[name] = f"{name} holds {_HOLDS[holds]} only"
             continue
         if names is None and (target["kind"], name) in _BY_NAME_ALONE:
             refused[name] = _BY_NAME_ALONE[target["kind"], name]
             continue
-        strategy = there.get(name)
+        strategy = available.get(name)
         missing = f"{name} has no kernels for {target['kind']}"
         reason = refusal(strategy, workload, target) if strategy else missing
         if strategy and reason is None:

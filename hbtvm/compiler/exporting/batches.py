@@ -52,10 +52,15 @@ def batches_of(package: Package) -> Batches:
 
 def texts_source(batches: Batches, tables: Tables) -> str:
     """Return the C file of the constants for texts: their structures share names with the executor's."""
-    made = Constants(tables, {})
+    constants = Constants(tables, {})
     for name, (fields, kept) in zip(batches.texts.values(), batches.layouts, strict=True):
-        made.public("text", name, fields, kept)
+        constants.public("text", name, fields, kept)
     head = ['#include "text/types.h"', "", "extern const uint8_t hbtvm_tables[];"]
     return "\n".join(
-        [*head, *(f"extern const struct text {name};" for name in batches.texts.values()), *made.lines, ""]
+        [
+            *head,
+            *(f"extern const struct text {name};" for name in batches.texts.values()),
+            *constants.lines,
+            "",
+        ]
     )

@@ -86,16 +86,16 @@ def build(
         (folder / f"{name}.c").write_text(parts.source)
         (folder / "tables.bin").write_bytes(parts.tables)
         (folder / "tables.s").write_text(_TABLES)
-        own = [tools.compiler, *OPTIONS, "-fvisibility=hidden", *options, f"-I{SOURCES}", "-I."]
+        command = [tools.compiler, *OPTIONS, "-fvisibility=hidden", *options, f"-I{SOURCES}", "-I."]
         # What looks whether the CPU has these instruction sets uses none of them.
-        run([*own, "-c", f"{name}.c", "-o", "model.o"], "compile the model", folder)
+        run([*command, "-c", f"{name}.c", "-o", "model.o"], "compile the model", folder)
         run([tools.compiler, "-c", "tables.s", "-o", "tables.o"], "assemble the tables", folder)
         objects = ["model.o", "tables.o"]
         more = () if parts.recursive is None else _STRUCTURES
         names = [*_EXECUTOR, *(_ARROW if parts.texts else ()), *more]
         if parts.texts:
             (folder / "texts.c").write_text(parts.texts)
-            run([*own, "-c", "texts.c", "-o", "texts.o"], "compile constants for texts", folder)
+            run([*command, "-c", "texts.c", "-o", "texts.o"], "compile constants for texts", folder)
             objects.append("texts.o")
         for content in _compiled(tools.compiler, names, (*machine, *options)):
             objects.append(f"part{len(objects)}.o")
@@ -143,8 +143,8 @@ def _shared(name: str, names: Sequence[str], tools: Tools, options: Sequence[str
 
 
 def _compiled(compiler: str, names: Sequence[str], options: tuple[str, ...]) -> list[bytes]:
-    own = (*OPTIONS, "-fvisibility=hidden", *options, "-c")
-    return [_object(compiler, name, own) for name in names]
+    flags = (*OPTIONS, "-fvisibility=hidden", *options, "-c")
+    return [_object(compiler, name, flags) for name in names]
 
 
 @functools.cache

@@ -74,15 +74,15 @@ class Recorder(Kept):
     @classmethod
     def of(cls, kept: Sequence[Any]) -> Recorder:
         """From arrays and structures that something else keeps."""
-        made = cls()
+        recorder = cls()
         # What is empty may lie where something else begins.
         for one in sorted(kept, key=lambda one: isinstance(one, np.ndarray) and one.size > 0):
             if isinstance(one, np.ndarray):
-                made.numpy(one)
+                recorder.numpy(one)
             elif not isinstance(one, list | tuple):
-                made.objects.append(one)
-                made.at[ctypes.addressof(one)] = one
-        return made
+                recorder.objects.append(one)
+                recorder.at[ctypes.addressof(one)] = one
+        return recorder
 
     def array(self, kind: Any, values: Sequence[Any]) -> int | None:
         address = super().array(kind, values)
@@ -138,7 +138,7 @@ class Constants:
         return self._names[text]
 
     def _fields(self, value: Any, kept: Recorder) -> str:
-        given = []
+        fields = []
         for name, kind in value._fields_:
             content = getattr(value, name)
             if isinstance(content, ctypes.Structure):
@@ -156,8 +156,8 @@ class Constants:
                 content = number(content)
             else:
                 continue
-            given.append(f".{name} = {content}")
-        return _braced(given)
+            fields.append(f".{name} = {content}")
+        return _braced(fields)
 
     def _pointer(self, name: str, address: int, kept: Recorder) -> str:
         if address in self._functions:
@@ -195,11 +195,11 @@ def number(value: float | int) -> str:
 
 def quoted(text: str | bytes) -> str:
     """A text as a C literal of its UTF-8 bytes; zero-terminated, so that it must hold no such byte."""
-    made = []
+    characters = []
     for byte in text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"):
         char = chr(byte)
-        made.append(char if 32 <= byte < 127 and char not in '"\\?' else f"\\{byte:03o}")
-    return '"' + "".join(made) + '"'
+        characters.append(char if 32 <= byte < 127 and char not in '"\\?' else f"\\{byte:03o}")
+    return '"' + "".join(characters) + '"'
 
 
 def _braced(items: Sequence[str]) -> str:

@@ -112,7 +112,7 @@ def example(library: Library) -> str:
     result = method.c_types[1]
     text = _TOP + (_ROWS if library.rows else _BATCH) + OPENING + _MAIN
     text = text.replace("CALL", _CALL_ROWS if library.rows else _CALL_BATCH)
-    given = {
+    values = {
         "WHAT": "two rows of zeros" if library.rows else "a row of missing values",
         "SHOWN": "%g" if result in ("float", "double") else "%lld",
         "CAST": "" if result in ("float", "double") else "(long long)",
@@ -123,4 +123,4 @@ def example(library: Library) -> str:
         "UPPER": library.name.upper(),
         "NAME": library.name,
     }
-    return re.sub("|".join(given), lambda found: given[found[0]], text)
+    return re.sub("|".join(values), lambda match: values[match[0]], text)

@@ -95,7 +95,7 @@ def export(
     )
     opened = opened or read(package)  # type: ignore[arg-type]
     try:
-        made = _prepared(opened, name)
+        prepared = _prepared(opened, name)
     except PackageError as error:
         what = f"{os.fspath(package)}" if isinstance(package, str | os.PathLike) else "the model"
         raise PackageError(f"{what} can't be exported to C: it {error}.") from None
@@ -104,7 +104,7 @@ def export(
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as place:
             inner = Path(place, "made")
             inner.mkdir()  # with the permissions of any new folder
-            made.write(inner)
+            prepared.write(inner)
             _publish(inner, folder, files)
     except OSError as error:
         raise FileError(
@@ -113,7 +113,7 @@ def export(
     target = cast(Target, opened.target)
     compiler = Path(c_compiler(target)).name if is_cross(target) else "cc"
     written = tuple(folder / one for one in files)
-    return Exported(name, written, made.functions, made.lacking, compiler)
+    return Exported(name, written, prepared.functions, prepared.lacking, compiler)
 
 
 def _prepared(package: Package, name: str, options: Sequence[str] = ()) -> _Prepared | RecursivePrepared:
@@ -247,10 +247,10 @@ def _check_folder(folder: Path, files: Sequence[str], force: bool) -> None:
         raise InputError(f"{folder} has {', '.join(there)} already; --force (force=True) replaces files.")
 
 
-def _publish(made: Path, folder: Path, files: Sequence[str]) -> None:
+def _publish(built: Path, folder: Path, files: Sequence[str]) -> None:
     """Move files to their place: all at once, or one by one where the folder is there."""
     if not folder.exists():
-        os.rename(made, folder)
+        os.rename(built, folder)
         return
     for one in files:
-        os.replace(made / one, folder / one)
+        os.replace(built / one, folder / one)

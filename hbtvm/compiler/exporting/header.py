@@ -137,8 +137,8 @@ def _numbers(library: Library) -> str:
 def errors_of(name: str, upper: str) -> str:
     """Codes, and the structure that tells where something is wrong."""
     codes = "\n".join(
-        f"  {upper}_{code} = {number}{',' if number + 1 < len(CODES) else ''} /* {told} */"
-        for number, (code, told) in enumerate(CODES)
+        f"  {upper}_{code} = {number}{',' if number + 1 < len(CODES) else ''} /* {text} */"
+        for number, (code, text) in enumerate(CODES)
     )
     return f"""/* What functions return. */
 enum {name}_code {{

@@ -63,7 +63,7 @@ class Method:
 
 def methods_of(package: Package) -> tuple[list[Method], list[str]]:
     """Return the functions of a package's library, and names of those of Python that C does not compute."""
-    found, lacking = list[Method](), list[str]()
+    methods, lacking = list[Method](), list[str]()
     if package.transforms:
         return [_transform(package, 0)], lacking
     spec = package.output
@@ -85,21 +85,21 @@ def methods_of(package: Package) -> tuple[list[Method], list[str]]:
                 lookups=(),
                 table=np.empty(0, np.uint8),
             )
-            found.append(Method("predict_class", 0, (positions, positions), _TOLD["predict_class"]))
+            methods.append(Method("predict_class", 0, (positions, positions), _TOLD["predict_class"]))
             if epilogue.lookups or epilogue.dtype.name not in _C_TYPES:
                 continue
         if epilogue.dtype.name not in _C_TYPES:
             lacking.append(method)
             continue
-        told = _TOLD[method]
+        description = _TOLD[method]
         if spec.hangs_on_power(spec.name_of(name)):
-            told += " (a power decides, whose last bit may be another than in Python)"
-        found.append(Method(method, 0, (epilogue, epilogue), told))
-    if package.transform_predicts and found:
-        found.append(replace(found[0], name="transform"))
+            description += " (a power decides, whose last bit may be another than in Python)"
+        methods.append(Method(method, 0, (epilogue, epilogue), description))
+    if package.transform_predicts and methods:
+        methods.append(replace(methods[0], name="transform"))
     if package.transform is not None:
-        found.append(_transform(package.transform, 1))
-    return found, lacking
+        methods.append(_transform(package.transform, 1))
+    return methods, lacking
 
 
 def label_names(package: Package, methods: Sequence[Method]) -> list[list[str]]:

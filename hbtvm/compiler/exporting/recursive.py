@@ -67,12 +67,12 @@ class Prepared:
         tools, tables = tools_of(c_compiler(target)), Tables()
         code = self._source(tables)
         declarations = header(library)
-        own = [
+        sources = [
             (content, {f"{_SYMBOL}{one}": _name(number, one) for one in self._names(content)})
             for number, content in enumerate(self._objects)
         ]
         parts = Parts(
-            code, "", declarations, bytes(tables.data), self._heads, declared(library), recursive=own
+            code, "", declarations, bytes(tables.data), self._heads, declared(library), recursive=sources
         )
         build(library.name, parts, tools, machine_options(target), self._options, folder)
         (folder / f"{library.name}.h").write_text(declarations)
@@ -80,8 +80,8 @@ class Prepared:
 
     def _names(self, content: bytes) -> list[str]:
         """Functions of an object that steps call."""
-        own = (names_of(one) for one in self._entry.kernels if one.object == content)
-        return list(dict.fromkeys(name for names in own for name in names))
+        lists = (names_of(one) for one in self._entry.kernels if one.object == content)
+        return list(dict.fromkeys(name for names in lists for name in names))
 
     def _source(self, tables: Tables) -> str:
         """The C file."""
@@ -99,18 +99,18 @@ class Prepared:
             number = self._objects.index(one.object)
             recursive.append({name: function(_name(number, name)) for name in names_of(one)})
         heads = [function(kernel_name(self._heads.index(one.object))) for one in self._package.all_kernels]
-        made, kept = Constants(tables, known), Recorder()
-        model = made.structure(model_of(kept, entry, recursive), kept)
+        constants, kept = Constants(tables, known), Recorder()
+        model = constants.structure(model_of(kept, entry, recursive), kept)
         behind = ""
         if self._package.kernels:
             reader, kept = row_reader(self._package), Recorder()
             stages = stages_of(self._package, heads)
-            layers = made.structure(rows_model_of(kept, stages, described(self._package, reader)), kept)
-            rows = input_of(made, rows_of(self._package, reader))
+            layers = constants.structure(rows_model_of(kept, stages, described(self._package, reader)), kept)
+            rows = input_of(constants, rows_of(self._package, reader))
             behind = f", .behind = {{.count = 1, .models = {{{layers}}}, .inputs = {{{rows}}}}}"
-        exported = made.define("struct exported_recursive", f"{{.model = {model}{behind}}}")
-        methods = {one.name: f"&{method_of(made, one)}" for one in library.methods}
-        labels = made.texts(library.labels) if library.labels else ""
+        exported = constants.define("struct exported_recursive", f"{{.model = {model}{behind}}}")
+        methods = {one.name: f"&{method_of(constants, one)}" for one in library.methods}
+        labels = constants.texts(library.labels) if library.labels else ""
         body = [
             cpu_check(library.name, library.features),
             opening(library.name, exported, "_recursive"),
@@ -123,7 +123,7 @@ class Prepared:
             *(f"extern kernel_function {name};" for name in known.values()),
             "",
         ]
-        return "\n".join([*head, *made.lines, "", *body]) + "\n"
+        return "\n".join([*head, *constants.lines, "", *body]) + "\n"
 
 
 def _name(number: int, function: str) -> str:

@@ -52,7 +52,7 @@ def example(library: RecursiveLibrary) -> str:
         kind, size = ("float", f"NODES * {one.size}") if one.kind == "vector" else ("int32_t", "NODES")
         fields.append(f"static const {kind} {name}_of[{size}]; /* all 0 */")
     is_real = result in ("float", "double")
-    given = {
+    values = {
         "INPUTS": "\n".join([*fields, ""]) if fields else "",
         "FIELDS": "".join(f", {name}_of" for name in names),
         "SHOWN": "%g" if is_real else "%lld",
@@ -63,4 +63,4 @@ def example(library: RecursiveLibrary) -> str:
         "UPPER": library.name.upper(),
         "NAME": library.name,
     }
-    return re.sub("|".join(given), lambda found: given[found[0]], _TOP + OPENING + _REST)
+    return re.sub("|".join(values), lambda match: values[match[0]], _TOP + OPENING + _REST)

@@ -65,19 +65,19 @@ class RecursiveLibrary:
     def outputs(self) -> list[tuple[str, str, int]]:
         """Name, type in C and numbers of a result, of each function that computes one."""
         width = math.prod(self.entry.shape)
-        own = [(one.name, one.c_types[0], one.columns) for one in self.methods]
+        outputs = [(one.name, one.c_types[0], one.columns) for one in self.methods]
         # Without layers behind, the readout is what Python's predict gives.
-        return [*own, ("readout", "float", width)] if own else [("predict", "float", width)]
+        return [*outputs, ("readout", "float", width)] if outputs else [("predict", "float", width)]
 
 
 def input_names(entry: RecursionEntry) -> list[str]:
     """What inputs are called in C: as they are called, or by their number."""
-    found: list[str] = []
+    names: list[str] = []
     for at, one in enumerate(entry.inputs):
         fits = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", one.name, re.ASCII) and one.name not in _RESERVED
         name = one.name if fits else f"input_{at}"
-        found.append(name if name not in found else f"input_{at}_")
-    return found
+        names.append(name if name not in names else f"input_{at}_")
+    return names
 
 
 def declared(library: RecursiveLibrary) -> list[str]:
@@ -146,8 +146,8 @@ def _numbers(library: RecursiveLibrary) -> str:
 def _errors(name: str) -> str:
     upper = name.upper()
     codes = "\n".join(
-        f"  {upper}_{code} = {number}{',' if number != CODES[-1][0] else ''} /* {told} */"
-        for number, code, told in CODES
+        f"  {upper}_{code} = {number}{',' if number != CODES[-1][0] else ''} /* {text} */"
+        for number, code, text in CODES
     )
     return f"""/* What functions return. */
 enum {name}_code {{
@@ -182,17 +182,20 @@ def _structures(library: RecursiveLibrary) -> str:
         "  const int64_t *starts; /* structures + 1 */",
         "  const int32_t *first; /* nodes + 1 */",
         "  const int32_t *child; /* edges */",
-        *(f"  {_field(one, own)}" for one, own in zip(entry.inputs, input_names(entry), strict=True)),
+        *(
+            f"  {_field(one, field_name)}"
+            for one, field_name in zip(entry.inputs, input_names(entry), strict=True)
+        ),
     ]
     return "\n".join([text, f"typedef struct {name}_structures {{", *fields, f"}} {name}_structures;"])
 
 
 def _field(one: RecursiveInput, name: str) -> str:
-    own = "" if one.name == name else f", {plain(one.name)}"
+    suffix = "" if one.name == name else f", {plain(one.name)}"
     if one.kind == "vector":
-        return f"const float *{name}; /* nodes x {one.size}{own} */"
+        return f"const float *{name}; /* nodes x {one.size}{suffix} */"
     none = "; -1 for none" if one.optional else ""
-    return f"const int32_t *{name}; /* nodes{own}: from 0 to {one.size - 1}{none} */"
+    return f"const int32_t *{name}; /* nodes{suffix}: from 0 to {one.size - 1}{none} */"
 
 
 _TOLD = {
@@ -233,7 +236,7 @@ def _function(library: RecursiveLibrary, output: str, kind: str, columns: int) -
 
 
 def _labels(name: str) -> str:
-    told = comment(
+    text = comment(
         "How many classes there are, and the label of one in UTF-8; a null pointer if there is none."
     )
-    return f"{told}\nint64_t {name}_classes(void);\nconst char *{name}_class_name(int64_t position);"
+    return f"{text}\nint64_t {name}_classes(void);\nconst char *{name}_class_name(int64_t position);"

@@ -62,7 +62,7 @@ def rows_of(package: Package, inputs: Inputs | FeedReader) -> Rows:
 
 def _columns(package: Package, reader: FeedReader) -> tuple[int, ...]:
     """The columns of a pipeline's rows that its kernels read, if all of these are numbers as they come."""
-    found = []
+    columns = []
     for feed in reader.feeds:
         if feed.steps or not isinstance(feed.source, Raw):
             where = feed.where or "a column"
@@ -70,15 +70,15 @@ def _columns(package: Package, reader: FeedReader) -> tuple[int, ...]:
                 f"has categories, or steps that no kernel computes ({where}), which C does not read in rows "
                 "of numbers"
             )
-        found.append(feed.source.index)
-    return () if found == list(range(package.input.n_features)) else tuple(found)
+        columns.append(feed.source.index)
+    return () if columns == list(range(package.input.n_features)) else tuple(columns)
 
 
-def _conversion(given: str, compare: str, types: set[str]) -> Conversion:
+def _conversion(source: str, compare: str, types: set[str]) -> Conversion:
     if compare == "float32" or "float64" not in types:
         through = "float32"
     else:
-        through = "float32" if given == "float32" and "float32" in types else "float64"
-    exact = compare == "float64" and through == "float32" and given == "float64"
+        through = "float32" if source == "float32" and "float32" in types else "float64"
+    exact = compare == "float64" and through == "float32" and source == "float64"
     to = through if through in types else "float64"
     return Conversion(DTYPES.index(through), DTYPES.index(to), exact)

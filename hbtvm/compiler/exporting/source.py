@@ -33,64 +33,64 @@ def source(
     `batches`: what reads batches of Arrow.
     """
     texts = {} if batches is None else batches.texts
-    made = Constants(tables, {**functions, **{at: f"&{name}" for at, name in texts.items()}})
+    constants = Constants(tables, {**functions, **{at: f"&{name}" for at, name in texts.items()}})
     models, inputs = [], []
     for stages, described, rows in parts:
         kept = Recorder()
-        models.append(made.structure(model_of(kept, stages, described), kept))
-        inputs.append(input_of(made, rows))
-    exported = made.define(
+        models.append(constants.structure(model_of(kept, stages, described), kept))
+        inputs.append(input_of(constants, rows))
+    exported = constants.define(
         "struct exported",
         f"{{.count = {len(parts)}, .models = {{{', '.join(models)}}}, .inputs = {{{', '.join(inputs)}}}}}",
     )
-    methods = [(one, method_of(made, one)) for one in library.methods]
+    methods = [(one, method_of(constants, one)) for one in library.methods]
     body = [cpu_check(library.name, library.features), opening(library.name, exported)]
     for method, constant in methods:
         ends = [*ends_of(library, method)]
         body += [_function(library.name, method, one, constant) for one in DTYPES if suffix(one) in ends]
         if batches is not None and "arrow" in ends:
-            body.append(_batch_function(library.name, method, constant, made, batches))
-    body += _facts(library, made)
-    own = [*(["arrow/arrow.h"] if batches is not None else []), "exported/exported.h"]
+            body.append(_batch_function(library.name, method, constant, constants, batches))
+    body += _facts(library, constants)
+    headers = [*(["arrow/arrow.h"] if batches is not None else []), "exported/exported.h"]
     head = [
-        *preamble(library.name, own),
+        *preamble(library.name, headers),
         *(f"extern kernel_function {name};" for name in functions.values()),
         *(f"extern const struct text {name};" for name in texts.values()),
         "",
     ]
-    return "\n".join([*head, *made.lines, "", *body]) + "\n"
+    return "\n".join([*head, *constants.lines, "", *body]) + "\n"
 
 
-def input_of(made: Constants, rows: Rows | None) -> str:
+def input_of(constants: Constants, rows: Rows | None) -> str:
     """How rows are read, a ``struct row_input``."""
     if rows is None:
         return "{0}"
-    read = f", .read = {made.array(np.array(rows.read, np.int64))}" if rows.read else ""
+    read = f", .read = {constants.array(np.array(rows.read, np.int64))}" if rows.read else ""
     missing = ""
     if rows.missing is not None:
-        missing = f", .missing = {made.array(np.array([rows.missing], np.float32))}"
+        missing = f", .missing = {constants.array(np.array([rows.missing], np.float32))}"
     conversions = ", ".join(f"{{{one.through}, {one.to}, {int(one.exact)}}}" for one in rows.conversions)
     return f"{{.columns = {rows.columns}{read}{missing}, .conversions = {{{conversions}}}}}"
 
 
-def method_of(made: Constants, method: Method) -> str:
+def method_of(constants: Constants, method: Method) -> str:
     """Define a ``struct method``; return its name."""
-    addresses = [_epilogue(made, epilogue) for epilogue in method.epilogues]
-    return made.define(
+    addresses = [_epilogue(constants, epilogue) for epilogue in method.epilogues]
+    return constants.define(
         "struct method", f"{{.model = {method.model}, .epilogues = {{{', '.join(addresses)}}}}}"
     )
 
 
-def _epilogue(made: Constants, epilogue: Epilogue) -> str:
+def _epilogue(constants: Constants, epilogue: Epilogue) -> str:
     fields: EpilogueFields = fields_of(epilogue)
     kept = Recorder()
     for array in fields.kept.values():
         if array.size:
             kept.numpy(array.reshape(-1))
-    return made.structure(fields, kept)
+    return constants.structure(fields, kept)
 
 
-def preamble(name: str, own: Sequence[str]) -> list[str]:
+def preamble(name: str, headers: Sequence[str]) -> list[str]:
     """How a library's source begins: with its header, whose functions are seen from outside, and others."""
     return [
         "#pragma GCC visibility push(default)",
@@ -100,7 +100,7 @@ def preamble(name: str, own: Sequence[str]) -> list[str]:
         "#include <math.h>",
         "#include <stdlib.h>",
         "",
-        *(f'#include "{one}"' for one in own),
+        *(f'#include "{one}"' for one in headers),
         "",
         "extern const uint8_t hbtvm_tables[];",
     ]
@@ -158,10 +158,10 @@ def _function(name: str, method: Method, dtype: str, constant: str) -> str:
 """
 
 
-def _batch_function(name: str, method: Method, constant: str, made: Constants, batches: Batches) -> str:
-    front, read = made.structure(batches.fields, batches.kept), "NULL"
+def _batch_function(name: str, method: Method, constant: str, constants: Constants, batches: Batches) -> str:
+    front, read = constants.structure(batches.fields, batches.kept), "NULL"
     if batches.read:
-        read = made.array(np.array(batches.read, np.int64))
+        read = constants.array(np.array(batches.read, np.int64))
     return f"""int {name}_{method.name}_arrow(const {name}_model *model, const struct ArrowSchema *schema,
     const struct ArrowArray *batch, {method.c_types[0]} *out, int threads, {name}_error *error) {{
   const struct opened *opened = model ? &model->opened : NULL;
@@ -173,19 +173,21 @@ def _batch_function(name: str, method: Method, constant: str, made: Constants, b
 """
 
 
-def _facts(library: Library, made: Constants) -> list[str]:
-    name, methods, before = library.name, library.methods, len(made.lines)
-    columns = made.texts(library.columns) if library.columns else ""
-    names = made.texts([one.name for one in methods])
-    widths = made.array(np.array([one.columns for one in methods], np.int64))
-    labels = [made.texts(one) for one in library.labels]
-    counts = made.array(np.array([len(one) for one in library.labels], np.int64)) if labels else ""
-    count, own = len(methods), library.width
-    lines = [*made.lines[before:], ""]
-    del made.lines[before:]
-    named = f"column < 0 || column >= {own} ? NULL : {columns}[column]" if columns else "((void)column, NULL)"
+def _facts(library: Library, constants: Constants) -> list[str]:
+    name, methods, before = library.name, library.methods, len(constants.lines)
+    columns = constants.texts(library.columns) if library.columns else ""
+    names = constants.texts([one.name for one in methods])
+    widths = constants.array(np.array([one.columns for one in methods], np.int64))
+    labels = [constants.texts(one) for one in library.labels]
+    counts = constants.array(np.array([len(one) for one in library.labels], np.int64)) if labels else ""
+    count, width = len(methods), library.width
+    lines = [*constants.lines[before:], ""]
+    del constants.lines[before:]
+    named = (
+        f"column < 0 || column >= {width} ? NULL : {columns}[column]" if columns else "((void)column, NULL)"
+    )
     lines += [
-        f"int64_t {name}_columns(void) {{ return {own}; }}",
+        f"int64_t {name}_columns(void) {{ return {width}; }}",
         f"const char *{name}_column_name(int64_t column) {{ return {named}; }}",
         f"int64_t {name}_outputs(void) {{ return {count}; }}",
         f"const char *{name}_output_name(int64_t output) {{",

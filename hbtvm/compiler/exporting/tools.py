@@ -31,8 +31,8 @@ def tools_of(compiler: str) -> Tools:
     """
     folder, name = os.path.split(compiler)
     # As in aarch64-linux-gnu-gcc-12.
-    found = re.fullmatch(r"(.*-)?(?:gcc|clang|cc|g\+\+|clang\+\+|c\+\+)(?:-[0-9.]+)?", name)
-    prefix = (found and found[1]) or ""
+    match = re.fullmatch(r"(.*-)?(?:gcc|clang|cc|g\+\+|clang\+\+|c\+\+)(?:-[0-9.]+)?", name)
+    prefix = (match and match[1]) or ""
     objcopy, ar = (_beside(folder, prefix, program) for program in ("objcopy", "ar"))
     return Tools(compiler, objcopy, ar)
 
@@ -40,9 +40,9 @@ def tools_of(compiler: str) -> Tools:
 @functools.cache
 def _beside(folder: str, prefix: str, program: str) -> str:
     for name in (f"{prefix}{program}", f"llvm-{program}"):
-        found = shutil.which(os.path.join(folder, name)) or shutil.which(name)
-        if found:
-            return found
+        path = shutil.which(os.path.join(folder, name)) or shutil.which(name)
+        if path:
+            return path
     raise BuildError(
         f"{prefix}{program} was not found, which libraries for C are put together with; on Debian: apt-get "
         "install binutils"

@@ -183,37 +183,37 @@ class Expressions:
         name = str(getattr(node.op, "name", ""))
         if name == OPERATOR:
             return self._lookup(*node.args)
-        own = name.rpartition(".")[2]
+        base = name.rpartition(".")[2]
         if name == EXPONENTIAL:
             return self._exponential(*node.args)
-        if own == "if_then_else":
-            return self._computed(own, "select", _select, *node.args)
-        counted = "bit" if own.startswith(_BITS) else "" if own in _FREE else "other"
-        return self._computed(own, counted, lambda *_: 0, *node.args)
+        if base == "if_then_else":
+            return self._computed(base, "select", _select, *node.args)
+        counted = "bit" if base.startswith(_BITS) else "" if base in _FREE else "other"
+        return self._computed(base, counted, lambda *_: 0, *node.args)
 
     def _exponential(self, power: Any) -> Value:
         """The steps that it becomes, of `hbtvm.compiler.lowering.exponentials`."""
         known = sum(self.operations.values())
-        found = self._computed(EXPONENTIAL, "multiply", lambda *_: 0, power)
+        value = self._computed(EXPONENTIAL, "multiply", lambda *_: 0, power)
         if sum(self.operations.values()) > known:  # it was not there before
             for kind, count in _EXPONENTIAL.items():
                 self._count(kind, count)
-        return found
+        return value
 
     def _lookup(self, load: Any, index: Any, entries: Any, method: Any) -> Value:
         """One of a run of entries, by `hbtvm.strategies.intrinsics.lookup.lookup`."""
         offset, count, chosen = self.value(index), int(entries), METHODS[int(method)]
         known = len(self.addresses)
-        found = self.access(load.source, load.indices, offset, count)
+        value = self.access(load.source, load.indices, offset, count)
         if not self.vector or known == len(self.addresses):
-            return found
+            return value
         if chosen == "scalar":  # out of the vector of indices, and into that of results
             self._count("convert", 2)
         elif chosen == "gather":
             self._count("other")
         else:
             self._count("select", -(-count * element_bytes(load.source) // REGISTER))
-        return found
+        return value
 
     def _computed(self, kind: str, counted: str, compute: Callable[..., int], *operands: Any) -> Value:
         """Compute at all points. What depends on loop variables alone is addressing, and not counted."""

@@ -52,7 +52,7 @@ def loop_nest(
     Returns a statement for each store, and for each call that returns nothing, in program order.
     """
     lowering = cuda_source.LOWERING if gpu else rewrites.LOWERING
-    passes = [made() for made in lowering if made not in _CLEANING]
+    passes = [create() for create in lowering if create not in _CLEANING]
     function = tvm.ir.transform.Sequential(passes)(module)["main"]
     walk = _Walk(function, sizes, shared)
     walk.run(function.body)

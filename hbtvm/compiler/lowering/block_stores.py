@@ -28,7 +28,7 @@ def store_by_row(loop: Any, lanes: int) -> Any:
     store = inner.body
     outputs = int(inner.extent)
     loads: list[Any] = []
-    tvm_ffi.structural_walk(store.value, (ir.TensorLoad, lambda found: loads.append(found)))
+    tvm_ffi.structural_walk(store.value, (ir.TensorLoad, lambda node: loads.append(node)))
     (load,) = loads
     r, o = loop.loop_var, inner.loop_var
     kind = f"{store.buffer.dtype}x{lanes}"
@@ -54,9 +54,9 @@ def store_by_row(loop: Any, lanes: int) -> Any:
 
     if outputs < lanes:
         vectors = [names.bind(taken(first, constant(n, o))) for n in range(outputs)]
-        for at_vector, made in enumerate(_packed(vectors, lanes, names)):
+        for at_vector, packed in enumerate(_packed(vectors, lanes, names)):
             # (A vector begins at any row's any output: the sum of both is what counts.)
-            names.steps.append(put(first, constant(at_vector * lanes, o), made))
+            names.steps.append(put(first, constant(at_vector * lanes, o), packed))
         body = tirx.SeqStmt(names.steps) if len(names.steps) > 1 else names.steps[0]
     else:
         body = _blocks(outputs, lanes, kind, first, o, taken, put)
@@ -81,7 +81,7 @@ class _Names:
 def _packed(vectors: Sequence[Any], lanes: int, names: _Names) -> list[Any]:
     """Few outputs, interleaved row by row."""
     count = len(vectors)
-    made = []
+    packed = []
     for at in range(count):
         wanted = [divmod(at * lanes + lane, count) for lane in range(lanes)]
         result = None
@@ -89,18 +89,18 @@ def _packed(vectors: Sequence[Any], lanes: int, names: _Names) -> list[Any]:
             if result is None:
                 # Lanes of other outputs are taken over later.
                 result = vector
-                own = [row if place == output else 0 for row, place in wanted]
+                rows = [row if place == output else 0 for row, place in wanted]
                 if count == 1:
                     break
-                held = own
+                held = rows
                 continue
             order = [
                 lanes + row if place == output else (held[lane] if output == 1 else lane)
                 for lane, (row, place) in enumerate(wanted)
             ]
             result = names.bind(tirx.Shuffle([result, vector], order))
-        made.append(result)
-    return made
+        packed.append(result)
+    return packed
 
 
 def _blocks(

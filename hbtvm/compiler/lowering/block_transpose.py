@@ -27,7 +27,7 @@ def transpose_block(loop: Any) -> Any:
     store = inner.body
     value = store.value
     loads: list[Any] = []
-    tvm_ffi.structural_walk(value, (ir.TensorLoad, lambda found: loads.append(found)))
+    tvm_ffi.structural_walk(value, (ir.TensorLoad, lambda node: loads.append(node)))
     load = loads[0]
     f, r = loop.loop_var, inner.loop_var
     kind = f"{store.buffer.dtype}x{size}"

@@ -96,8 +96,8 @@ def _entries(n: Any, lanes: int) -> Any:
     """Entries of the table, by the lowest four bits of each number."""
     if lanes > 8:
         halves = [part(f"int64x{lanes // 2}", n) for part in (tirx.vectorlow, tirx.vectorhigh)]
-        made = [_let(one, lambda one: _entries(one, lanes // 2)) for one in halves]
-        return tirx.vectorcombine(f"int64x{lanes}", *made)
+        parts = [_let(one, lambda one: _entries(one, lanes // 2)) for one in halves]
+        return tirx.vectorcombine(f"int64x{lanes}", *parts)
     low, high = (
         tirx.Shuffle([tirx.const(int(one), "int64") for one in _ENTRIES[first : first + 8]], list(range(8)))
         for first in (0, 8)

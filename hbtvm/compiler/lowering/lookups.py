@@ -90,8 +90,8 @@ def _one_by_one(buffer: Any, start: Any, index: Any, lanes: int) -> Any:
     loads = []
     for lane in range(lanes):
         pair = tirx.Shuffle([name], [lane // 2])
-        own = pair >> tirx.const(32, "int64") if lane % 2 else pair & tirx.const(0xFFFFFFFF, "int64")
-        loads.append(_load(buffer, base + own))
+        entry = pair >> tirx.const(32, "int64") if lane % 2 else pair & tirx.const(0xFFFFFFFF, "int64")
+        loads.append(_load(buffer, base + entry))
     # Where LLVM knows all bits of an index but one, its optimizer undoes the extraction in pairs.
     # The fence hides from it where the index comes from, and costs no instruction.
     kind = f"float64x{half}"
@@ -142,12 +142,12 @@ def _by_bytes(buffer: Any, start: Any, index: Any, entries: int, dtype: str) -> 
     # The four bytes of entry n are numbers 4n to 4n + 3.
     numbers = index * tirx.const(0x04040404, "int32x4") + tirx.const(0x03020100, "int32x4")
     name = tirx.Var("bytes", kind)
-    found = tirx.call_llvm_pure_intrin(kind, f"llvm.aarch64.neon.tbl{len(tables[0])}", *tables[0], name)
+    value = tirx.call_llvm_pure_intrin(kind, f"llvm.aarch64.neon.tbl{len(tables[0])}", *tables[0], name)
     for n, table in enumerate(tables[1:], 1):
         # Modulo 256, numbers below the table's first are beyond its last.
-        own = name + tirx.const((-n * _TABLE + 128) % 256 - 128, kind)
-        found = tirx.call_llvm_pure_intrin(kind, f"llvm.aarch64.neon.tbx{len(table)}", found, *table, own)
-    return tirx.Let(name, tirx.reinterpret(kind, numbers), tirx.reinterpret(f"{dtype}x{lanes}", found))
+        shifted = name + tirx.const((-n * _TABLE + 128) % 256 - 128, kind)
+        value = tirx.call_llvm_pure_intrin(kind, f"llvm.aarch64.neon.tbx{len(table)}", value, *table, shifted)
+    return tirx.Let(name, tirx.reinterpret(kind, numbers), tirx.reinterpret(f"{dtype}x{lanes}", value))
 
 
 def _gather(buffer: Any, start: Any, index: Any, dtype: str, lanes: int) -> Any:

@@ -79,15 +79,15 @@ def rewrite_loops(
 
 
 def _annotated(module: Any, rewrites: Rewrites = REWRITES) -> list[Any]:
-    found: list[Any] = []
+    loops: list[Any] = []
 
     def look(loop: Any) -> None:
         if any(name in loop.annotations for name in rewrites):
-            found.append(loop)
+            loops.append(loop)
 
     for function in module.functions.values():
         tvm_ffi.structural_walk(function.body, (tirx.For, look))
-    return found
+    return loops
 
 
 def _rewritten(function: Any, rewrites: Rewrites) -> Any:

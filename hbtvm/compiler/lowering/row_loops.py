@@ -58,22 +58,22 @@ def make_row_loop(loop: Any) -> Any:
     def columns(buffer: Any, first: Any, second: Any) -> Columns:
         return Columns(Place(buffer, first), sym.Analyzer().simplify(second - first))
 
-    name, *given = store.value.args
-    loads = [one for one in given if not isinstance(one, tirx.IntImm)]
-    sizes = [int(one.value) for one in given if isinstance(one, tirx.IntImm)]
+    name, *arguments = store.value.args
+    loads = [one for one in arguments if not isinstance(one, tirx.IntImm)]
+    sizes = [int(one.value) for one in arguments if isinstance(one, tirx.IntImm)]
     (index,) = store.indices
-    found = columns(store.buffer, at(index), at(index, 1))
+    out = columns(store.buffer, at(index), at(index, 1))
     build, count = _BUILDERS[str(name.value)]
     inputs = [
         columns(first.source, at(first.indices[0]), at(second.indices[0]))
         for first, second in zip(loads[0 : 2 * count : 2], loads[1 : 2 * count : 2], strict=True)
     ]
     tables = [Place(one.source, at(one.indices[0])) for one in loads[2 * count :]]
-    return build(found, inputs, tables, sizes, int(loop.extent))
+    return build(out, inputs, tables, sizes, int(loop.extent))
 
 
 def _imputation(
-    found: Columns, inputs: Sequence[Columns], tables: Sequence[Place], sizes: Sequence[int], n: int
+    out: Columns, inputs: Sequence[Columns], tables: Sequence[Place], sizes: Sequence[int], n: int
 ) -> Any:
     """As `hbtvm.operators.imputation.Imputation` says, for n rows together."""
     (state, missing), (column, weight, intercept, low, high) = inputs, tables
@@ -83,12 +83,12 @@ def _imputation(
         here, total = tirx.Var("here", "int64"), scratch("total", n, "float64")
 
         def add(f: Any) -> Any:
-            term = broadcast(weight.load(s * width + f), n) * found.load(f, n)
+            term = broadcast(weight.load(s * width + f), n) * out.load(f, n)
             return total.store(total.load(0, n) + term, 0, n)
 
         # Written so that NaN stays.
-        least, most, own = broadcast(low.load(s), n), broadcast(high.load(s), n), total.load(0, n)
-        value = tirx.Select(own < least, least, own)
+        least, most, sum_ = broadcast(low.load(s), n), broadcast(high.load(s), n), total.load(0, n)
+        value = tirx.Select(sum_ < least, least, sum_)
         value = tirx.Select(value > most, most, value)
         marked = missing.load(here, n) != every(0.0, "float64", n)
         work = sequence(
@@ -96,7 +96,7 @@ def _imputation(
                 *total.made(),
                 total.store(broadcast(intercept.load(s), n), 0, n),
                 serial("f", width, add),
-                found.store(tirx.Select(marked, value, found.load(here, n)), here, n),
+                out.store(tirx.Select(marked, value, out.load(here, n)), here, n),
             ]
         )
         # Most values are there: nothing is computed that no row needs.
@@ -107,19 +107,19 @@ def _imputation(
             ]
         )
 
-    begin = serial("f", width, lambda f: found.store(state.load(f, n), f, n))
+    begin = serial("f", width, lambda f: out.store(state.load(f, n), f, n))
     return sequence([begin, serial("step", steps, step)])
 
 
 def _coupling(
-    found: Columns, inputs: Sequence[Columns], tables: Sequence[Place], sizes: Sequence[int], n: int
+    out: Columns, inputs: Sequence[Columns], tables: Sequence[Place], sizes: Sequence[int], n: int
 ) -> Any:
     """As `hbtvm.operators.coupling.coupled` says, row by row: each has its own number of rounds."""
     classes, rounds = sizes
-    return serial("row", n, lambda row: _coupled_row(found, inputs[0], classes, rounds, row))
+    return serial("row", n, lambda row: _coupled_row(out, inputs[0], classes, rounds, row))
 
 
-def _coupled_row(found: Columns, pairs: Columns, classes: int, rounds: int, row: Any) -> Any:
+def _coupled_row(out: Columns, pairs: Columns, classes: int, rounds: int, row: Any) -> Any:
     diagonal, product = (scratch(name, classes, "float64") for name in ("diagonal", "product"))
     total, error, scale = (scratch(name, 1, "float64") for name in ("total", "error", "scale"))
     done = scratch("round", 1, "int64")
@@ -139,22 +139,22 @@ def _coupled_row(found: Columns, pairs: Columns, classes: int, rounds: int, row:
 
     def begin(t: Any) -> Any:
         def add(j: Any) -> Any:
-            own = share(j, t)
-            return tirx.IfThenElse(j != t, diagonal.store(diagonal.load(t) + own * own, t), None)
+            product = share(j, t)
+            return tirx.IfThenElse(j != t, diagonal.store(diagonal.load(t) + product * product, t), None)
 
         zero = diagonal.store(tirx.const(0.0, "float64"), t)
-        start = found.store(tirx.const(1.0 / classes, "float64"), t, row=row)
+        start = out.store(tirx.const(1.0 / classes, "float64"), t, row=row)
         return sequence([zero, start, serial("j", classes, add)])
 
     def multiply(t: Any) -> Any:
         def add(j: Any) -> Any:
-            return product.store(product.load(t) + entry(t, j) * found.load(j, row=row), t)
+            return product.store(product.load(t) + entry(t, j) * out.load(j, row=row), t)
 
         return sequence(
             [
                 product.store(tirx.const(0.0, "float64"), t),
                 serial("j", classes, add),
-                total.store(total.load(0) + found.load(t, row=row) * product.load(t), 0),
+                total.store(total.load(0) + out.load(t, row=row) * product.load(t), 0),
             ]
         )
 
@@ -165,23 +165,23 @@ def _coupled_row(found: Columns, pairs: Columns, classes: int, rounds: int, row:
         return error.store(tirx.Select(size > error.load(0), size, error.load(0)), 0)
 
     def newton(t: Any) -> Any:
-        step, own = tirx.Var("step", "float64"), diagonal.load(t)
-        more = total.load(0) + step * (step * own + tirx.const(2.0, "float64") * product.load(t))
+        step, diagonal_entry = tirx.Var("step", "float64"), diagonal.load(t)
+        more = total.load(0) + step * (step * diagonal_entry + tirx.const(2.0, "float64") * product.load(t))
 
         def divide(j: Any) -> Any:
             moved = (product.load(j) + step * entry(t, j)) / scale.load(0)
             return sequence(
                 [
                     product.store(moved, j),
-                    found.store(found.load(j, row=row) / scale.load(0), j, row=row),
+                    out.store(out.load(j, row=row) / scale.load(0), j, row=row),
                 ]
             )
 
         return sequence(
             [
-                tirx.Bind(step, (total.load(0) - product.load(t)) / own),
+                tirx.Bind(step, (total.load(0) - product.load(t)) / diagonal_entry),
                 scale.store(one + step, 0),
-                found.store(found.load(t, row=row) + step, t, row=row),
+                out.store(out.load(t, row=row) + step, t, row=row),
                 total.store(more / scale.load(0) / scale.load(0), 0),
                 serial("j", classes, divide),
             ]

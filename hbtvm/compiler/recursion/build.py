@@ -20,7 +20,7 @@ from hbtvm.strategies.recursive.levels import Classes, Kernels, Levels
 from hbtvm.tuning.measuring.program import OBJECT
 
 
-def build_library(made: Kernels, target: Target, path: str) -> None:
+def build_library(kernels: Kernels, target: Target, path: str) -> None:
     """Compile and link all functions of a configuration into one shared library.
 
     Raises `BuildError` if there is no C compiler, or linking failed.
@@ -29,7 +29,7 @@ def build_library(made: Kernels, target: Target, path: str) -> None:
     """
     # Steps share what is equal as they are written; looking for more takes most of the time.
     with tvm.transform.PassContext(disabled_pass=["tirx.CommonSubexprElim"]):
-        build_module(tvm.IRModule(made.functions), target, path)
+        build_module(tvm.IRModule(kernels.functions), target, path)
 
 
 def kernels_of(
@@ -46,19 +46,19 @@ def kernels_of(
     `seconds`: measured time of a call.
     `built`: library and object, where they are built already; of a GPU's kernels, what `write_levels` wrote.
     """
-    made = Levels().kernels(classes, config, target)
+    kernels = Levels().kernels(classes, config, target)
     if target["kind"] == "cuda":
         if built is None:
-            code, made = build_levels(made, target, portable=True)
+            code, kernels = build_levels(kernels, target, portable=True)
         else:
-            code, made = read_levels(built[0], made)
+            code, kernels = read_levels(built[0], kernels)
         built = code, b""
     if built is None:
         with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
             path = Path(folder, "kernels.so")
-            build_library(made, target, str(path))
-            found = Path(str(path) + OBJECT)
-            built = path.read_bytes(), strip_object(found.read_bytes(), target) if found.exists() else b""
+            build_library(kernels, target, str(path))
+            linked = Path(str(path) + OBJECT)
+            built = path.read_bytes(), strip_object(linked.read_bytes(), target) if linked.exists() else b""
     return RecursionKernels(
         rows=int(workload["rows"]),
         threads=int(workload["threads"]),
@@ -67,12 +67,12 @@ def kernels_of(
         config=config,
         share=cast(Share, config.get("share", "none")),
         library=built[0],
-        leaf=made.leaf,
-        inner=made.inner,
-        tables=made.tables,
+        leaf=kernels.leaf,
+        inner=kernels.inner,
+        tables=kernels.tables,
         object=built[1],
-        first=made.first,
-        persistent=made.persistent,
+        first=kernels.first,
+        persistent=kernels.persistent,
         depth=int(config.get("depth", 1)),
     )
 

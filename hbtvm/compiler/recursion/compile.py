@@ -97,12 +97,12 @@ def chosen(work: Work, rows: int, records: Sequence[Record]) -> tuple[Config, fl
     `hbtvm.logs.ranking`, else a default.
     """
     levels, workload = Levels(), work.workload(rows)
-    own = canonical(workload), target_key(work.target)
+    key = canonical(workload), target_key(work.target)
     space, default = levels.space(workload, work.target), levels.default(workload, work.target)
     for record in ranking(
         record
         for record in records
-        if record.strategy == levels.name and (record.workload_key, record.target_key) == own
+        if record.strategy == levels.name and (record.workload_key, record.target_key) == key
     ):
         config = translate(record.config, space, default)
         if config is not None:
@@ -116,11 +116,11 @@ def tasks_of(work: Work, sizes: Sequence[int], folder: Path, device: int = 0) ->
     `device`: which GPU candidates run on, where the target is one.
     """
     write_study(folder, work.model, work.classes, work.structures, _executor(work.target))
-    levels, made = Levels(), []
+    levels, tasks = Levels(), []
     for rows in sizes:
         workload = work.workload(rows)
         group = "1 structure" if rows == 1 else f"{rows:,} structures"
-        made.append(
+        tasks.append(
             Task(
                 name=f"{group}, {levels.name}",
                 workload=workload,
@@ -139,7 +139,7 @@ def tasks_of(work: Work, sizes: Sequence[int], folder: Path, device: int = 0) ->
                 initial=(levels.default(workload, work.target),),
             )
         )
-    return made
+    return tasks
 
 
 def _described(work: Work, config: Config) -> Nest:
@@ -147,12 +147,12 @@ def _described(work: Work, config: Config) -> Nest:
     # Only searches that learn on loops come here.
     from hbtvm.compiler.features.loop_nest import loop_nest
 
-    made = Levels().kernels(work.classes, config, work.target)
+    kernels = Levels().kernels(work.classes, config, work.target)
     gpu = work.target["kind"] == "cuda"
-    steps = (*made.inner.main, *made.leaf.main) if made.persistent is None else (made.persistent,)
+    steps = (*kernels.inner.main, *kernels.leaf.main) if kernels.persistent is None else (kernels.persistent,)
     statements: list[Any] = []
     for step in steps:
-        module = tvm.IRModule({"main": made.functions[step.function]})
+        module = tvm.IRModule({"main": kernels.functions[step.function]})
         statements += loop_nest(module, {"tiles": 1, "blocks": step.panels}, gpu=gpu)
     return tuple(statements)
 
@@ -244,8 +244,8 @@ def _package(work: Work, recursion: RecursionEntry, tuning: dict[str, Any], head
     own_executor = _executor(work.target)
     graph = head_of(work.model)
     if graph is not None:
-        made = head(graph, work.target, tuple(work.structures))
-        return replace(made, recursion=recursion, tuning=tuning, executor=own_executor)
+        package = head(graph, work.target, tuple(work.structures))
+        return replace(package, recursion=recursion, tuning=tuning, executor=own_executor)
     model = work.model
     columns = width_of(model)
     facts = {

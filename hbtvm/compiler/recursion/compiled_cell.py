@@ -87,12 +87,12 @@ class CompiledCell:
 
     def _numbered(self) -> dict[str, np.ndarray]:
         """Weights of which each number is its own place among all of them, from 1 on."""
-        made, at = {}, 1
+        numbers, at = {}, 1
         for name, shape in self._shapes.items():
             size = math.prod(shape)
-            made[name] = np.arange(at, at + size, dtype=np.float32).reshape(shape)
+            numbers[name] = np.arange(at, at + size, dtype=np.float32).reshape(shape)
             at += size
-        return made
+        return numbers
 
 
 def _of_weights(config: Config) -> Config:

@@ -63,8 +63,8 @@ def write_study(
 ) -> None:
     """Write what `RecursiveProgram` reads into a folder."""
     checked = sample(model.cell, _CHECKED, seed=1)
-    found = reference.states(model.cell, checked)
-    expected = reference.readout(model.cell, model.readout, checked, found)
+    states = reference.states(model.cell, checked)
+    expected = reference.readout(model.cell, model.readout, checked, states)
     study = Study(model, classes, structures, checked, expected, executor)
     (folder / STUDY).write_bytes(pickle.dumps(study))
 
@@ -87,19 +87,19 @@ class RecursiveProgram:
         levels = Levels()
         if not levels.space(self._workload, self._target).contains(config):
             raise InvalidConfigError(f"not a configuration of {levels.name}: {config}")
-        made = levels.kernels(self._study.classes, config, self._target)
+        kernels = levels.kernels(self._study.classes, config, self._target)
         if self._target["kind"] == "cuda":
-            return self._build_cuda(made, library_path)
-        build_library(made, self._target, library_path)
+            return self._build_cuda(kernels, library_path)
+        build_library(kernels, self._target, library_path)
         runtime = {key: config[key] for key in ("share", "tail", "depth") if key in config}
         return fingerprint(library_path, **runtime)
 
-    def _build_cuda(self, made: Kernels, library_path: str) -> str:
+    def _build_cuda(self, kernels: Kernels, library_path: str) -> str:
         """Compile a candidate for a GPU; return its fingerprint."""
-        source, found = level_source(made, self._target)
-        write_levels(library_path, code_of(source, self._target), found)
+        source, compiled = level_source(kernels, self._target)
+        write_levels(library_path, code_of(source, self._target), compiled)
         # The source's hash, since the output of CUDA compilers is not reproducible.
-        started = found.leaf, found.inner, found.first, found.persistent
+        started = compiled.leaf, compiled.inner, compiled.first, compiled.persistent
         return hashlib.sha256(f"{source}{started}".encode()).hexdigest()
 
     def load(self, config: Config, library_path: str) -> RecursiveRunnable:
@@ -138,8 +138,8 @@ class RecursiveRunnable:
 
     def check(self) -> str | None:
         """Compare readouts with the reference's; return what differs in a sentence, or None."""
-        found, expected = self._run(self._checked), self._expected
-        off = np.abs(found - expected)
+        states, expected = self._run(self._checked), self._expected
+        off = np.abs(states - expected)
         # Written so that a NaN fails.
         if (off <= TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0)))).all():
             return None

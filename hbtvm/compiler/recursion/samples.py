@@ -32,10 +32,10 @@ def sample(cell: Cell, count: int, seed: int = 0) -> Structures:
     for _ in range(count):
         base = starts[-1]
         nodes = _chain() if places == 1 else _tree(rng)
-        for own in nodes:
-            child += [base + one for one in own]
+        for children in nodes:
+            child += [base + one for one in children]
             first.append(len(child))
-            leaf.append(not own)
+            leaf.append(not children)
         starts.append(base + len(nodes))
     inputs: dict[str, np.ndarray] = {}
     leaves = np.array(leaf)
@@ -50,58 +50,58 @@ def sample(cell: Cell, count: int, seed: int = 0) -> Structures:
     )
 
 
-def check_sample(cell: Cell, given: Structures) -> None:
+def check_sample(cell: Cell, structures: Structures) -> None:
     """Check structures that a user gave to tune on.
 
     Raises `InputError` if they don't fit the cell, or there are none with a node.
     """
-    if not isinstance(given, Structures):
+    if not isinstance(structures, Structures):
         raise InputTypeError(
             "sample should be structures, as hbtvm.recursive makes them of trees, graphs and sequences; "
-            f"got {type(given).__name__}"
+            f"got {type(structures).__name__}"
         )
-    check(given, cell)
-    if not len(given.first) - 1:
+    check(structures, cell)
+    if not len(structures.first) - 1:
         raise InputError("sample has no node; expected at least one structure with a node")
 
 
-def taken(given: Structures, count: int, seed: int = 0) -> Structures:
+def taken(structures: Structures, count: int, seed: int = 0) -> Structures:
     """Take so many structures of those given, at random; all of them as often as need be.
 
-    `given`: structures that are right, see `check_sample`; those without nodes are left out.
+    `structures`: structures that are right, see `check_sample`; those without nodes are left out.
     """
-    sizes = np.diff(given.starts)
+    sizes = np.diff(structures.starts)
     there = np.flatnonzero(sizes)
     rounds = -(-count // len(there))
     rng = np.random.default_rng(seed)
-    own = np.concatenate([rng.permutation(there) for _ in range(rounds)])[:count]
-    return _these(given, own)
+    chosen = np.concatenate([rng.permutation(there) for _ in range(rounds)])[:count]
+    return _these(structures, chosen)
 
 
-def _these(given: Structures, own: np.ndarray) -> Structures:
+def _these(structures: Structures, chosen: np.ndarray) -> Structures:
     """Structures of these numbers, one behind the other."""
-    sizes = np.diff(given.starts)[own]
+    sizes = np.diff(structures.starts)[chosen]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     # Of each node in its new order, where it was; of each child, by how much its structure moved.
-    nodes = np.arange(starts[-1]) + np.repeat(given.starts[own] - starts[:-1], sizes)
-    counts = np.diff(given.first)[nodes]
+    nodes = np.arange(starts[-1]) + np.repeat(structures.starts[chosen] - starts[:-1], sizes)
+    counts = np.diff(structures.first)[nodes]
     first = np.concatenate([[0], np.cumsum(counts)])
-    places = np.arange(first[-1]) + np.repeat(given.first[nodes] - first[:-1], counts)
-    moved = np.repeat(np.repeat(starts[:-1] - given.starts[own], sizes), counts)
-    child = given.child[places]
+    places = np.arange(first[-1]) + np.repeat(structures.first[nodes] - first[:-1], counts)
+    moved = np.repeat(np.repeat(starts[:-1] - structures.starts[chosen], sizes), counts)
+    child = structures.child[places]
     return Structures(
         starts.astype(np.int64),
         first.astype(np.int32),
         np.where(child < 0, -1, child + moved).astype(np.int32),
-        {name: np.asarray(one)[nodes] for name, one in given.inputs.items()},
+        {name: np.asarray(one)[nodes] for name, one in structures.inputs.items()},
     )
 
 
-def sample_words(cell: Cell, given: Structures | None) -> str:
+def sample_words(cell: Cell, structures: Structures | None) -> str:
     """What `sample` draws, or how much a user gave, in words."""
-    if given is not None:
-        nodes = len(given.first) - 1
-        return f"your {counted(len(given), 'structure')} of {nodes / len(given):,.0f} nodes in the mean"
+    if structures is not None:
+        nodes = len(structures.first) - 1
+        return fX
     if cell.children == 1:
         return f"chains of {_STEPS} nodes, with inputs drawn at random"
     few, many = _WORDS
@@ -136,12 +136,12 @@ def _tree(rng: np.random.Generator) -> list[list[int]]:
     nodes: list[list[int]] = []
 
     def build(count: int) -> int:
-        own: list[int] = []
+        children: list[int] = []
         if count > 1:
             drawn = rng.random()
             left = 1 if drawn < 0.35 else count - 1 if drawn < 0.5 else int(rng.integers(1, count))
-            own = [build(left), build(count - left)]
-        nodes.append(own)
+            children = [build(left), build(count - left)]
+        nodes.append(children)
         return len(nodes) - 1
 
     build(words)

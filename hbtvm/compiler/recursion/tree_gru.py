@@ -55,8 +55,8 @@ def make_scorer(weights: Weights) -> Scorer | None:
 
     def scores(trees: LoopTrees) -> np.ndarray:
         inputs = {"context": trees.contexts}
-        found = host.run(Structures(trees.starts, trees.first, trees.child, inputs))
-        return found[:, 0] + bias
+        outputs = host.run(Structures(trees.starts, trees.first, trees.child, inputs))
+        return outputs[:, 0] + bias
 
     return scores
 

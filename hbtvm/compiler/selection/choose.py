@@ -63,22 +63,22 @@ def choose(
     `records`: records of logs.
     `strategies`: strategies that can hold the operand, by name; records of others say nothing.
     """
-    own = canonical(workload), target_key(target)
+    target_keys = canonical(workload), target_key(target)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.strategy in strategies and _same_vectors(record.target, target):
             groups.setdefault((record.workload_key, record.target_key), []).append(record)
     distances = {
-        key: distance(workload, group[0].workload) + _OTHER_MACHINE * (key[1] != own[1])
+        key: distance(workload, group[0].workload) + _OTHER_MACHINE * (key[1] != target_keys[1])
         for key, group in groups.items()
     }
     for key in sorted(groups, key=lambda key: (distances[key], key)):
         if distances[key] > _FAR:
             break
-        found = _fit(groups[key], strategies, workload, target)
-        if found is not None:
-            strategy, config, record = found
-            if key == own:
+        choice = _fit(groups[key], strategies, workload, target)
+        if choice is not None:
+            strategy, config, record = choice
+            if key == target_keys:
                 return Choice(strategy, config, statistics.median(record.times), "log")
             if "parallel" in config:
                 # What threads are worth depends on how long this model's own calls take, and how many rows.

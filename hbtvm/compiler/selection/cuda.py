@@ -54,7 +54,7 @@ def default_on_cuda(strategies: Collection[str], workload: Workload) -> str:
     few = int(workload["rows"]) < _WARP
     if few and "bitvector" in strategies:
         return "bitvector"
-    lines = {name: found for name, found in _lines(workload).items() if name in strategies}
+    lines = {name: line for name, line in _lines(workload).items() if name in strategies}
     if few and len(lines) > 1:
         lines.pop("ranked_traversal", None)
     return min(lines, key=lambda name: lines[name]) if lines else next(iter(strategies))

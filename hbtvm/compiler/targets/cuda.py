@@ -53,14 +53,14 @@ _COMMON = {
 """What all architectures since `_OLDEST` have in common."""
 
 
-def describe(given: Mapping[str, Any]) -> Target:
+def describe(fields: Mapping[str, Any]) -> Target:
     """Return the description of a GPU of an architecture.
 
     Raises `TargetError` if there is no such architecture, or it is too old.
 
-    `given`: ``kind`` and ``arch``; any other entry of a description overrides what the architecture has.
+    `fields`: ``kind`` and ``arch``; any other entry of a description overrides what the architecture has.
     """
-    arch = given.get("arch")
+    arch = fields.get("arch")
     match = re.fullmatch(r"sm_(\d{2,3})[af]?", str(arch))
     if match is None:
         raise TargetError(
@@ -71,16 +71,16 @@ def describe(given: Mapping[str, Any]) -> Target:
         raise TargetError(f"CUDA architecture {arch!r} is too old; expected sm_{_OLDEST} or later")
     shared = 1024 * _SHARED_KIB.get(number, _SHARED_KIB_LATER)
     known = {"kind": "cuda", "arch": arch, "max_shared_memory_per_block": shared, **_COMMON}
-    wrong = [name for name in given if name not in (*known, "cores")]
+    wrong = [name for name in fields if name not in (*known, "cores")]
     if wrong:
         raise TargetError(f"a CUDA target has no entry {wrong[0]!r}; expected {', '.join((*known, 'cores'))}")
     for name in ("cores", *known):
-        if name in given and name not in ("kind", "arch"):
-            if not isinstance(given[name], int) or given[name] < 1:
+        if name in fields and name not in ("kind", "arch"):
+            if not isinstance(fields[name], int) or fields[name] < 1:
                 raise TargetError(
-                    f"expected a whole number for {name!r} of a CUDA target, got {given[name]!r}"
+                    f"expected a whole number for {name!r} of a CUDA target, got {fields[name]!r}"
                 )
-            known[name] = given[name]
+            known[name] = fields[name]
     usual = multiprocessors(arch)
     if usual is not None:
         known.setdefault("cores", usual)
@@ -93,7 +93,7 @@ def device(index: int = 0) -> Target:
     Raises `TargetError` if there is no such GPU, or none that can be used.
     """
     try:
-        found = driver.gpu(index)
+        gpu = driver.gpu(index)
     except DeviceError as error:
         if index:
             raise TargetError(str(error)) from None
@@ -101,7 +101,7 @@ def device(index: int = 0) -> Target:
             f"there is no NVIDIA GPU that can be used: {error} For another machine's, name its architecture: "
             '\'{"kind": "cuda", "arch": "sm_90"}\''
         ) from None
-    return describe({"kind": "cuda", "arch": found.arch, "cores": found.multiprocessors})
+    return describe({"kind": "cuda", "arch": gpu.arch, "cores": gpu.multiprocessors})
 
 
 def measured_here(target: Target, index: int = 0) -> Target:

@@ -38,28 +38,28 @@ def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
             return _host()
         if target == "cuda":
             return cuda_target.device(device)
-        given = _parse(target)
+        fields = _parse(target)
     else:
-        given = dict(target)
-    if "vector_bits" in given and "features" in given:
-        return cast(Target, given)
-    kind = given.get("kind")
+        fields = dict(target)
+    if "vector_bits" in fields and "features" in fields:
+        return cast(Target, fields)
+    kind = fields.get("kind")
     if kind == "cuda":
-        return cuda_target.describe(given)
+        return cuda_target.describe(fields)
     if kind != "llvm":
         raise TargetError(
             f"target kind {kind!r} is not supported; expected 'cpu', 'cuda', "
             '{"kind": "llvm", ...} or {"kind": "cuda", ...}'
         )
-    return _cpu(given)
+    return _cpu(fields)
 
 
-def _cpu(given: dict[str, Any]) -> Target:
+def _cpu(fields: dict[str, Any]) -> Target:
     """Return the description of the CPU that a TVM target names."""
-    mcpu = given.get("mcpu")
-    if mcpu is None and given.get("mtriple") is None:
+    mcpu = fields.get("mcpu")
+    if mcpu is None and fields.get("mtriple") is None:
         return _host()
-    arch = _architecture(given.get("mtriple"))
+    arch = _architecture(fields.get("mtriple"))
     if mcpu is None:
         if arch == host_architecture():
             return _host()
@@ -69,7 +69,7 @@ def _cpu(given: dict[str, Any]) -> Target:
         if any(tvm.get_global_func("target.llvm_is_valid_cpu")(mcpu, triple(one)) for one in ARCHITECTURES):
             advice += '; a CPU of another architecture is told with "mtriple"'
         raise TargetError(f"LLVM knows no CPU named {mcpu!r} for {arch}; try {advice}")
-    extra = [name.removeprefix("+") for name in given.get("mattr", ()) if not name.startswith("-")]
+    extra = [name.removeprefix("+") for name in fields.get("mattr", ()) if not name.startswith("-")]
     return _describe(mcpu, {*_features(mcpu, arch), *extra}, arch)
 
 
@@ -86,15 +86,15 @@ def triple(arch: str) -> str:
     return f"{arch}-linux-gnu"
 
 
-def _architecture(given: object) -> str:
+def _architecture(mtriple: object) -> str:
     """Return the architecture in LLVM's name of a kind of machine; without one, this machine's."""
-    if given is None:
+    if mtriple is None:
         return host_architecture() if host_architecture() in ARCHITECTURES else "x86_64"
-    name, *rest = str(given).lower().split("-")
+    name, *rest = str(mtriple).lower().split("-")
     arch = known_as(name)
     if arch not in ARCHITECTURES or "linux" not in rest or rest[-1] not in ("gnu", "linux"):
         known = " or ".join(f'"{triple(one)}"' for one in ARCHITECTURES)
-        raise TargetError(f"target mtriple {given!r} is not supported; expected {known}")
+        raise TargetError(f"target mtriple {mtriple!r} is not supported; expected {known}")
     return arch
 
 
@@ -106,15 +106,15 @@ def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
     if target["kind"] == "cuda":
         return tvm.target.Target(cuda_target.tvm_fields(target), host=tvm.target.Target({"kind": "llvm"}))
     attributes = [f"+{name}" for name in target["features"]]
-    made: dict[str, Any] = {"kind": "llvm", "mcpu": target["mcpu"], "mattr": attributes}
+    keys: dict[str, Any] = {"kind": "llvm", "mcpu": target["mcpu"], "mattr": attributes}
     if architecture(target) != "x86_64" or host_architecture() != "x86_64":
-        made["mtriple"] = triple(architecture(target))
+        keys["mtriple"] = triple(architecture(target))
     if architecture(target) == "aarch64":
         # LLVM would use it for single instructions, on vectors of 128 bits; packages don't list it.
         attributes += ["-sve", "-sme"]
     if not pack_scalars:
-        made["cl-opt"] = ["-vectorize-slp:bool=0"]
-    return tvm.target.Target(made)
+        keys["cl-opt"] = ["-vectorize-slp:bool=0"]
+    return tvm.target.Target(keys)
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -134,8 +134,8 @@ def _parse(text: str) -> dict[str, Any]:
 
 def _host() -> Target:
     """Return the description of this machine. In a virtual machine, only the CPU's name may be wrong."""
-    found = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
-    features = {str(name) for name, on in found.items() if on}
+    switches = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
+    features = {str(name) for name, on in switches.items() if on}
     name = str(tvm.get_global_func("tvm.codegen.llvm.GetHostCPUName")())
     arch = host_architecture()
     if arch not in ARCHITECTURES:
@@ -154,13 +154,13 @@ def _host() -> Target:
 def _features(mcpu: str, arch: str) -> set[str]:
     """Return the instruction sets that a CPU has, by LLVM's names."""
     target = tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "mtriple": triple(arch)})
-    found = tvm.get_global_func("target.llvm_get_cpu_features")(target)
-    return {str(name) for name in found}
+    features = tvm.get_global_func("target.llvm_get_cpu_features")(target)
+    return {str(name) for name in features}
 
 
 def _describe(mcpu: str, features: set[str], arch: str) -> Target:
     relevant = [name for name in ARCHITECTURES[arch] if name in features]
-    made: Target = {
+    target: Target = {
         "kind": "llvm", "mcpu": mcpu, "features": relevant, "vector_bits": vector_bits(features)
     }  # fmt: skip
-    return made if arch == "x86_64" else {**made, "arch": arch}
+    return target if arch == "x86_64" else {**target, "arch": arch}

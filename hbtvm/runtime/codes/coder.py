@@ -1,4 +1,4 @@
-"""Values of a column as codes: what a feed does up to its `Encode`, folded into one look-up per value."""
+"""Codes of a column's values: a feed's steps up to its `Encode`, folded into one lookup per value."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hbtvm.errors import InputError
 from hbtvm.graph.columns.steps import Encode, Fill, IsMissing, Step, is_missing
 from hbtvm.graph.columns.steps import is_nan as steps_is_nan
 
-_FEW = 48  # up to so many texts, Python objects and a dictionary take less time than a call of Arrow
+_FEW = 48  # up to this many texts, Python objects and a dictionary are faster than a call of Arrow
 
 _CODE = np.dtype(np.int32)
 
-_SPAN = 1 << 14  # integers among which categories are looked up in a table, not searched for
+_SPAN = 1 << 14  # range of integer categories that are looked up in a table rather than searched for
 
 _LARGE = 1 << 62
 
@@ -25,7 +25,7 @@ _PLAIN = (str, int, float, np.generic)
 
 
 def folds(steps: Sequence[Step]) -> bool:
-    """Whether steps end in codes, and are of a kind that `Coder` folds into one look-up."""
+    """Return whether steps end in codes, and `Coder` can fold them into one lookup."""
     return (
         bool(steps)
         and isinstance(steps[-1], Encode)
@@ -34,24 +34,23 @@ def folds(steps: Sequence[Step]) -> bool:
 
 
 def is_nan(value: Any) -> bool:
-    """Whether a value stands for a missing number: NaN of any type, or pandas' NA, which is read as NaN."""
+    """Return whether a value is a missing number: NaN of any type, or pandas' NA, which is read as NaN."""
     return steps_is_nan(value) or type(value).__name__ == "NAType"
 
 
 class _Codes(dict[Any, int]):
-    """Codes, -1 for whatever else is asked for."""
+    """Codes by value; -1 for unknown values."""
 
     def __missing__(self, key: Any) -> int:
         return -1
 
 
 class Coder:
-    """Codes of a column's values, exactly as the steps give them one by one.
+    """Computes codes of a column's values, equal to those of the steps.
 
-    `steps`: for which `folds` is true.
-    `table`: the codes of the values that mean something to the steps. Other values are not in it; a value
-        whose code would be an error is not, either.
-    `unknown`: the code of values that are no category.
+    `steps`: steps for which `folds` is true.
+    `table`: codes by known value; values that a step refuses are absent.
+    `unknown`: code of values that are not a category.
     """
 
     def __init__(self, steps: tuple[Step, ...]) -> None:
@@ -79,11 +78,11 @@ class Coder:
 
     @property
     def where(self) -> str:
-        """The column in the words of an error."""
+        """The column's name in errors."""
         return self._encoder.where
 
     def table_of(self, null: Any) -> dict[Any, int]:
-        """`table`, where None is what a container without kinds of missing values means by it."""
+        """Return `table`, with the meaning of None in a container that has one kind of missing value."""
         if null is None:
             return self.table
         table = {value: code for value, code in self.table.items() if value is not None}
@@ -92,10 +91,10 @@ class Coder:
         return table
 
     def of_value(self, value: Any, row: int | None = None) -> int:
-        """The code of one value.
+        """Return the code of a value.
 
-        `row`: where it is, for errors.
-        Raises `InputError` if it is no category, and that is an error.
+        `row`: its row, for errors.
+        Raises `InputError` if it is not a category and unknown values are refused.
         """
         code = self._of(value)
         if self._refuses and code == self.unknown:
@@ -104,13 +103,13 @@ class Coder:
 
     @property
     def refuses(self) -> bool:
-        """Whether a value that is no category is an error."""
+        """Whether unknown values are refused."""
         return self._refuses
 
     def dense(self, dtype: np.dtype) -> tuple[int, np.ndarray, int, int] | None:
-        """For arrays of a type: the first category, codes from it on and of others last, NaN's, that refused.
+        """Return, for arrays of a type: first category, codes from it on (others' last), NaN's code, refused code.
 
-        None if the categories are no integers close together; the last is -1 where nothing is refused.
+        None if the categories are not integers close together. The refused code is -1 if nothing is refused.
         """
         keys, codes, nan = self._numbers(dtype)
         table = self._dense_table(keys, codes) if len(keys) else None
@@ -120,26 +119,26 @@ class Coder:
 
     @property
     def fills(self) -> bool:
-        """Whether something is done to values before they are looked up."""
+        """Whether steps change values before the lookup."""
         return bool(self._steps)
 
     def of_values(self, values: list[Any]) -> np.ndarray:
-        """The codes of Python values, float64, shape (n,).
+        """Return the codes of Python values, float64, shape (n,).
 
-        Raises `InputError` if one is no category, and that is an error.
+        Raises `InputError` if a value is not a category and unknown values are refused.
         """
         try:
             codes = np.fromiter(map(self._quick.__getitem__, values), np.float64, len(values))
-        except TypeError:  # some value has no hash
+        except TypeError:  # an unhashable value
             return np.array([self.of_value(value, row) for row, value in enumerate(values)], np.float64)
         for row in np.flatnonzero(codes < 0).tolist():
             codes[row] = self.of_value(values[row], row)
         return codes
 
     def of_numbers(self, x: np.ndarray) -> np.ndarray:
-        """The codes of an array of numbers, int32, shape (n,); integers are compared exactly.
+        """Return the codes of an array of numbers, int32, shape (n,); integers are compared exactly.
 
-        Raises `InputError` if one is no category, and that is an error.
+        Raises `InputError` if a value is not a category and unknown values are refused.
         """
         if x.dtype.kind == "b":
             x = x.view(np.uint8)
@@ -159,9 +158,9 @@ class Coder:
                 if x.dtype.kind == "f":
                     with np.errstate(invalid="ignore"):
                         whole = x.astype(np.int64)
-                    # NaN and fractions are none of the integers, nor is what int64 does not hold.
+                    # NaN, fractions and values beyond int64 equal no integer.
                     whole = np.where(whole == x, whole, int(keys[0]) - 1)
-                # What lies below the first one wraps around to a large number.
+                # Values below the first wrap around to large numbers.
                 away = (whole - int(keys[0])).view(np.uint64)
                 result = table[np.minimum(away, len(table) - 1).view(np.int64)]
             else:
@@ -173,29 +172,29 @@ class Coder:
         return self._checked(result, lambda row: x[row].item())
 
     def _dense_table(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray | None:
-        """Codes of the integers from the first key on, and of others last.
+        """Return the codes of the integers from the first key on; the last is that of other values.
 
-        None if there are too many, or some key is no integer.
+        None if there are too many, or a key is not an integer.
         """
         kind = keys.dtype
         if kind not in self._dense:
-            made = None
-            # Within bounds in which no difference overflows.
+            table = None
+            # Bounds within which differences do not overflow.
             small = np.all((keys > -_LARGE) & (keys < _LARGE))
             if small and np.all(keys == np.trunc(keys)) and keys[-1] - keys[0] < _SPAN:
-                made = np.full(int(keys[-1] - keys[0]) + 2, codes[-1], _CODE)
-                made[(keys - keys[0]).astype(np.int64)] = codes[: len(keys)]
-            self._dense[kind] = made
+                table = np.full(int(keys[-1] - keys[0]) + 2, codes[-1], _CODE)
+                table[(keys - keys[0]).astype(np.int64)] = codes[: len(keys)]
+            self._dense[kind] = table
         return self._dense[kind]
 
     def of_levels(
         self, at: np.ndarray, levels: Any, values: Callable[[], list[Any]], null: Any
     ) -> np.ndarray:
-        """The codes of values that are given as positions in a list, int32, shape (n,).
+        """Return the codes of values that are positions in a list, int32, shape (n,).
 
-        `at`: integers, shape (n,); -1 for no value.
-        `levels`: an object that stands for the list as long as it is the same.
-        `values`: gives the list.
+        `at`: positions, integers, shape (n,); -1 for missing values.
+        `levels`: an object that identifies the list, for caching.
+        `values`: returns the list.
         `null`: what no value means: NaN or None.
         """
         known = self._levels
@@ -206,7 +205,7 @@ class Coder:
         return self._checked(known[2][at], lambda row: [*values(), null][at[row]])
 
     def of_text(self, array: Any, null: Any) -> np.ndarray:
-        """The codes of Arrow's texts, shape (n,), without an object for each.
+        """Return the codes of Arrow's texts, shape (n,), without creating Python objects.
 
         `array`: a pyarrow.Array of strings.
         `null`: what no value means: NaN or None.
@@ -219,10 +218,10 @@ class Coder:
         if str(array.type) == "string_view":
             array = array.cast("large_string")
         options, none, codes = self._lookup(array.type, null)
-        found = importlib.import_module("pyarrow.compute").call_function("index_in", [array], options)
-        if found.null_count:
-            found = found.fill_null(none)
-        result = found.to_numpy(zero_copy_only=False)
+        positions = importlib.import_module("pyarrow.compute").call_function("index_in", [array], options)
+        if positions.null_count:
+            positions = positions.fill_null(none)
+        result = positions.to_numpy(zero_copy_only=False)
         return self._checked(
             result if codes is None else codes.take(result),
             lambda row: null if (one := array[row].as_py()) is None else one,
@@ -241,7 +240,7 @@ class Coder:
             return self._none
         if is_nan(value):
             return self._nan
-        # Other values may still be missing to some step (NaT).
+        # A step may treat other values as missing (NaT).
         return self._other if isinstance(value, _PLAIN) else self._code(self._filled(value))
 
     def _filled(self, value: Any) -> Any:
@@ -271,7 +270,7 @@ class Coder:
         return codes
 
     def _numbers(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, int]:
-        """Sorted numbers, their codes and after them that of all others, and NaN's; for an array's type."""
+        """Return, for an array's type: sorted numbers, their codes (others' last), and NaN's code."""
         kind: Any = np.dtype(np.int64) if dtype.kind in "iu" else dtype
         known = self._tables.get(kind)
         if known is None:
@@ -287,21 +286,21 @@ class Coder:
         return known
 
     def _of_typed(self, value: Any) -> int:
-        """The code of a number in an array, where what is filled in is rounded to the array's type."""
+        """Return the code of a number in an array; filled-in values are rounded to the array's type."""
         if not isinstance(value, np.floating):
             return self._code(self._filled(value.item()))
         x = np.array([value])
         try:
             for step in self._steps:
                 x = step.apply(x)
-        except (TypeError, ValueError):  # a text is filled in
+        except (TypeError, ValueError):  # the filled-in value is a text
             return self._code(self._filled(value.item()))
         return self._code(x[0].item())
 
     def _lookup(self, kind: Any, null: Any) -> tuple[Any, int, np.ndarray | None]:
-        """Arrow's options for texts of a type, the position of what is not found, and codes by position.
+        """Return Arrow's lookup options for a text type, the position of unknown texts, and codes by position.
 
-        No codes where the positions are the codes.
+        Codes are None if they equal the positions.
         """
         key = str(kind), null is None
         known = self._lookups.get(key)
@@ -322,7 +321,7 @@ class Coder:
 
 
 def _exactly(value: Any, dtype: np.dtype) -> Any:
-    """A number of a numpy type that is equal to a Python value; None if there is none."""
+    """Return the number of a numpy type that equals a Python value; None if there is none."""
     if not isinstance(value, int | float | np.number | np.bool_):
         return None
     try:

@@ -1,7 +1,7 @@
-"""What a driver must be to run code of a CUDA toolkit, and what to do where it is older.
+"""Which drivers run code of a CUDA toolkit, and the error for older ones.
 
-Machine code runs with every driver of the toolkit's major version (13.0 and 13.1, say) and of later ones;
-portable code (PTX) only with drivers of at least the toolkit's version.
+Machine code runs with every driver of the toolkit's major version (such as 13.0 and 13.1) or a later one;
+portable code (PTX) needs a driver of at least the toolkit's version.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ BRANCHES = {
 def unreadable_code(gpu: Gpu, toolkit: str, error: CudaError) -> PackageError:
     """Return the error that says why a device's driver can't load a model's code.
 
-    `toolkit`: version of the CUDA toolkit that compiled the code; empty where the package does not tell.
-    `error`: the driver's.
+    `toolkit`: version of the CUDA toolkit that compiled the code; empty if unknown.
+    `error`: the driver's error.
     """
     here = gpu.driver.version()
     begin = f"cuda:{gpu.index} ({gpu.name}, {gpu.arch}) can't run the model's code: "

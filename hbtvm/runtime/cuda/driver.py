@@ -1,4 +1,4 @@
-"""NVIDIA's driver, called directly: a machine that predicts needs no other part of CUDA.
+"""Direct calls of NVIDIA's driver: prediction needs no other part of CUDA.
 
 `Driver` is the library with its functions, `Gpu` one of its devices. Addresses of device memory,
 streams and events are plain integers. No function here waits for the device unless its docstring says so.
@@ -77,7 +77,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 _CLOCK, _MULTIPROCESSORS, _UNIFIED, _MAJOR, _MINOR, _SHARED = 13, 16, 41, 75, 76, 81
-_DYNAMIC_SHARED, _CARVEOUT = 8, 9  # the driver's numbers of attributes, of a device and of a function
+_DYNAMIC_SHARED, _CARVEOUT = 8, 9  # the driver's numbers of a device's and a function's attribute
 
 _PCI_BUS, _PCI_SLOT, _PCI_DOMAIN = 33, 34, 50
 
@@ -86,9 +86,9 @@ _NOT_INITIALIZED, _NO_DEVICE, _NO_BINARY, _BAD_PTX, _UNKNOWN_PTX = 3, 100, 209, 
 
 
 _LASTING = frozenset((214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, 810, 911, 999))
-"""Errors after which the context takes no more work: those of which ``cuda.h`` says that the process must be
-relaunched, uncorrectable errors of memory and of NVLink, and a context that was destroyed. Codes between
-them, as of peer access, leave it alive."""
+"""Errors after which the context is unusable: those for which ``cuda.h`` says that the process must be
+relaunched, uncorrectable errors of memory and NVLink, and a destroyed context. Codes between them, such as
+for peer access, leave it alive."""
 
 _INVALID_CONTEXT, _CONTEXT_DESTROYED = 201, 709
 _RESET = " If another library has reset the device (cudaDeviceReset), start this process anew."
@@ -118,7 +118,7 @@ class CudaError(DeviceError):
 class Driver:
     """The driver's functions, initialized.
 
-    Raises `DeviceError` if this machine has none, or it has no device.
+    Raises `DeviceError` if this machine has no driver, or the driver has no device.
 
     `library`: name or path of its library.
     """
@@ -159,14 +159,14 @@ class Driver:
             self.refuse(name, code)
 
     def refuse(self, name: str, code: int) -> NoReturn:
-        """Raise the `CudaError` of a function that returned an error's code."""
+        """Raise the `CudaError` for an error code that a function returned."""
         advice = _RESET if code in (_INVALID_CONTEXT, _CONTEXT_DESTROYED) else ""
         raise CudaError(f"the GPU's driver refuses {name}: {self._message(code)}.{advice}", code)
 
     def function(self, name: str) -> Callable[..., int]:
-        """Return a function itself, whose result is an error's code, or 0 (see `refuse`)."""
-        found: Callable[..., int] = self._functions[name]
-        return found
+        """Return a function; its result is an error code (see `refuse`) or 0."""
+        function: Callable[..., int] = self._functions[name]
+        return function
 
     def number(self, name: str, *arguments: Any, of: Any = _INT) -> Any:
         """Call a function and return the value, of type `of`, that it writes to its first argument."""
@@ -180,7 +180,7 @@ class Driver:
         return f"{number // 1000}.{number % 1000 // 10}"
 
     def devices(self) -> int:
-        """Return how many devices there are."""
+        """Return the number of devices."""
         return int(self.number("cuDeviceGetCount"))
 
     def _message(self, code: int) -> str:
@@ -196,14 +196,14 @@ class Driver:
 class Gpu:
     """One device, with its primary context, which other libraries of this process share.
 
-    Calls that concern the device have to be made within ``with gpu.current():``.
+    Calls for the device must run within ``with gpu.current():``.
 
     `index`, `name`: its number, and its product name.
     `capability`: its compute capability, such as (9, 0).
     `multiprocessors`: number of its multiprocessors.
-    `clock`: their highest clock, in Hz; 0 where the driver does not report it.
-    `shared`: bytes of shared memory that each of them can have.
-    `unified`: whether pinned memory of the host has the same address on the device.
+    `clock`: their highest clock, in Hz; 0 if the driver does not report it.
+    `shared`: most bytes of shared memory of each.
+    `unified`: whether pinned host memory has the same address on the device.
     `context`: handle of its primary context.
     """
 
@@ -226,19 +226,19 @@ class Gpu:
 
     @property
     def place(self) -> str:
-        """Where it is plugged in, such as ``"00000000:65:00.0"``."""
+        """Its PCI bus address, such as ``"00000000:65:00.0"``."""
         asked = (_PCI_DOMAIN, _PCI_BUS, _PCI_SLOT)
         domain, bus, slot = (self.driver.number("cuDeviceGetAttribute", one, self._device) for one in asked)
         return f"{domain:08x}:{bus:02x}:{slot:02x}.0"
 
     @property
     def arch(self) -> str:
-        """Its architecture by the compilers' name, such as ``"sm_90"``."""
+        """Its architecture, such as ``"sm_90"``."""
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        """Return a context within which it is this thread's current device; afterwards the former one is."""
+        """Make it this thread's current device within the context; restore the former one after."""
         self.driver.call("cuCtxPushCurrent_v2", self.context)
         try:
             yield
@@ -252,9 +252,9 @@ class Gpu:
         return free.value
 
     def allocate(self, to: Any, size: int) -> None:
-        """Write the address of `size` bytes of new device memory to a place.
+        """Allocate `size` bytes of device memory and write their address to a place.
 
-        Raises `CudaError` with code `OUT_OF_MEMORY`, if there is too little memory.
+        Raises `CudaError` with code `OUT_OF_MEMORY` if there is too little memory.
         """
         try:
             self.driver.call("cuMemAlloc_v2", to, max(size, 1))
@@ -271,18 +271,17 @@ class Gpu:
     def function(self, module: int, name: str, shared: int = 0, carveout: int | None = None) -> int:
         """Return a kernel of a loaded module.
 
-        `shared`: bytes of dynamic shared memory that it is allowed.
-        `carveout`: bytes of shared memory that a multiprocessor is to have for it; None leaves it to the
-            driver.
+        `shared`: most bytes of its dynamic shared memory.
+        `carveout`: preferred bytes of shared memory of a multiprocessor; None leaves them to the driver.
         """
-        found = int(self.driver.number("cuModuleGetFunction", module, name.encode(), of=_POINTER))
+        function = int(self.driver.number("cuModuleGetFunction", module, name.encode(), of=_POINTER))
         if shared:
-            self.driver.call("cuFuncSetAttribute", found, _DYNAMIC_SHARED, shared)
+            self.driver.call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
         if carveout is not None:
-            # The driver takes the next size from so many percent on, so they are rounded down.
+            # The driver rounds percentages up to the next size, so they are rounded down.
             percent = min(100, 100 * carveout // self.shared)
-            self.driver.call("cuFuncSetAttribute", found, _CARVEOUT, percent)
-        return found
+            self.driver.call("cuFuncSetAttribute", function, _CARVEOUT, percent)
+        return function
 
 
 _known: dict[tuple[int, str, int], Gpu] = {}
@@ -294,7 +293,7 @@ def gpu(index: int = 0) -> Gpu:
 
     Raises `DeviceError` if there is no such device, no driver, or one that is too old.
     """
-    # With the process in the key, a forked child, which cannot use its parent's context, opens its own.
+    # The process is in the key, because a forked child cannot use its parent's context.
     key = os.getpid(), LIBRARY, index
     with _lock:
         if key not in _known:
@@ -304,14 +303,14 @@ def gpu(index: int = 0) -> Gpu:
 
 @functools.cache
 def _driver(process: int, library: str) -> Driver:
-    """Return the driver; one object for each process, since a forked child has to initialize it anew."""
+    """Return the driver; one object per process, since a forked child has to initialize it anew."""
     return Driver(library)
 
 
 def device_index(device: str | int) -> int:
-    """Return the number of a device that the user names, as ``"cuda:1"``, ``"cuda"`` or ``1``.
+    """Return the number of a device such as ``"cuda:1"``, ``"cuda"`` or ``1``.
 
-    Raises `DeviceError` if it is no such name.
+    Raises `DeviceError` for other names.
     """
     kind, separator, number = (f"cuda:{device}" if isinstance(device, int) else str(device)).partition(":")
     if kind != "cuda" or (separator and not number.isdecimal()):

@@ -1,4 +1,4 @@
-"""A GPU's clock and temperature, by NVIDIA's management library (NVML), which comes with the driver."""
+"""A GPU's clock and temperature, read by NVIDIA's management library (NVML), which comes with the driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MULTIPROCESSORS, _CORE = 1, 0  # NVML's numbers of a clock and of a sensor
 
 
 class Health:
-    """Reads a device's state; of a machine without NVML, nothing."""
+    """Reads a device's state; empty without NVML."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._handle = ctypes.c_void_p()
@@ -20,7 +20,7 @@ class Health:
         try:
             library = ctypes.CDLL(LIBRARY)
             place = gpu.place.encode()
-            # The two libraries number devices differently; where one is plugged in, they agree.
+            # The two libraries number devices differently, but agree on PCI addresses.
             if library.nvmlInit_v2() == 0 and (
                 library.nvmlDeviceGetHandleByPciBusId_v2(place, ctypes.byref(self._handle)) == 0
             ):
@@ -29,10 +29,10 @@ class Health:
             return
 
     def read(self) -> dict[str, int]:
-        """Return what is known: the multiprocessors' ``clock`` in MHz, ``temperature`` in degrees Celsius."""
+        """Return the multiprocessors' ``clock`` in MHz and ``temperature`` in degrees Celsius, if known."""
         if self._library is None:
             return {}
-        found = {}
+        state = {}
         for name, function, which in (
             ("clock", "nvmlDeviceGetClockInfo", _MULTIPROCESSORS),
             ("temperature", "nvmlDeviceGetTemperature", _CORE),
@@ -40,5 +40,5 @@ class Health:
             value = ctypes.c_uint()
             call = getattr(self._library, function, None)
             if call is not None and call(self._handle, which, ctypes.byref(value)) == 0:
-                found[name] = int(value.value)
-        return found
+                state[name] = int(value.value)
+        return state

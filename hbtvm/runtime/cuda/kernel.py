@@ -16,13 +16,13 @@ from hbtvm.runtime.cuda.memory import Memory, Module
 from hbtvm.runtime.package.file import KernelEntry
 
 OLDEST_PORTABLE = (7, 5)
-"""The first architecture for which packages hold portable code (`compiler.cuda.PORTABLE`)."""
+"""The oldest architecture for which packages hold portable code (`compiler.cuda.PORTABLE`)."""
 
 
 def check_gpu(gpu: Gpu, arch: str) -> None:
-    """Check that a device can run what was compiled for an architecture.
+    """Check that a device can run code that was compiled for an architecture.
 
-    Raises `PackageError` if it is older than both that and the portable code.
+    Raises `PackageError` if the device is older than the code and the portable code.
     """
     number = arch.removeprefix("sm_").rstrip("af")
     tuned = int(number[:-1]), int(number[-1])
@@ -36,34 +36,34 @@ def check_gpu(gpu: Gpu, arch: str) -> None:
 
 
 class TableStore:
-    """Tables on a device, each there once however many kernels use it."""
+    """Tables on a device, each copied once for all kernels."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
         self._known: dict[int, tuple[np.ndarray, Memory]] = {}
 
     def put(self, table: np.ndarray) -> Memory:
-        """A table's copy on the device."""
-        # The array is kept, so that no other one gets its id.
+        """Return a table's copy on the device."""
+        # Keep the array, so that no other array gets its id.
         if id(table) not in self._known:
             self._known[id(table)] = table, Memory.of(self._gpu, np.ascontiguousarray(table))
         return self._known[id(table)][1]
 
 
 class DeviceKernel:
-    """One kernel, ready to be started.
+    """A kernel, ready to launch.
 
     Raises `PackageError` if the device can't run the code.
 
-    `gpu`: the device, current while this is made.
+    `gpu`: the device; it must be current.
     `entry`: the kernel; it has a `launch`.
-    `put`: brings a table to the device.
-    `toolkit`: version of the CUDA toolkit that compiled it, for an error's text.
-    `signature`: what it takes.
+    `put`: copies a table to the device.
+    `toolkit`: version of the CUDA toolkit that compiled it, for errors.
+    `signature`: its arguments.
     `row_tile`, `outputs`: rows of a tile, and outputs of a row.
-    `whole_tiles`: whether it reads and stores a tile at a time: rows that pad the last one have to be
+    `whole_tiles`: whether it reads and stores whole tiles, so that padding rows of the last tile must be
         allocated and defined. Kernels without bounds do (see `Launch.has_bounds`).
-    `direct`: whether it stores raw scores by rows. Otherwise the score epilogue makes them of sums.
+    `direct`: whether it stores raw scores by rows. Otherwise the score epilogue computes them from sums.
     `plain`: the scaling of plain sums.
     """
 
@@ -98,11 +98,11 @@ class DeviceKernel:
 
     @property
     def most_rows(self) -> int:
-        """Rows that one start can take."""
+        """Most rows of a launch."""
         return self._launch.most_tiles() * self.row_tile
 
     def sum_bytes(self, rows: int) -> int:
-        """Bytes of the sums that the kernel leaves for the score epilogue, of so many rows in whole tiles."""
+        """Return the bytes of the kernel's sums for the score epilogue, for `rows` rows in whole tiles."""
         return 0 if self.direct else self.signature.scores.nbytes(tiles=rows // self.row_tile)
 
     def scores(
@@ -110,8 +110,8 @@ class DeviceKernel:
     ) -> None:
         """Queue raw scores.
 
-        `stream`: where to queue it; None for the default stream.
-        `rows`, `count`: address of rows as the signature has them, and their number.
+        `stream`: the stream to queue in; None for the default stream.
+        `rows`, `count`: address of rows in the signature's layout, and their number.
         `sums`, `out`: addresses: memory for sums (see `sum_bytes`); raw scores, float64, shape (count,
             outputs).
         """
@@ -127,11 +127,11 @@ class DeviceKernel:
         shapes = self.signature.shapes(self._arrays, -(-count // self.row_tile))
         addresses = [rows, *(table.handle for table in self._tables), into]
         launch = self._launch
-        given = pointers(launch.values(addresses, shapes, count, scaling))
-        return self._function, *launch.blocks(shapes), *launch.block, launch.shared, stream, given, None
+        parameters = pointers(launch.values(addresses, shapes, count, scaling))
+        return self._function, *launch.blocks(shapes), *launch.block, launch.shared, stream, parameters, None
 
     def _queue_epilogue(self, stream: int | None, sums: int, out: int, count: int, scaling: Scaling) -> None:
-        """Add sums' parts, lay them out by rows, and make raw scores of them."""
+        """Queue the epilogue: add the sums' parts, lay them out by rows, and compute raw scores."""
         values = (
             *map(ctypes.c_uint64, (sums, out, scaling.base)),
             ctypes.c_double(scaling.divisor),

@@ -20,14 +20,14 @@ _FATBIN = b"\x50\xed\x55\xba"
 _NON_BLOCKING = 1
 _UNTIMED = 2
 _THIS_THREAD = 1
-"""Capture mode: what other threads do meanwhile is no error (``CU_STREAM_CAPTURE_MODE_THREAD_LOCAL``)."""
+"""Capture mode that allows other threads' calls (``CU_STREAM_CAPTURE_MODE_THREAD_LOCAL``)."""
 
 
 class _Resource:
-    """A handle of the driver's, released when the object is collected.
+    """A driver's handle, released when the object is collected.
 
     `release`: the driver's function that releases it.
-    `make`: has the driver write the handle to a place.
+    `make`: makes the driver write the handle to a place.
     `of`: type of the handle.
     """
 
@@ -35,29 +35,29 @@ class _Resource:
         self, gpu: Gpu, release: str, make: Callable[[Any], None], of: Any = ctypes.c_void_p
     ) -> None:
         self.gpu = gpu
-        # The driver writes to what the finalizer knows, so that Ctrl-C right after the call loses no handle.
-        made = of()
-        self._finalizer = weakref.finalize(self, _release, gpu, made, release, os.getpid())
+        # The driver writes to the finalizer's object, so that Ctrl-C right after the call leaks no handle.
+        handle = of()
+        self._finalizer = weakref.finalize(self, _release, gpu, handle, release, os.getpid())
         # At interpreter exit the driver may be unloaded already, and releases everything itself.
         self._finalizer.atexit = False
-        make(ctypes.byref(made))
-        self.handle = int(made.value or 0)
+        make(ctypes.byref(handle))
+        self.handle = int(handle.value or 0)
 
 
-def _release(gpu: Gpu, made: Any, release: str, process: int) -> None:
-    """Release a handle by the driver's function `release`, in the process that made it, if there is one."""
-    # A forked child must not release what its parent holds.
-    if made.value and os.getpid() == process:
-        # After a fault of the device, releasing fails, and is not needed.
+def _release(gpu: Gpu, handle: Any, release: str, process: int) -> None:
+    """Release a handle, if there is one, by the driver's function `release`, in the process that created it."""
+    # A forked child must not release its parent's handle.
+    if handle.value and os.getpid() == process:
+        # After a fault of the device, releasing fails and is not needed.
         with contextlib.suppress(DeviceError), gpu.current():
-            gpu.driver.call(release, made.value)
+            gpu.driver.call(release, handle.value)
 
 
 class Memory(_Resource):
     """Device memory; `handle` is its address.
 
     `size`: bytes.
-    Raises `CudaError` with code `driver.OUT_OF_MEMORY`, if there is too little memory.
+    Raises `CudaError` with code `driver.OUT_OF_MEMORY` if there is too little memory.
     """
 
     def __init__(self, gpu: Gpu, size: int) -> None:
@@ -66,7 +66,7 @@ class Memory(_Resource):
 
     @classmethod
     def of(cls, gpu: Gpu, array: np.ndarray) -> Memory:
-        """Return a copy of a contiguous array, complete when this returns."""
+        """Return a completed copy of a contiguous array."""
         memory = cls(gpu, array.nbytes)
         if array.nbytes:
             gpu.driver.call("cuMemcpyHtoDAsync_v2", memory.handle, array.ctypes.data, array.nbytes, None)
@@ -75,9 +75,9 @@ class Memory(_Resource):
 
 
 class Pinned(_Resource):
-    """Page-locked host memory, which a device copies from and to asynchronously, or reads and writes itself.
+    """Page-locked host memory, for asynchronous copies and for kernels that read and write it.
 
-    The device has to be current while this is made.
+    The device must be current.
 
     `array`: uint8, shape (size,).
     `device`: its address for kernels on the device.
@@ -94,7 +94,7 @@ class Pinned(_Resource):
 
 
 def check_code(code: bytes) -> None:
-    """Check that a GPU's code, a cubin or a fatbin, is as long as its headers say.
+    """Check that a GPU's code, a cubin or a fatbin, has the length that its headers state.
 
     Raises `PackageError` if it is not.
     """
@@ -107,10 +107,10 @@ def check_code(code: bytes) -> None:
 
 
 class Module(_Resource):
-    """Machine code, loaded on a device.
+    """Machine code loaded on a device.
 
-    Raises `PackageError` if it is cut short, which the driver does not see: it asks for no size; `CudaError`
-    if the driver cannot load it.
+    Raises `PackageError` if it is cut short: the driver takes no size, and would not notice. Raises
+    `CudaError` if the driver cannot load it.
     """
 
     def __init__(self, gpu: Gpu, code: bytes) -> None:
@@ -127,37 +127,37 @@ class Stream(_Resource):
         )
 
     def wait(self) -> None:
-        """Wait until all its work is done."""
+        """Wait for all its work."""
         self.gpu.driver.call("cuStreamSynchronize", self.handle)
 
 
 class Graph(_Resource):
-    """Work that is queued once, and then starts as a whole: between its kernels no host is waited for.
+    """Work that is captured once and then launched as a whole, without the host between kernels.
 
     `stream`: the stream in which the work is queued.
     `queue`: queues it.
     """
 
     def __init__(self, stream: Stream, queue: Callable[[], None]) -> None:
-        driver, made = stream.gpu.driver, ctypes.c_void_p()
+        driver, graph = stream.gpu.driver, ctypes.c_void_p()
         driver.call("cuStreamBeginCapture_v2", stream.handle, _THIS_THREAD)
         try:
             queue()
         finally:
-            driver.call("cuStreamEndCapture", stream.handle, ctypes.byref(made))
+            driver.call("cuStreamEndCapture", stream.handle, ctypes.byref(graph))
         try:
             super().__init__(
                 stream.gpu,
                 "cuGraphExecDestroy",
-                lambda to: driver.call("cuGraphInstantiateWithFlags", to, made.value, 0),
+                lambda to: driver.call("cuGraphInstantiateWithFlags", to, graph.value, 0),
             )
         finally:
-            driver.call("cuGraphDestroy", made.value)
+            driver.call("cuGraphDestroy", graph.value)
         self._stream = stream.handle
         driver.call("cuGraphUpload", self.handle, self._stream)
 
     def start(self) -> None:
-        """Queue the work again, in the same stream."""
+        """Queue the work in the same stream."""
         self.gpu.driver.call("cuGraphLaunch", self.handle, self._stream)
 
 
@@ -172,19 +172,19 @@ class Event(_Resource):
         super().__init__(gpu, "cuEventDestroy_v2", lambda to: gpu.driver.call("cuEventCreate", to, flags))
 
     def record(self, stream: Any) -> None:
-        """Record it at the end of a stream's queued work."""
+        """Record it after a stream's queued work."""
         self.gpu.driver.call("cuEventRecord", self.handle, stream)
 
     def hold(self, stream: Any) -> None:
-        """Make the further work of a stream wait for it."""
+        """Make a stream's further work wait for it."""
         self.gpu.driver.call("cuStreamWaitEvent", stream, self.handle, 0)
 
     def wait(self) -> None:
-        """Wait until the device has reached it; an event that was not recorded is not waited for."""
+        """Wait until the device has reached it; return at once if it was not recorded."""
         self.gpu.driver.call("cuEventSynchronize", self.handle)
 
     def seconds_since(self, earlier: Event) -> float:
-        """Return the seconds between two timed events; waits until the device has reached this one."""
+        """Wait for this event; return the seconds since an earlier timed event."""
         self.wait()
         milliseconds = self.gpu.driver.number(
             "cuEventElapsedTime", earlier.handle, self.handle, of=ctypes.c_float

@@ -163,23 +163,23 @@ def _works(package: Package, loaded: Mapping[int, DeviceKernel]) -> dict[np.dtyp
 
     `loaded`: the package's kernels, by the identities of their entries.
     """
-    found: dict[np.dtype, list[tuple[int, Work]]] = {}
+    works: dict[np.dtype, list[tuple[int, Work]]] = {}
     if not package.stages:
         for kernel in sorted(package.kernels, key=lambda one: one.dtype):
-            own = found.setdefault(np.dtype(kernel.dtype), [])
+            own = works.setdefault(np.dtype(kernel.dtype), [])
             own.append((kernel.rows, OneKernel(loaded[id(kernel)])))
-        return found
+        return works
     steps = [(one.kernels, one.columns) for one in package.stages] + [(package.kernels, package.columns)]
     for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
-        found[dtype] = []
+        works[dtype] = []
         for rows in sorted({kernel.rows for kernel in package.all_kernels}):
             chosen = []
             for kernels, columns in steps:
                 able = _of_type(kernels, dtype, all(column < package.n_read for column in columns))
                 entry = able[_nearest([math.log(one.rows) for one in able], rows)]
                 chosen.append((loaded[id(entry)], columns))
-            found[dtype].append((rows, StagedKernels(chosen, package.n_read, dtype)))
-    return found
+            works[dtype].append((rows, StagedKernels(chosen, package.n_read, dtype)))
+    return works
 
 
 def _of_type(kernels: Sequence[KernelEntry], dtype: np.dtype, rows_alone: bool) -> list[KernelEntry]:
@@ -187,9 +187,9 @@ def _of_type(kernels: Sequence[KernelEntry], dtype: np.dtype, rows_alone: bool) 
 
     Otherwise, and where there are none, those of the widest type, since what stages make is float64.
     """
-    own = [one for one in kernels if one.dtype == dtype] if rows_alone else []
+    matching = [one for one in kernels if one.dtype == dtype] if rows_alone else []
     widest = max(one.dtype for one in kernels)  # float64 comes behind float32 in the alphabet, too
-    return own or [one for one in kernels if one.dtype == widest]
+    return matching or [one for one in kernels if one.dtype == widest]
 
 
 def _nearest(logs: Sequence[float], rows: int) -> int:

@@ -48,9 +48,9 @@ def columns_of(reader: FeedReader) -> Columns:
     spec, plan = reader.spec, reader.plan
     words: dict[int, list[str]] = {}
     for raw, step in _steps(reader.feeds):
-        found = [one for one in _values(step) if isinstance(one, str)]
-        if found:
-            words.setdefault(raw, []).extend(found)
+        texts = [one for one in _values(step) if isinstance(one, str)]
+        if texts:
+            words.setdefault(raw, []).extend(texts)
     # Fields of texts are taken as they are, empty ones too.
     words |= {raw: [""] for raw in plan.text_raws}
     by_name = spec.by_name and spec.feature_names is not None

@@ -62,8 +62,8 @@ class HostFeeds:
             if found_row is not None:
                 return found_row
         raw = {i: _one_value(value) for i, value in zip(self._host_raws, values, strict=True)}
-        found = self.compute(raw, _F64)
-        return [float(found[j][0]) for j in self._hosts]
+        feeds = self.compute(raw, _F64)
+        return [float(feeds[j][0]) for j in self._hosts]
 
     def _coded_row(self, groups: HostGroups, values: Sequence[Any]) -> list[float] | None:
         """As `row`, by codes of texts; None where there are others, or some may be refused."""
@@ -113,9 +113,9 @@ class HostFeeds:
         `raw`: the input's columns, of `raw_values`.
         `dtype`: the type of numbers that come from values.
         """
-        evaluator, found = Evaluator(raw, dtype.name), self._grouped(raw)
+        evaluator, feeds = Evaluator(raw, dtype.name), self._grouped(raw)
         for j in self._hosts:
-            if j in found:
+            if j in feeds:
                 continue
             feed = self._feeds[j]
             try:
@@ -128,8 +128,8 @@ class HostFeeds:
             except InputError as error:
                 text = str(error)
                 raise InputError(text if feed.where in text else f"{feed.where}: {text}") from None
-            found[j] = values
-        return found
+            feeds[j] = values
+        return feeds
 
     def _grouped(self, raw: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         """The feeds that can be computed side by side; none where one may be refused."""

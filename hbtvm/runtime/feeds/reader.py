@@ -374,9 +374,9 @@ def _some(test: Callable[[np.ndarray], np.ndarray], matrix: np.ndarray, columns:
     """Whether a test is true of some value in some of the columns, given as a mask (see `_mask`)."""
     if columns is None:
         return False
-    found = test(matrix)
+    result = test(matrix)
     # All at once first: row by row, numpy takes many times as long.
-    return bool(np.count_nonzero(found)) and bool((found & columns).any())
+    return bool(np.count_nonzero(result)) and bool((result & columns).any())
 
 
 def place_of(spec: InputSpec, raw: int) -> str:

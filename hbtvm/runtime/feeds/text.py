@@ -114,13 +114,13 @@ class TextFeeds:
 
     def row(self, values: Sequence[Any]) -> list[float]:
         """The feeds of one row, whose values are in the order of `raws`."""
-        made = [one.one(value)[0] for one, value in zip(self._operations, values, strict=True)]
-        return [float(of_numbers(steps, made[at][i : i + 1])[0]) for at, i, steps in self._made]
+        sums = [one.one(value)[0] for one, value in zip(self._operations, values, strict=True)]
+        return [float(of_numbers(steps, sums[at][i : i + 1])[0]) for at, i, steps in self._made]
 
     def compute(self, columns: Mapping[int, RawColumn]) -> dict[int, np.ndarray]:
         """The feeds by their places in the matrix, shape (n,) each."""
-        made = [one.sums(columns[one.raw]) for one in self._operations]
+        sums = [one.sums(columns[one.raw]) for one in self._operations]
         return {
-            j: of_numbers(steps, made[at][:, i])
+            j: of_numbers(steps, sums[at][:, i])
             for j, (at, i, steps) in zip(self._places, self._made, strict=True)
         }

@@ -24,27 +24,27 @@ _COUNTS = {
 """By operator, counts and their least values."""
 
 
-def _check_facts(given: dict[str, Any]) -> dict[str, Any]:
+def _check_facts(facts: dict[str, Any]) -> dict[str, Any]:
     """Check what `anchor_facts` returns."""
-    operator = given.get("operator")
+    operator = facts.get("operator")
     if not isinstance(operator, str) or operator not in _COUNTS:
         raise ValueError(f"operator is {operator!r:.100}")
     for name, least in {"n_features": 1, "n_outputs": 1, **_COUNTS[operator]}.items():
-        value = given.get(name)
+        value = facts.get(name)
         if type(value) is not int or not least <= value < _MOST:
             raise ValueError(f"{name} is {value!r:.100}")
-    base: Any = given.get("base_score")
-    divisor: Any = given.get("divisor")
-    operators: Any = given.get("operators")
+    base: Any = facts.get("base_score")
+    divisor: Any = facts.get("divisor")
+    operators: Any = facts.get("operators")
     if not isinstance(base, list) or not all(map(_is_finite, [divisor, *base])) or divisor <= 0:
         raise ValueError(f"base_score is {base!r:.100}, divisor {divisor!r:.100}")
-    if len(base) != given["n_outputs"] or given.get("compare_dtype") not in get_args(Dtype):
-        raise ValueError(f"{len(base)} base scores, compare_dtype {given.get('compare_dtype')!r:.100}")
+    if len(base) != facts["n_outputs"] or facts.get("compare_dtype") not in get_args(Dtype):
+        raise ValueError(f"{len(base)} base scores, compare_dtype {facts.get('compare_dtype')!r:.100}")
     if operator == "network" and not (
         isinstance(operators, list) and all(isinstance(one, str) for one in operators)
     ):
         raise ValueError(f"operators are {operators!r:.100}")
-    return given
+    return facts
 
 
 def _is_finite(value: Any) -> bool:

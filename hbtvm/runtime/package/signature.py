@@ -172,8 +172,8 @@ class Signature:
     @property
     def dtype(self) -> Dtype:
         """Type of the rows."""
-        found: Any = self.rows.dtype
-        return found  # type: ignore[no-any-return]
+        dtype: Any = self.rows.dtype
+        return dtype  # type: ignore[no-any-return]
 
     @property
     def row_tile(self) -> int:
@@ -222,8 +222,8 @@ class Signature:
 
     def shapes(self, tables: Sequence[np.ndarray], tiles: int) -> list[tuple[int, ...]]:
         """The shapes of all arguments of a call on so many row tiles."""
-        own = [table.shape for table in tables]
-        return [self.rows.sizes(tiles=tiles), *own, self.scores.sizes(tiles=tiles)]
+        table_shapes = [table.shape for table in tables]
+        return [self.rows.sizes(tiles=tiles), *table_shapes, self.scores.sizes(tiles=tiles)]
 
 
 def rows_argument(dtype: str, row_tile: int, n_features: int, alignment: int | None = None) -> Argument:

@@ -38,8 +38,8 @@ def summarize(package: Package, threads: int | None = None) -> str:
     -------
     Text without control characters, whatever the package holds.
     """
-    told = facts(package, threads)
-    lines = [told.pop("model"), *(f"  {name:<9}{text}" for name, text in told.items())]
+    described = facts(package, threads)
+    lines = [described.pop("model"), *(f"  {name:<9}{text}" for name, text in described.items())]
     for title, heads, rows in kernel_tables(package):
         lines += [title, *_table([heads, *rows])]
     if package.tuning:
@@ -53,7 +53,7 @@ def summarize(package: Package, threads: int | None = None) -> str:
 def facts(package: Package, threads: int | None = None) -> dict[str, str]:
     """Return the model and the machine in words, by name; `threads` as for `summarize`."""
     target = package.target
-    told = {
+    described = {
         "model": f"{package.library if package.recursion is None else 'recursive'} {package.model}",
         **_pipeline(package),
         **_stages(package),
@@ -64,8 +64,8 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
         + (f", CUDA {package.cuda_version}" if package.cuda_version else ""),
     }
     if threads is not None and target.get("kind") != "cuda":
-        told["threads"] = f"up to {threads} for a call"
-    return told
+        described["threads"] = f"up to {threads} for a call"
+    return described
 
 
 def _computed(package: Package) -> dict[str, str]:
@@ -79,12 +79,12 @@ def _computed(package: Package) -> dict[str, str]:
 
 def _pipeline(package: Package) -> dict[str, str]:
     """A pipeline's steps, and what was done to them."""
-    told = {}
+    described = {}
     if package.steps:
-        told["steps"] = ", ".join(f"{name} ({kind})" for name, kind in package.steps)
+        described["steps"] = ", ".join(f"{name} ({kind})" for name, kind in package.steps)
     if package.told:
-        told["folded"] = "; ".join(package.told)
-    return told
+        described["folded"] = "; ".join(package.told)
+    return described
 
 
 def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -103,10 +103,10 @@ def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
 
 def _operators(kinds: Sequence[str]) -> str:
     """How many operators of each kind there are, those that do most first."""
-    found = Counter(kind for kind in kinds if kind != "constant")
-    named = sorted(found.items(), key=lambda one: (-one[1], one[0]))
+    counts = Counter(kind for kind in kinds if kind != "constant")
+    named = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     listed = ", ".join(f"{number:,} {kind}" for kind, number in named[:_SHOWN])
-    return f"{count(found.total(), 'operator')}: {listed}{', ...' if len(named) > _SHOWN else ''}"
+    return f"{count(counts.total(), 'operator')}: {listed}{', ...' if len(named) > _SHOWN else ''}"
 
 
 def _stages(package: Package) -> dict[str, str]:
@@ -173,8 +173,8 @@ def words(value: Any) -> str:
 def _machine(target: Mapping[str, Any]) -> str:
     if target.get("kind") == "cuda":
         return f"for NVIDIA GPUs: {target['arch']}, and as portable code others from sm_75 on"
-    found = ", ".join([*([target["arch"]] if "arch" in target else []), *target["features"]])
-    return f"for {target.get('mcpu', 'this CPU')} ({found or 'no extensions'})"
+    details = ", ".join([*([target["arch"]] if "arch" in target else []), *target["features"]])
+    return f"for {target.get('mcpu', 'this CPU')} ({details or 'no extensions'})"
 
 
 def _kernel(kernel: KernelEntry) -> tuple[str, ...]:

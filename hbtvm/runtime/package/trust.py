@@ -49,9 +49,9 @@ class Trust:
         verified here.
         """
         if self.sha256 is not None:
-            found = hashlib.sha256(data).hexdigest()
-            if found != self.sha256.lower():
-                raise PackageError(f"{name} has the SHA-256 {found}, expected {self.sha256.lower()}.")
+            digest = hashlib.sha256(data).hexdigest()
+            if digest != self.sha256.lower():
+                raise PackageError(f"{name} has the SHA-256 {digest}, expected {self.sha256.lower()}.")
         if self.allowed_signers is not None:
             if self.signature is None and path is None:
                 raise InputError("allowed_signers: a package that is not a file needs the signature's file.")

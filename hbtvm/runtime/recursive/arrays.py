@@ -38,31 +38,31 @@ def checked(structures: Any, inputs: Sequence[RecursiveInput]) -> list[np.ndarra
             "structures: starts and first should have one number more than there are structures and nodes."
         )
     nodes = len(first) - 1
-    given = structures.inputs
-    found = [starts, first, child]
+    values = structures.inputs
+    arrays = [starts, first, child]
     for known in inputs:
-        if known.name not in given:
+        if known.name not in values:
             raise InputError(f"structures: input {known.name!r} is missing.")
         name = f"input {known.name!r}"
         shape: tuple[int, ...] = (nodes,)
         if known.kind == "number":
-            array = _whole(name, given[known.name], _INT32)
+            array = _whole(name, values[known.name], _INT32)
         else:
-            array, shape = _vector(name, given[known.name]), (nodes, known.size)
+            array, shape = _vector(name, values[known.name]), (nodes, known.size)
         if array.shape != shape:
             raise InputError(f"structures: {name} should have shape {shape}, got {array.shape}.")
-        found.append(array)
-    if len(given) > len(inputs):
+        arrays.append(array)
+    if len(values) > len(inputs):
         known_names = {one.name for one in inputs}
-        extra = next(name for name in given if name not in known_names)
+        extra = next(name for name in values if name not in known_names)
         raise InputError(f"structures: the model has no input {extra!r}.")
-    return found
+    return arrays
 
 
-def _whole(name: str, given: Any, dtype: np.dtype) -> np.ndarray:
-    if type(given) is np.ndarray and given.dtype == dtype and given.ndim == 1 and given.flags.carray:
-        return given
-    array = np.asarray(given)
+def _whole(name: str, value: Any, dtype: np.dtype) -> np.ndarray:
+    if type(value) is np.ndarray and value.dtype == dtype and value.ndim == 1 and value.flags.carray:
+        return value
+    array = np.asarray(value)
     if not array.size:
         array = array.astype(dtype)
     if array.ndim != 1:
@@ -76,10 +76,10 @@ def _whole(name: str, given: Any, dtype: np.dtype) -> np.ndarray:
     return np.require(array, dtype, ["C", "A"])
 
 
-def _vector(name: str, given: Any) -> np.ndarray:
-    if type(given) is np.ndarray and given.dtype == _FLOAT32 and given.flags.carray:
-        return given
-    array = np.asarray(given)
+def _vector(name: str, value: Any) -> np.ndarray:
+    if type(value) is np.ndarray and value.dtype == _FLOAT32 and value.flags.carray:
+        return value
+    array = np.asarray(value)
     if array.dtype.kind not in "iufb":
         raise InputError(f"structures: {name} should hold numbers, got {array.dtype}.")
     return np.require(array, _FLOAT32, ["C", "A"])

@@ -67,10 +67,10 @@ def padded(shape: Sequence[int]) -> int:
     return math.prod(shape[:-1]) * -(-columns // LANES) * LANES
 
 
-def _check_input(given: RecursiveInput) -> None:
-    vector = given.kind == "vector"
-    if not given.name or (given.optional and vector) or (vector and given.size >= _MOST_NUMBERS):
-        raise ValueError(f"an input is {given!r:.200}")
+def _check_input(data: RecursiveInput) -> None:
+    vector = data.kind == "vector"
+    if not data.name or (data.optional and vector) or (vector and data.size >= _MOST_NUMBERS):
+        raise ValueError(f"an input is {data!r:.200}")
 
 
 def _check_kernels(entry: RecursionEntry, kernels: RecursionKernels, device: bool) -> None:

@@ -64,8 +64,8 @@ def _kernels(kept: Kept, kernels: RecursionKernels, functions: Functions) -> c.K
     )
 
 
-def _table(kept: Kept, given: np.ndarray) -> Table:
-    table = aligned(given)
+def _table(kept: Kept, array: np.ndarray) -> Table:
+    table = aligned(array)
     return Table(
         data=kept.numpy(table),
         shape=kept.array(ctypes.c_int64, list(table.shape)),
@@ -87,11 +87,11 @@ def _program(kept: Kept, program: Program, functions: Functions) -> c.Program:
 
 
 def _steps(kept: Kept, steps: Sequence[Step], functions: Functions) -> c.Steps:
-    made = []
+    structures = []
     for step in steps:
         arguments = [c.Argument(c.ROLES.index(one.role), one.number) for one in step.arguments]
         function = functions[step.function]
-        made.append(
+        structures.append(
             c.Step(
                 function=function.address,
                 self=function.handle or None,
@@ -100,4 +100,4 @@ def _steps(kept: Kept, steps: Sequence[Step], functions: Functions) -> c.Steps:
                 panels=step.panels,
             )
         )
-    return c.Steps(kept.array(c.Step, made), len(made), steps[0].tile if steps else 1)
+    return c.Steps(kept.array(c.Step, structures), len(structures), steps[0].tile if steps else 1)

@@ -124,14 +124,14 @@ class RecursiveHost:
         batch, _kept = batch_of(arrays)
         place = c.Place()
         row, start = np.empty(len(arrays[1]) - 1, np.int32), np.empty(len(arrays[1]), np.int32)
-        found = int(
+        status = int(
             self._library.recursive_levels(
                 self._handle, ctypes.byref(batch), row.ctypes.data, start.ctypes.data, ctypes.byref(place)
             )
         )
-        if found < 0:
-            fail(self.entry, -found, place)
-        return row, start[: found + 1]
+        if status < 0:
+            fail(self.entry, -status, place)
+        return row, start[: status + 1]
 
 
 def fail(entry: RecursionEntry, status: int, place: c.Place) -> NoReturn:
@@ -188,10 +188,10 @@ class Ready:
         """Whether it is of these structures as they are now, for a model with these inputs."""
         if self._inputs is not inputs:
             return False
-        given = self._given
-        if len(given) != len(structures.inputs):
+        arrays = self._given
+        if len(arrays) != len(structures.inputs):
             return False
-        return all(map(is_, given, structures.inputs.values()))
+        return all(map(is_, arrays, structures.inputs.values()))
 
 
 def ready_of(structures: Any, entry: RecursionEntry) -> Ready:
@@ -200,13 +200,13 @@ def ready_of(structures: Any, entry: RecursionEntry) -> Ready:
     Raises `InputError` if they are none of the model's, see `checked`.
     """
     if type(structures) is Structures:
-        found: Ready | None = structures.__dict__.get("ready")
-        if found is not None and found.fits(structures, entry.inputs):
-            return found
-        made = Ready(structures, entry.inputs)
-        if made.plain:
-            structures.__dict__["ready"] = made
-        return made
+        cached: Ready | None = structures.__dict__.get("ready")
+        if cached is not None and cached.fits(structures, entry.inputs):
+            return cached
+        ready = Ready(structures, entry.inputs)
+        if ready.plain:
+            structures.__dict__["ready"] = ready
+        return ready
     return Ready(structures, entry.inputs)
 
 

@@ -71,8 +71,8 @@ def _row(kernels: RecursionKernels) -> tuple[str, ...]:
     if kernels.seconds is not None:
         call, each = duration(kernels.seconds), duration(kernels.seconds / kernels.rows)
     config = " ".join(f"{key}={value}" for key, value in sorted(kernels.config.items()))
-    told = f"{config} tiles: leaf {_tiles(kernels.leaf)}, inner {_tiles(kernels.inner)}".strip()
-    return f"{kernels.rows:,}", kernels.strategy, threads, call, each, told
+    text = f"{config} tiles: leaf {_tiles(kernels.leaf)}, inner {_tiles(kernels.inner)}".strip()
+    return f"{kernels.rows:,}", kernels.strategy, threads, call, each, text
 
 
 def _tiles(program: Program) -> str:

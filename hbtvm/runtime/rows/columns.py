@@ -66,7 +66,7 @@ class ColumnReader:
         if extra:
             raise InputError(f"column {extra[0]!r} was not there in training{_and_more(extra)}.")
         pairs = enumerate(zip(plain, wanted, strict=False))
-        at = next((i for i, (found, want) in pairs if found != want), len(wanted))
+        at = next((i for i, (present, want) in pairs if present != want), len(wanted))
         if at == len(wanted):
             raise InputError(f"column {names[at]!r} is there twice.")
         raise InputError(
@@ -97,10 +97,10 @@ class ColumnReader:
             return {}  # numbers in a plain array: codes
         # As LightGBM pairs a frame's category columns with those of the training frame: by their order.
         if len(typed) != len(self._order):
-            found = f" ({named_columns(typed, self._names)})" if typed else ""
+            mention = f" ({named_columns(typed, self._names)})" if typed else ""
             raise InputError(
                 f"the model was trained with {len(self._order)} columns of categories, but the data frame "
-                f"has {len(typed)}{found}; expected category columns as in training."
+                f"has {len(typed)}{mention}; expected category columns as in training."
             )
         for i, one in zip(typed, self._order, strict=True):
             if i not in one.columns:

@@ -37,38 +37,38 @@ class Layouts:
         """
         if isinstance(rows, PandasFrame):
             index = rows.index
-            for key, found in self._known:
+            for key, positions in self._known:
                 # Views of an index are told by pandas; names need not be compared.
                 if key is index or (not isinstance(key, tuple) and index.is_(key)):
-                    return found
+                    return positions
             return self._remember(index, self._find(rows.names, rows.width))
         if rows.names is None or isinstance(rows, DictRows):
             return self._in_order
-        for key, found in self._known:
+        for key, positions in self._known:
             if isinstance(key, tuple) and key == rows.names:
-                return found
+                return positions
         return self._remember(rows.names, self._find(rows.names, rows.width))
 
-    def _remember(self, key: Any, found: Positions) -> Positions:
-        self._known = ((key, found), *self._known[: _KEPT - 1])
-        return found
+    def _remember(self, key: Any, positions: Positions) -> Positions:
+        self._known = ((key, positions), *self._known[: _KEPT - 1])
+        return positions
 
     def _find(self, names: tuple[str, ...] | None, width: int) -> Positions:
         expected = self._spec.feature_names
         if not self._spec.by_name or expected is None:
             self._columns.check_header(names, width)
             return self._in_order
-        found: dict[str, int] = {}
+        places: dict[str, int] = {}
         twice: set[str] = set()
         for at, name in enumerate(names or ()):
-            if found.setdefault(name, at) != at:
+            if places.setdefault(name, at) != at:
                 twice.add(name)
         needed = {raw: expected[raw] for raw in self._needed}
-        lacking = [name for name in needed.values() if name not in found]
+        lacking = [name for name in needed.values() if name not in places]
         if lacking:
             more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
             raise InputError(f"column {lacking[0]!r}, which the pipeline reads, is missing{more}.")
         for name in needed.values():
             if name in twice:
                 raise InputError(f"column {name!r} is there twice.")
-        return {raw: found[name] for raw, name in needed.items()}
+        return {raw: places[name] for raw, name in needed.items()}

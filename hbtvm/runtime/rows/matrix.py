@@ -26,16 +26,16 @@ def matrix_of(
         for that.
     Returns shape (n, columns), C-contiguous.
     """
-    given = list(columns)
-    out = np.empty((n, len(given)), dtype)
+    arrays = list(columns)
+    out = np.empty((n, len(arrays)), dtype)
     fast = interleave is not None and n >= _FEW and dtype.itemsize in (4, 8)
-    if fast and all(x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned for x in given):
+    if fast and all(x.dtype == dtype and x.flags.c_contiguous and x.flags.aligned for x in arrays):
         assert interleave is not None
-        addresses = (ctypes.c_void_p * len(given))(*(x.ctypes.data for x in given))
-        interleave(addresses, len(given), dtype.itemsize, n, out.ctypes.data)
+        addresses = (ctypes.c_void_p * len(arrays))(*(x.ctypes.data for x in arrays))
+        interleave(addresses, len(arrays), dtype.itemsize, n, out.ctypes.data)
         return out
     for start in range(0, n, _ROWS):
         rows = slice(start, start + _ROWS)
-        for j, x in enumerate(given):
+        for j, x in enumerate(arrays):
             out[rows, j] = x[rows]
     return out

@@ -61,8 +61,8 @@ class PandasFrame:
             return None
         # The columns of a block may lie in any order.
         place = self._blocks[2]
-        found: np.ndarray = values.T if place == sorted(place) else values.T[:, place]
-        return found
+        numbers: np.ndarray = values.T if place == sorted(place) else values.T[:, place]
+        return numbers
 
     def has_small(self) -> bool:
         """Whether there are columns of bool or int8, whose common type depends on the others."""
@@ -76,17 +76,17 @@ class PandasFrame:
             return None
         arrays, number, place = self._blocks
         categorical = sys.modules["pandas"].Categorical
-        found: list[Any] = []
+        row: list[Any] = []
         for i in at:
             values = arrays[number[i]]
             if type(values) is np.ndarray:
                 if values.dtype.char not in "dlOqib?":
                     return None
                 value = values[place[i], 0]
-                found.append(value if values.dtype.char == "O" else value.item())
+                row.append(value if values.dtype.char == "O" else value.item())
                 continue
             if type(values) is categorical:
-                found.append(values[0])
+                row.append(values[0])
                 continue
             try:
                 value = values._pa_array[0].as_py()
@@ -94,8 +94,8 @@ class PandasFrame:
                 return None
             if value is not None and type(value) is not str:
                 return None
-            found.append(np.nan if value is None else value)
-        return found
+            row.append(np.nan if value is None else value)
+        return row
 
 
 def _blocks(frame: Any) -> tuple[list[Any], list[int], list[int]] | None:
@@ -140,10 +140,10 @@ def _of_numpy(values: np.ndarray) -> RawColumn:
 
 def _of_nullable(values: Any) -> RawColumn:
     """Numbers with pandas' own missing value, which becomes NaN."""
-    own = getattr(values.dtype, "numpy_dtype", np.dtype(np.float64))
-    if own.kind != "f" and not values.isna().any():
-        return Numbers(values.to_numpy(dtype=own))
-    if own.kind in "iu":
+    dtype = getattr(values.dtype, "numpy_dtype", np.dtype(np.float64))
+    if dtype.kind != "f" and not values.isna().any():
+        return Numbers(values.to_numpy(dtype=dtype))
+    if dtype.kind in "iu":
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
         if np.nanmax(np.abs(numbers), initial=0) < _EXACT:
             return Numbers(numbers)

@@ -73,18 +73,18 @@ class TextKernel:
     def sums(self, texts: Texts | ObjectRows) -> np.ndarray:
         """The columns, or weighted sums, of texts: float64, shape (rows, width)."""
         if isinstance(texts, ObjectRows):
-            found = self._object_sums(texts)
-            if found is not None:
-                return found
+            sums = self._object_sums(texts)
+            if sums is not None:
+                return sums
             texts = texts.plain()
         text, call = self._loaded(), self._library.functions().sums
         out = np.empty((texts.rows, self.width))
         context = np.zeros(texts.rows, np.uint8)
-        given, waiting = _input(texts), [0]
+        source, waiting = _input(texts), [0]
         address, marks, row = address_of(out), address_of(context), 8 * self.width
 
         def work(first: int, last: int) -> None:
-            done = call(text, ctypes.byref(given), first, last, address + first * row, marks + first)
+            done = call(text, ctypes.byref(source), first, last, address + first * row, marks + first)
             if done < 0:
                 raise MemoryError
             if done:
@@ -186,23 +186,23 @@ class TextKernel:
     def rows(self, texts: Texts | ObjectRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sparse rows: columns (int32) and values of all entries, and where rows start (int64)."""
         if isinstance(texts, ObjectRows):
-            found = self._object_rows(texts)
-            if found is not None:
-                return found
+            result = self._object_rows(texts)
+            if result is not None:
+                return result
             texts = texts.plain()
-        text, call, given = self._loaded(), self._library.functions().rows, _input(texts)
+        text, call, source = self._loaded(), self._library.functions().rows, _input(texts)
         context = np.zeros(texts.rows, np.uint8)
         parts: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
         ends = np.zeros(texts.rows + 1, np.int64)
         expected = texts.texts if self.operation.analyzer.kind == "pairs" else texts.size * self._per_byte
 
         def work(at: int, first: int, last: int) -> None:
-            found = parts[at] = []
+            chunks = parts[at] = []
             needed, base, space = _I64(), 0, max(256, int(expected * (last - first) / texts.rows))
             while first < last:
                 columns, values = np.empty(space, np.int32), np.empty(space, self._written)
                 done = call(
-                    text, ctypes.byref(given), first, last, self._kind, space, address_of(columns),
+                    text, ctypes.byref(source), first, last, self._kind, space, address_of(columns),
                     address_of(values), address_of(ends) + 8 * (first + 1), address_of(context) + first,
                     ctypes.byref(needed),
                 )  # fmt: skip
@@ -213,7 +213,7 @@ class TextKernel:
                 base += used
                 columns.resize(used, refcheck=False)
                 values.resize(used, refcheck=False)
-                found.append((columns, values))
+                chunks.append((columns, values))
                 first += done
                 space = max(space, needed.value)
 

@@ -112,7 +112,7 @@ class TextLibrary:
 
 def _found(released: Any, locked: Any) -> Functions:
     # (As attributes, the library would keep them, and so itself.)
-    found = Functions(
+    functions = Functions(
         released["hbtvm_text_sums"],
         released["hbtvm_text_rows"],
         locked["hbtvm_text_one"],
@@ -123,16 +123,16 @@ def _found(released: Any, locked: Any) -> Functions:
         locked["hbtvm_text_read"],
         locked["hbtvm_text_release"],
     )
-    found.sums.argtypes = [_POINTER, _POINTER, _I64, _I64, _POINTER, _POINTER]
-    found.rows.argtypes = [_POINTER, _POINTER, _I64, _I64, _I64, _I64, *[_POINTER] * 5]
-    found.one_sums.argtypes = [_POINTER, ctypes.c_char_p, _I64, _POINTER]
-    found.one_row.argtypes = [_POINTER, ctypes.c_char_p, _I64, _I64, _I64, _POINTER, _POINTER]
-    found.fill.argtypes = [_POINTER, _I64, _POINTER, _POINTER, _I64, _I64]
-    found.object_sums.argtypes = [*[_POINTER] * 4, _I64, _I64, _POINTER]
-    found.object_rows.argtypes = [*[_POINTER] * 4, *[_I64] * 4, *[_POINTER] * 4]
-    found.read.argtypes = [_POINTER] * 3
-    found.release.argtypes = [_POINTER]
-    for function in found:
+    functions.sums.argtypes = [_POINTER, _POINTER, _I64, _I64, _POINTER, _POINTER]
+    functions.rows.argtypes = [_POINTER, _POINTER, _I64, _I64, _I64, _I64, *[_POINTER] * 5]
+    functions.one_sums.argtypes = [_POINTER, ctypes.c_char_p, _I64, _POINTER]
+    functions.one_row.argtypes = [_POINTER, ctypes.c_char_p, _I64, _I64, _I64, _POINTER, _POINTER]
+    functions.fill.argtypes = [_POINTER, _I64, _POINTER, _POINTER, _I64, _I64]
+    functions.object_sums.argtypes = [*[_POINTER] * 4, _I64, _I64, _POINTER]
+    functions.object_rows.argtypes = [*[_POINTER] * 4, *[_I64] * 4, *[_POINTER] * 4]
+    functions.read.argtypes = [_POINTER] * 3
+    functions.release.argtypes = [_POINTER]
+    for function in functions:
         function.restype = _I64
-    found.fill.restype = found.release.restype = None
-    return found
+    functions.fill.restype = functions.release.restype = None
+    return functions

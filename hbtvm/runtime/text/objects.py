@@ -94,18 +94,18 @@ def read_texts(library: TextLibrary, values: Any) -> Texts | None:
 
     Returns None where a value is no text, or anything else is not as expected.
     """
-    python, found = _python(), _objects(values, flat=True)
-    if python is None or found is None:
+    python, objects = _python(), _objects(values, flat=True)
+    if python is None or objects is None:
         return None
     functions = library.functions()
     memory = _Memory(functions.release)
     read = memory.gathered
-    done = functions.read(ctypes.byref(python), ctypes.byref(found[1]), ctypes.byref(read))
+    done = functions.read(ctypes.byref(python), ctypes.byref(objects[1]), ctypes.byref(read))
     if done == _FAILED:
         raise MemoryError
     if done:
         return None
-    return Texts(found[1].count, read.bytes, read.offsets, True, memory)
+    return Texts(objects[1].count, read.bytes, read.offsets, True, memory)
 
 
 def _objects(values: Any, flat: bool) -> tuple[Any, _Objects, int] | None:

@@ -117,13 +117,13 @@ class TextReader:
         names: list[str | bytes] = []
         values = None
         if form != "string":
-            given = list(chain.from_iterable([one.values() for one in rows]))
-            types = {*map(type, given)}
+            entries = list(chain.from_iterable([one.values() for one in rows]))
+            types = {*map(type, entries)}
             if types == {str}:
                 separator = self._analyzer.separator
                 names = [f"{name}{separator}{value}" for one in rows for name, value in one.items()]
             elif types <= _NUMBERS:
-                values = np.array(given, np.float64)
+                values = np.array(entries, np.float64)
                 if form == "dict" and not values.all():
                     return None
             else:

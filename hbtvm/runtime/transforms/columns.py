@@ -52,23 +52,23 @@ class TransformedColumns:
 
     def transform(self, X: Any) -> Any:
         """Return the transformed columns of rows."""
-        found = self._transform(X)
-        return self._as_integers(X, found) if self._keeps_integers else found
+        result = self._transform(X)
+        return self._as_integers(X, result) if self._keeps_integers else result
 
-    def _as_integers(self, X: Any, found: Any) -> Any:
-        """Return `found` in the type of `X` if that is of integers or bools."""
+    def _as_integers(self, X: Any, result: Any) -> Any:
+        """Return `result` in the type of `X` if that is of integers or bools."""
         inputs = self._kernels.inputs
         plain = inputs.plain if isinstance(inputs, FeedReader) else inputs
         dtype = X.dtype if is_sparse(X) else plain.numbers(X).dtype
         if dtype.kind not in "iub":
-            return found
-        values = found.data if is_sparse(found) else np.asarray(found)
+            return result
+        values = result.data if is_sparse(result) else np.asarray(result)
         if dtype.itemsize == 8 and np.abs(values).max(initial=0.0) > _EXACT:
             raise InputError(f"got integers beyond {_EXACT:,}, which are computed in float64.")
-        if hasattr(found, "astype"):
-            return found.astype(dtype)
+        if hasattr(result, "astype"):
+            return result.astype(dtype)
         # A frame of Polars
-        return type(found)({name: found[name].to_numpy().astype(dtype) for name in found.columns})
+        return type(result)({name: result[name].to_numpy().astype(dtype) for name in result.columns})
 
     def _transform(self, X: Any) -> Any:
         if self._selection is not None:
@@ -78,12 +78,12 @@ class TransformedColumns:
         sparse = type(X) is not np.ndarray and is_sparse(X)
         if self._computed is not None:
             with reading(X):
-                found = self._computed.transform(X)
+                result = self._computed.transform(X)
             if self._output.label_dtype == "int64":
-                return (found if self._output.keeps_axis else found[:, 0]).astype(np.int64)
-            if sparse and container == "rows" and isinstance(found, np.ndarray):
-                return sparse_rows([found], X)
-            return found
+                return (result if self._output.keeps_axis else result[:, 0]).astype(np.int64)
+            if sparse and container == "rows" and isinstance(result, np.ndarray):
+                return sparse_rows([result], X)
+            return result
         if sparse:
             tiles = (self._convert[dtype](raw) for dtype, raw in kernels.raw_of_sparse(X))
             if container == "array":

@@ -122,10 +122,10 @@ def _works(rows: CsrRows) -> bool:
     count = min(width, 1)
     arrays = np.ones(count, dtype), np.zeros(count, np.int32), np.array([0, count, count], np.int32)
     try:
-        made = rows._of_attributes(*arrays, (2, width))
-        made.check_format(full_check=True)
+        matrix = rows._of_attributes(*arrays, (2, width))
+        matrix.check_format(full_check=True)
         expected = rows._class(arrays, shape=(2, width))
-        same = made.shape == expected.shape and made.dtype == dtype and (made != expected).nnz == 0
-        return same and set(expected.__dict__) <= set(made.__dict__)
+        same = matrix.shape == expected.shape and matrix.dtype == dtype and (matrix != expected).nnz == 0
+        return same and set(expected.__dict__) <= set(matrix.__dict__)
     except Exception:
         return False

@@ -61,15 +61,15 @@ class Marks:
                 self._no_inf and np.count_nonzero(np.isinf(x))
             ):
                 return None
-        found: np.ndarray = np.ascontiguousarray(missing_in(x, self._missing))
-        return found
+        mask: np.ndarray = np.ascontiguousarray(missing_in(x, self._missing))
+        return mask
 
     def of_columns(self, evaluator: Evaluator) -> list[np.ndarray]:
         """The marks in the input's columns, bool, shape (n,) each.
 
         Raises `InputError` if a column has values that are refused; names it.
         """
-        found = []
+        masks = []
         for feed in self._feeds:
             values = evaluator.column(feed.source, ())
             if values.dtype.kind == "f":
@@ -77,5 +77,5 @@ class Marks:
                     refuse(np.isnan(values), feed, "NaN, but the model takes no missing values here")
                 if not feed.allow_inf:
                     refuse(np.isinf(values), feed, "infinity")
-            found.append(evaluator.column(feed.source, feed.steps[:1]).astype(bool))
-        return found
+            masks.append(evaluator.column(feed.source, feed.steps[:1]).astype(bool))
+        return masks

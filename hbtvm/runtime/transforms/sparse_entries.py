@@ -51,24 +51,24 @@ def dtype_of(table: Table) -> np.dtype | None:
 
 def entries_of(table: Table) -> list[Entry]:
     """What a table's rows consist of, from left to right."""
-    found: list[Entry] = []
-    key: tuple[Any, ...] | None = None
+    entries: list[Entry] = []
+    previous: tuple[Any, ...] | None = None
     for at, column in enumerate(table.columns):
         coded = _coded(column)
         if coded is None:
-            found.append(Entry(column, at))
-            key = None
+            entries.append(Entry(column, at))
+            previous = None
             continue
         read, count, codes, values = coded
-        own = (read.source, read.allow_nan, read.allow_inf, *map(id, read.steps))
-        last = found[-1] if found else None
-        if own != key or last is None or last.places is None or (last.places[codes] >= 0).any():
+        key = (read.source, read.allow_nan, read.allow_inf, *map(id, read.steps))
+        last = entries[-1] if entries else None
+        if key != previous or last is None or last.places is None or (last.places[codes] >= 0).any():
             last = Entry(read, at, np.full(count, -1, _INT32), np.zeros(count))
-            found.append(last)
-            key = own
+            entries.append(last)
+            previous = key
         assert last.places is not None and last.values is not None
         last.places[codes], last.values[codes] = at, values
-    return found
+    return entries
 
 
 def _coded(column: Column) -> tuple[Column, int, np.ndarray, np.ndarray] | None:

@@ -95,9 +95,9 @@ class SparseTable:
         """
         if type(X) is np.ndarray and self._dense is not None and X.ndim == 2 and X.shape[1] == self._width:
             if len(X) == 1:
-                found = self._array_row(X)
-                if found is not None:
-                    return found
+                result = self._array_row(X)
+                if result is not None:
+                    return result
             elif len(X):
                 places = self._dense.matrix(X, self._raws, _INT32)
                 if places is not None:

@@ -89,9 +89,9 @@ class Transformer:
             return self._sparse(X)
         marks = self._marks
         if marks is not None and self._frame is None and type(X) is np.ndarray and X.size:
-            found = marks.of_array(X)
-            if found is not None:
-                return found
+            mask = marks.of_array(X)
+            if mask is not None:
+                return mask
         columns, evaluator = self._read(X)
         if self._frame is not None:
             return self._data_frame(X, evaluator, columns)
@@ -167,7 +167,7 @@ class Transformer:
             return _plain(evaluator.table(block))
         return block.sums(columns[block.raw]).astype(block.kernel.operation.dtype, copy=False)
 
-    def _data_frame(self, X: Any, evaluator: Evaluator, given: Mapping[int, RawColumn]) -> Any:
+    def _data_frame(self, X: Any, evaluator: Evaluator, columns: Mapping[int, RawColumn]) -> Any:
         """The table as a data frame of the library that the pipeline was told to give."""
         try:
             library = importlib.import_module(str(self._frame))
@@ -178,19 +178,19 @@ class Transformer:
                 name=self._frame,
             ) from None
         if not isinstance(X, library.DataFrame):
-            given = _of_one_type(given, self.reader.types_beside(X))
+            columns = _of_one_type(columns, self.reader.types_beside(X))
         names = self._table.names or ()
-        columns: list[np.ndarray] = []
+        arrays: list[np.ndarray] = []
         for block in self._blocks:
             if self._marks is not None:
-                columns += self._marks.of_columns(evaluator)
+                arrays += self._marks.of_columns(evaluator)
             elif isinstance(block, Table):
-                columns += [_typed(column, evaluator, given) for column in block.columns]
+                arrays += [_typed(column, evaluator, columns) for column in block.columns]
             else:
-                columns += list(self._dense(block, evaluator, given).T)
+                arrays += list(self._dense(block, evaluator, columns).T)
         if self._frame == "pandas":
             # By place, as two columns may have one name.
-            frame = library.DataFrame(dict(enumerate(columns)), copy=False)
+            frame = library.DataFrame(dict(enumerate(arrays)), copy=False)
             frame.columns = list(names)
             if isinstance(X, library.DataFrame):
                 frame.index = X.index
@@ -199,7 +199,7 @@ class Transformer:
             library.Series(name, [None if one != one else one for one in x.tolist()])
             if x.dtype == object
             else library.Series(name, x)
-            for name, x in zip(names, columns, strict=True)
+            for name, x in zip(names, arrays, strict=True)
         ]
         return library.DataFrame(series)
 
@@ -228,10 +228,10 @@ def _of_one_type(columns: Mapping[int, RawColumn], beside: list[np.dtype]) -> Ma
     return {**columns, **{i: Numbers(array.astype(common, copy=False)) for i, array in arrays.items()}}
 
 
-def _typed(column: Column, evaluator: Evaluator, given: Mapping[int, RawColumn]) -> np.ndarray:
+def _typed(column: Column, evaluator: Evaluator, columns: Mapping[int, RawColumn]) -> np.ndarray:
     """A data frame's column; one that no step changes keeps its type of numbers."""
     values = _plain(evaluator.checked(column))
-    raw = given[column.source.index] if isinstance(column.source, Raw) and not column.steps else None
+    raw = columns[column.source.index] if isinstance(column.source, Raw) and not column.steps else None
     return raw.numbers("") if isinstance(raw, Numbers) and values.dtype.kind == "f" else values
 
 

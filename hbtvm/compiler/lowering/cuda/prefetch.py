@@ -40,10 +40,10 @@ _MOST = 16  # bytes that a thread copies at once, at most
 def prefetch(loop: Any) -> Any:
     """Return what replaces an annotated loop over tiles of a lowered function."""
     statements = list(loop.body.seq)
-    made = {one.buffer: one for one in statements if _is_shared(one)}
-    copies = [one for one in statements if _fills(one, made)]
+    shared = {one.buffer: one for one in statements if _is_shared(one)}
+    copies = [one for one in statements if _fills(one, shared)]
     rest = [one for one in statements if not _is_shared(one) and one not in copies]
-    doubled = {buffer: _twice(buffer) for buffer in made}
+    doubled = {buffer: _twice(buffer) for buffer in shared}
     kind = str(loop.loop_var.ty.dtype)
     zero, one_more, two = (tirx.const(n, kind) for n in range(3))
     pair, half = tirx.Var("pair", kind), tirx.Var("half", kind)
@@ -63,7 +63,7 @@ def prefetch(loop: Any) -> Any:
     pairs = tirx.For(pair, zero, (loop.extent + one_more) // two, tirx.ForKind.SERIAL, both)
     return tirx.SeqStmt(
         [
-            *(tirx.AllocBuffer(doubled[buffer], dict(one.annotations)) for buffer, one in made.items()),
+            *(tirx.AllocBuffer(doubled[buffer], dict(one.annotations)) for buffer, one in shared.items()),
             _barrier(),  # of blocks that go on to other rows, some threads may still walk the last tile
             *copied(zero, zero),
             held(int(loop.annotations[PREFETCHED]), pairs),
@@ -138,8 +138,8 @@ def _asynchronous(statement: Any, variable: Any, tile: Any, half: Any, doubled: 
             ]
         )
 
-    made = tvm_ffi.structural_map(_put(statement, variable, tile), (tirx.For, vector))
-    return tvm_ffi.structural_map(made, (tirx.BufferStore, copy))
+    copies = tvm_ffi.structural_map(_put(statement, variable, tile), (tirx.For, vector))
+    return tvm_ffi.structural_map(copies, (tirx.BufferStore, copy))
 
 
 def _call(name: str, *arguments: Any) -> Any:

@@ -46,19 +46,19 @@ def with_epilogue(module: Any, groups: int, parts: int) -> Any:
     """
     width, *rows = (int(extent) for extent in module["main"].params[-1].ty.shape[2:])
     tiles = te.var("tiles", "int64")
-    given = te.placeholder((tiles, parts * groups, width, *rows), "float64", name="scores")
+    scores = te.placeholder((tiles, parts * groups, width, *rows), "float64", name="scores")
     part = te.reduce_axis((0, parts), "part")
 
     def total(i: Any, r: Any, g: Any, v: Any) -> Any:
         row = (r,) if len(rows) == 1 else (r // rows[1], r % rows[1])
-        return te.sum(given(i, part * groups + g, v, *row), axis=part)
+        return te.sum(scores(i, part * groups + g, v, *row), axis=part)
 
     sums = te.compute((tiles, math.prod(rows), groups, width), total, name="sums")
-    sch = Schedule(te.create_prim_func([given, sums]))
+    sch = Schedule(te.create_prim_func([scores, sums]))
     block = sch.get_sblock("sums")
-    *own, _ = sch.get_loops(block)
-    blocks, threads = sch.split(sch.fuse(*own), [None, EPILOGUE_THREADS])
+    *axes, _ = sch.get_loops(block)
+    blocks, threads = sch.split(sch.fuse(*axes), [None, EPILOGUE_THREADS])
     sch.bind(blocks, "blockIdx.x")
     sch.bind(threads, "threadIdx.x")
-    made = sch.mod["main"].with_attr("global_symbol", "finish")
-    return tvm.IRModule({"main": module["main"], "finish": made})
+    finish = sch.mod["main"].with_attr("global_symbol", "finish")
+    return tvm.IRModule({"main": module["main"], "finish": finish})

@@ -45,7 +45,7 @@ def multiply(loop: Any) -> Any:
     stores: list[Any] = []
     tvm_ffi.structural_walk(inner.body, (tirx.BufferStore, lambda store: stores.append(store)))
     depths: list[Any] = []
-    tvm_ffi.structural_walk(inner.body, (tirx.For, lambda found: depths.append(found)))
+    tvm_ffi.structural_walk(inner.body, (tirx.For, lambda nested: depths.append(nested)))
     update, depth = stores[-1], depths[-1]
     loads: list[Any] = []
     tvm_ffi.structural_walk(update.value, (ir.TensorLoad, lambda load: loads.append(load)))

@@ -59,18 +59,18 @@ def find_nearest(loop: Any) -> Any:
         return tvm_ffi.structural_map(index, (tirx.Var, put)).astype("int64")
 
     # The first argument is the function's name.
-    name, *given = call.args
-    places = [Place(one.source, start(one.indices)) for one in given if not isinstance(one, tirx.IntImm)]
-    numbers = [int(one.value) for one in given if isinstance(one, tirx.IntImm)]
-    found, vector = Place(store.buffer, start(store.indices)), int(loop.extent)
+    name, *arguments = call.args
+    places = [Place(one.source, start(one.indices)) for one in arguments if not isinstance(one, tirx.IntImm)]
+    numbers = [int(one.value) for one in arguments if isinstance(one, tirx.IntImm)]
+    out, vector = Place(store.buffer, start(store.indices)), int(loop.extent)
     if str(name.value) == SMALLEST:
         k, count, rows, lanes = numbers
-        return _Values(Smallest(found, k, count, rows, vector), places[0], lanes).statement()
+        return _Values(Smallest(out, k, count, rows, vector), places[0], lanes).statement()
     least, slack, row, points = places
     k, count, features, size, blocks, rows, lanes = numbers
     leasts = Leasts(least, slack, k, blocks, rows, vector)
     return _Search(
-        Smallest(found, k, count, rows, vector), leasts, row, points, features, size, min(lanes, size)
+        Smallest(out, k, count, rows, vector), leasts, row, points, features, size, min(lanes, size)
     ).statement()
 
 
@@ -144,7 +144,7 @@ class _Search:
             return sequence(steps)
 
         def look(vector: Any) -> Any:
-            own = tirx.Var("own", kind)
+            variable = tirx.Var("own", kind)
             at = vector * lanes
 
             def candidate(lane: Any) -> Any:
@@ -155,8 +155,10 @@ class _Search:
             worst = broadcast(self.smallest.worst(row), lanes)
             return sequence(
                 [
-                    tirx.Bind(own, away.load(at, lanes)),
-                    tirx.IfThenElse(any_lane(own < worst, lanes), serial("lane", lanes, candidate), None),
+                    tirx.Bind(variable, away.load(at, lanes)),
+                    tirx.IfThenElse(
+                        any_lane(variable < worst, lanes), serial("lane", lanes, candidate), None
+                    ),
                 ]
             )
 
@@ -186,8 +188,8 @@ class _Values:
 
     def statement(self) -> Any:
         """All of it."""
-        made = self._of_one_row() if self.smallest.vector == 1 else self._of_rows()
-        return sequence([*self.smallest.begin(), *made, *self.smallest.finish()])
+        statements = self._of_one_row() if self.smallest.vector == 1 else self._of_rows()
+        return sequence([*self.smallest.begin(), *statements, *self.smallest.finish()])
 
     def _of_rows(self) -> list[Any]:
         n, rows = self.smallest.vector, self.smallest.rows
@@ -219,5 +221,8 @@ class _Values:
                 any_lane(smaller, lanes), serial("lane", lanes, lambda lane: candidate(at + lane)), None
             )
 
-        made = [serial("vector", vectors, look)] if vectors else []
-        return [*made, *([serial("place", left, lambda n: candidate(n + vectors * lanes))] if left else [])]
+        statements = [serial("vector", vectors, look)] if vectors else []
+        return [
+            *statements,
+            *([serial("place", left, lambda n: candidate(n + vectors * lanes))] if left else []),
+        ]

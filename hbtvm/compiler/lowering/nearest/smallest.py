@@ -51,7 +51,7 @@ class Smallest:
 
     def candidate(self, row: Any, value: Any, place: Any) -> Any:
         """Insert a `comparable` value if it is below the k-th smallest so far, and its place counts."""
-        own = tirx.Var("value", "float64")
+        variable = tirx.Var("value", "float64")
         free = scratch("free", 1, "int64")
 
         def entry(n: Any) -> Any:
@@ -77,15 +77,15 @@ class Smallest:
             [
                 *free.made(),
                 free.store(tirx.const(self.k - 1, "int64"), 0),
-                tirx.While(ahead > own, move(before)),
-                self.found.store(own, entry(before)),
+                tirx.While(ahead > variable, move(before)),
+                self.found.store(variable, entry(before)),
                 self.found.store(place.astype("float64"), entry(before) + self.k * self.rows),
             ]
         )
         return sequence(
             [
-                tirx.Bind(own, value),
-                tirx.IfThenElse(tirx.And(own < self.worst(row), place < self.count), insert, None),
+                tirx.Bind(variable, value),
+                tirx.IfThenElse(tirx.And(variable < self.worst(row), place < self.count), insert, None),
             ]
         )
 

@@ -1,9 +1,9 @@
 """Run a model's kernels on a GPU, on any number of rows.
 
 Rows from the host go to the device in chunks, through two streams with a buffer each (ping-pong buffers):
-while one computes, the other copies (`hbtvm.runtime.cuda.execution.upload`). A few rows are read by the
-kernel itself (`hbtvm.runtime.cuda.execution.mapped`). Rows that are on the device are computed in place, in
-their owner's stream.
+while one computes, the other copies (`hbtvm.runtime.cuda.execution.upload`). The kernel itself reads a few
+rows (`hbtvm.runtime.cuda.execution.mapped`). Rows on the device are computed in place, in their owner's
+stream.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from hbtvm.runtime.cuda.memory import Memory
 from hbtvm.runtime.memory import empty
 
 CHUNK_BYTES = 1 << 25
-"""Bytes that rows which come from the host, with their scores, may take on the device, unless a single tile
-takes more: enough that a copy runs at full speed and a kernel has work for all multiprocessors."""
+"""Most bytes of a chunk's rows and scores on the device, unless a single tile takes more: enough for copies at
+full speed and for work for all multiprocessors."""
 
 
 class DeviceExecutor:
     """Kernels with their tables on a device; safe to call from several threads at once.
 
-    Streams and buffers (lanes) that no call uses are in a free list.
+    A free list holds the unused streams and buffers (lanes).
 
-    `base`, `divisor`: base score, float64 of shape (O,), and what sums are divided by.
+    `base`, `divisor`: raw scores are sums / divisor + base; base is float64, shape (O,).
     `chunk_bytes`: as `CHUNK_BYTES`.
     """
 
@@ -78,32 +78,32 @@ class DeviceExecutor:
         return out
 
     def _run_mapped(self, X: np.ndarray) -> np.ndarray:
-        """As `run`, of a few rows."""
+        """Run as `run` does, for a few rows."""
         try:
             lane = self._mapped.pop()
         except IndexError:
             assert self._kernel is not None
             with self._gpu.current():
                 lane = MappedLane(self._kernel, self._few, self._scaling, self._base, self._poison)
-        scores = lane.run(X)  # where the device fails, nobody uses the lane again
+        scores = lane.run(X)  # if the device fails, the lane is dropped
         self._mapped.append(lane)
         return scores
 
     def run_on_device(self, rows: int, count: int, out: int, stream: int | None) -> None:
-        """Queue raw scores for rows that are on the device.
+        """Queue raw scores for rows on the device.
 
         Raises `DeviceError` as `run`; or if the stream is being captured into a CUDA graph.
 
-        `rows`, `out`: addresses: the rows' type, shape (count, F); float64, shape (count, O). Both have to
-            stay allocated until the stream has finished what is queued here.
-        `stream`: the stream in which the rows are computed; None for the default stream.
+        `rows`, `out`: addresses: the rows' type, shape (count, F); float64, shape (count, O). Both must
+            stay allocated until the stream has finished the queued work.
+        `stream`: the stream to queue in; None for the default stream.
         """
         work, kernel = self.work, self._kernel
         aligned = rows % work.alignment == 0 and (work.row_tile * work.row_bytes) % work.alignment == 0
         with self._gpu.current():
             self._refuse_capture(stream)
             if aligned and kernel is not None and kernel.direct:
-                # It takes no memory but the caller's, so that no other call has to be waited for.
+                # It uses the caller's memory only, so it waits for no other call.
                 for start in range(0, count, kernel.most_rows):
                     here = min(kernel.most_rows, count - start)
                     at, into = rows + start * work.row_bytes, out + start * 8 * work.outputs
@@ -124,7 +124,7 @@ class DeviceExecutor:
         self._spare.append(lane)
 
     def _refuse_capture(self, stream: int | None) -> None:
-        """Raise `DeviceError` if what is queued in a stream is captured.
+        """Raise `DeviceError` if a stream is being captured.
 
         A graph would keep addresses of memory that later calls use at the same time.
         """
@@ -139,7 +139,7 @@ class DeviceExecutor:
             )
 
     def _stream_through(self, X: np.ndarray, out: np.ndarray, lanes: list[Lane]) -> None:
-        """Compute chunk by chunk; the lanes taken from the free list are appended to `lanes`."""
+        """Compute chunk by chunk; append the used lanes to `lanes`."""
         size = min(self._padded(len(X)), self._most)
         lanes.append(self._lane(size))
         size = min(size, lanes[0].capacity)
@@ -153,7 +153,7 @@ class DeviceExecutor:
                 lanes.append(self._lane(size, least=size))
             except CudaError as error:
                 if error.code != OUT_OF_MEMORY:
-                    raise  # without memory for a second lane, one is enough
+                    raise  # without memory for a second lane, the first suffices
         waiting: list[tuple[Lane, np.ndarray]] = []
         with self._upload(X, size, lanes) as upload:
             for chunk, start in enumerate(range(0, len(X), size)):
@@ -170,7 +170,7 @@ class DeviceExecutor:
 
     @contextlib.contextmanager
     def _upload(self, X: np.ndarray, rows: int, lanes: Sequence[Lane]) -> Iterator[Upload]:
-        """Return a context within which rows are copied to lanes, so many at a time."""
+        """Return a context within which rows are copied to lanes, `rows` at a time."""
         places = [(lane.rows, lane.stream) for lane in lanes]
         staging = self._staging() if X.nbytes >= LEAST_BYTES else None
         if staging is None:
@@ -178,11 +178,11 @@ class DeviceExecutor:
             return
         with PinnedUpload(self._gpu, X, rows, places, staging) as upload:
             yield upload
-        # After an error copies may still be queued, so it does not return to the free list.
+        # After an error, copies may still be queued, so it does not return to the free list.
         self._spare_staging.append(staging)
 
     def _staging(self) -> Staging | None:
-        """Return free or new pinned buffers; None if there is too little pinned memory."""
+        """Return free or new pinned buffers; None if pinned memory is exhausted."""
         with contextlib.suppress(IndexError):
             return self._spare_staging.pop()
         try:
@@ -197,13 +197,13 @@ class DeviceExecutor:
         return -(-rows // tile) * tile
 
     def _lane(self, rows: int, least: int | None = None) -> Lane:
-        """Return a free or new lane for chunks of so many rows; of fewer, if there is too little memory.
+        """Return a free or new lane for chunks of `rows` rows, or of fewer if memory is short.
 
-        Raises `CudaError` if there is no room for `least` rows (by default, one tile).
+        Raises `CudaError` if there is no room for `least` rows.
 
-        `least`: fewest rows that will do; by default, a tile.
+        `least`: fewest rows; by default, a tile.
         """
-        # A list's pop and append are atomic: no two threads get the same lane.
+        # A list's pop and append are atomic, so threads never share a lane.
         try:
             lane = self._spare.pop()
         except IndexError:
@@ -213,7 +213,7 @@ class DeviceExecutor:
         del lane  # releases its memory
         tile = self.work.row_tile
         fewest = (least or tile) // tile
-        # Rounded up to a power of two, so that calls that grow little by little reuse the lane.
+        # Rounded up to a power of two, so that slowly growing calls reuse the lane.
         tiles = max(rows // tile, min(1 << (rows // tile - 1).bit_length(), self._most // tile))
         while True:
             try:

@@ -1,4 +1,4 @@
-"""A stream of a GPU with memory for a chunk of rows, and their scores on the way back."""
+"""A stream of a GPU with memory for a chunk of rows and its scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
 
 
 class Lane:
-    """A stream with memory for a chunk of rows and their scores, on the device and back on the host.
+    """A stream with memory for a chunk of rows and its scores, on the device and on the host.
 
     `capacity`: rows of a chunk, whole tiles.
     """
@@ -25,18 +25,18 @@ class Lane:
         self.rows = Memory(gpu, capacity * work.row_bytes)
         self.room = work.room(capacity, self.stream.handle)
         self._back: Pinned | None = None
-        if work.whole_tiles:  # rows that pad the last tile are computed, too
+        if work.whole_tiles:  # padding rows of the last tile are computed, too
             gpu.driver.call("cuMemsetD8Async", self.rows.handle, 0, self.rows.size, self.stream.handle)
         self._done.record(self.stream.handle)
 
     def copy(self, X: np.ndarray) -> None:
-        """Queue the copy of a chunk, as it lies, to the device."""
+        """Queue the copy of a chunk to the device."""
         self.work.gpu.driver.call(
             "cuMemcpyHtoDAsync_v2", self.rows.handle, X.ctypes.data, X.nbytes, self.stream.handle
         )
 
     def begin(self, count: int, scaling: Scaling) -> None:
-        """Queue the kernels of so many rows that are copied here, and the copy of their scores back."""
+        """Queue the kernels for `count` copied rows, and the copy of their scores to the host."""
         gpu, stream = self.work.gpu, self.stream.handle
         size = count * self.work.outputs * 8
         if self._back is None:
@@ -55,11 +55,11 @@ class Lane:
         self._done.hold(stream)
 
     def leave(self, stream: int | None) -> None:
-        """Mark the end of a stream's use of this lane's memory; the lane's own stream waits for it."""
+        """Mark the end of a stream's use of this lane's memory; the lane's stream waits for it."""
         self._done.record(stream)
         self._done.hold(self.stream.handle)
 
     def abandon(self) -> None:
-        """Wait for what was queued, unless the device failed."""
+        """Wait for the queued work, unless the device failed."""
         with contextlib.suppress(DeviceError):
             self.stream.wait()

@@ -1,8 +1,7 @@
-"""A few rows by one start of a kernel: it reads and writes pinned memory of the host by itself.
+"""Compute a few rows with a single kernel launch, which reads and writes pinned host memory.
 
-For some kilobytes, queueing copies takes longer than what they move. So rows are written where the device
-reads them, and the kernel leaves its scores where the host does: what is left of a call is one start, and
-the wait for it.
+For some kilobytes, queueing copies takes longer than copying. Here the host writes rows to memory that the
+device reads, and the kernel writes scores to memory that the host reads: a call is one launch and one wait.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from hbtvm.runtime.cuda.launch import Scaling
 from hbtvm.runtime.cuda.memory import Pinned, Stream
 
 MAPPED_BYTES = 1 << 14
-"""Bytes of rows up to which a kernel reads them from the host: more are copied faster than they are read."""
+"""Most bytes of rows that a kernel reads from the host; copying more is faster than reading them."""
 
 
 def mapped_rows(kernel: DeviceKernel) -> int:
-    """Return how many rows a kernel takes from the host's memory, whole tiles; 0 if it can't."""
+    """Return the most rows that a kernel reads from host memory, in whole tiles; 0 if it can't."""
     signature, tile = kernel.signature, kernel.row_tile
     if signature.scores.dtype != "float64":
         return 0
-    # A tile that is about one row's is read in any case.
+    # A small tile is always read from the host.
     tiles = max(MAPPED_BYTES // (tile * signature.row_bytes), int(tile == 1))
     return min(tiles * tile, kernel.most_rows)
 
@@ -32,10 +31,10 @@ def mapped_rows(kernel: DeviceKernel) -> int:
 class MappedLane:
     """A stream with pinned memory for a few rows and their scores; for one call at a time.
 
-    `kernel`: the kernel; its device is current while this is made.
+    `kernel`: the kernel; its device must be current.
     `capacity`: rows, whole tiles.
-    `poison`: whether memory for scores is NaN before each call, so that what the kernel leaves out shows.
-    `scaling`, `base`: what makes raw scores of sums, and its base scores in the host's memory, float64, shape
+    `poison`: whether to set scores to NaN before each call, so that missing scores show.
+    `scaling`, `base`: the conversion of sums to raw scores, and its base scores in host memory, float64, shape
         (O,).
     """
 
@@ -49,7 +48,7 @@ class MappedLane:
         self._in = Pinned(gpu, capacity * signature.row_bytes)
         self._out = Pinned(gpu, signature.scores.nbytes(tiles=tiles))
         self._scaling, self._base, self._poison = scaling, base, poison
-        if kernel.whole_tiles:  # rows that pad a tile are computed, too
+        if kernel.whole_tiles:  # padding rows of a tile are computed, too
             self._in.array[:] = 0
         self._rows = self._in.array.view(signature.dtype).reshape(capacity, signature.n_features)
         scores = self._out.array.view(np.float64)
@@ -84,10 +83,10 @@ class MappedLane:
         if self._scores is not None:
             scores: np.ndarray = self._scores[:count].copy()
             return scores
-        # One part behind the other, as the score epilogue adds them.
+        # In order of parts, as the score epilogue adds them.
         tiles = -(-count // self._tile)
-        found = np.add.accumulate(self._sums[:tiles], axis=1)[:, -1]
-        by_row: np.ndarray = found.transpose(0, 2, 1).reshape(tiles * self._tile, -1)[:count]
+        totals = np.add.accumulate(self._sums[:tiles], axis=1)[:, -1]
+        by_row: np.ndarray = totals.transpose(0, 2, 1).reshape(tiles * self._tile, -1)[:count]
         scaled: np.ndarray = by_row / self._scaling.divisor + self._base
         return scaled
 

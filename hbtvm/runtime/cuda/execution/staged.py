@@ -1,8 +1,8 @@
-"""Several kernels one behind the other on a GPU: the counterpart of ``hbtvm/native/executor/stages.c``.
+"""Stages of kernels on a GPU: the counterpart of ``hbtvm/native/executor/stages.c``.
 
-A chunk of rows goes through all kernels in one stream. What stages make stays on the device, each stage's
-columns by rows and behind those of the stages before it. A kernel reads what one source holds in place, if
-that is all it has and of the kernel's type; other columns are gathered into a tile-wise matrix first.
+A chunk of rows goes through all kernels in one stream. Stages' columns stay on the device, each stage's by
+rows, after those of earlier stages. A kernel reads its columns in place if they are all columns of one source
+and of the kernel's type; otherwise they are first gathered into a tile-wise matrix.
 """
 
 from __future__ import annotations
@@ -20,29 +20,27 @@ from hbtvm.runtime.cuda.launch import GATHER, GATHER_THREADS, Scaling, pointers
 from hbtvm.runtime.cuda.memory import Memory
 
 _ALIGNED_ROWS = 32
-"""What a stage makes has room for a multiple of so many rows: it then begins at a multiple of 256 bytes."""
+"""Stages' columns are padded to a multiple of this many rows, and so begin at a multiple of 256 bytes."""
 
-_ROWS = -1  # the number of the rows among the sources of columns; stages count from 0
+_ROWS = -1  # the rows' number among the sources of columns; stages count from 0
 
 
 @dataclass(frozen=True)
 class _Step:
-    """One kernel, and where it finds its rows."""
+    """A kernel and the source of its rows."""
 
     kernel: DeviceKernel
-    source: int | None  # the source that is read in place; None where columns are gathered
-    # `gather`, `columns`: the gather kernel, and its table of columns on the device; 0 and None for a kernel
-    # that gathers none
+    source: int | None  # the source that is read in place; None if columns are gathered
+    # `gather`, `columns`: the gather kernel, and its table of columns on the device; 0 and None without one
     gather: int
     columns: Memory | None
 
 
 class StagedKernels:
-    """Kernels that run one after the other; a `Work`.
+    """Kernels that run in sequence; a `Work`.
 
-    `kernels`: the kernel of each stage, and the columns of the matrix that it reads: first the rows' own,
-        then what each stage makes. The last kernel makes the scores. The device is current while this is
-        made.
+    `kernels`: each stage's kernel, and the columns that it reads of the matrix: first the rows' columns, then
+        each stage's. The last kernel computes the scores. The device must be current.
     `n_features`: columns of the rows.
     `dtype`: type of the rows.
     """
@@ -96,7 +94,7 @@ class StagedKernels:
 
 
 class _StagedRoom:
-    """Gathered rows and sums of the kernel that runs, what each stage makes, and raw scores."""
+    """Gathered rows, the running kernel's sums, each stage's columns, and raw scores."""
 
     def __init__(self, work: StagedKernels, capacity: int, stream: int) -> None:
         self._work = work
@@ -112,25 +110,25 @@ class _StagedRoom:
         self._stride = -(-capacity // _ALIGNED_ROWS) * _ALIGNED_ROWS
         self._made = Memory(gpu, 8 * self._stride * work.ahead[-1])
         self._out = Memory(gpu, 8 * capacity * work.outputs)
-        # A kernel of whole tiles that reads in place what a stage makes computes the rows that pad it, too.
+        # A kernel of whole tiles that reads a stage's columns in place also computes the padding rows.
         gpu.driver.call("cuMemsetD8Async", self._made.handle, 0, self._made.size, stream)
 
     def scores(self, stream: int | None, rows: int, count: int, out: int | None, scaling: Scaling) -> int:
         into = self._out.handle if out is None else out
         *stages, last = self._work.steps
         for at, step in enumerate(stages):
-            found, kernel = self._rows(step, stream, rows, count), step.kernel
-            kernel.scores(stream, found, count, self._kept.handle, self._columns(at), kernel.plain)
-        found = self._rows(last, stream, rows, count)
-        last.kernel.scores(stream, found, count, self._kept.handle, into, scaling)
+            address, kernel = self._rows(step, stream, rows, count), step.kernel
+            kernel.scores(stream, address, count, self._kept.handle, self._columns(at), kernel.plain)
+        address = self._rows(last, stream, rows, count)
+        last.kernel.scores(stream, address, count, self._kept.handle, into, scaling)
         return into
 
     def _columns(self, stage: int) -> int:
-        """The address of what a stage makes."""
+        """Return the address of a stage's columns."""
         return self._made.handle + 8 * self._work.ahead[stage] * self._stride
 
     def _rows(self, step: _Step, stream: int | None, rows: int, count: int) -> int:
-        """Queue the rows of a kernel, if they have to be gathered; return their address."""
+        """Queue the gathering of a kernel's rows if needed; return their address."""
         if step.columns is None or step.source is not None:
             return rows if step.source == _ROWS else self._columns(step.source or 0)
         work, signature = self._work, step.kernel.signature

@@ -1,17 +1,17 @@
-"""Rows from the host to a device, chunk by chunk.
+"""Copy rows from the host to a device, chunk by chunk.
 
-A copy from pageable memory returns once the driver has copied the rows to pinned memory of its own, which it
-does with one thread (6 to 10 GB/s), while nothing else is queued. So many rows go through pinned buffers of
-our own, which threads fill: meanwhile the device copies what is in the other buffers, and computes the chunk
-before. Each thread does this, with two buffers in turn::
+For a copy from pageable memory, the driver first copies the rows to its pinned memory with one thread (6 to
+10 GB/s), and queues nothing else meanwhile. Large batches therefore go through pinned buffers that several
+threads fill, while the device copies the other buffers and computes the previous chunk. Each thread does
+this, with two buffers in turn::
 
-    piece = todo.get()                  # of rows whose place on the device may be overwritten
-    wait until the device has copied what the buffer held
+    piece = todo.get()                  # rows whose place on the device may be overwritten
+    wait until the device has copied the buffer
     fill the buffer                     # numpy releases the interpreter's lock
     queue its copy to the device
-    done.put(piece)                     # once all of a chunk's are, its kernels are queued
+    done.put(piece)                     # after a chunk's last piece, its kernels are queued
 
-Few rows are left to the driver, for which no thread has to be started.
+The driver copies small batches, for which no thread has to start.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
 
 Place = tuple[Memory, Stream]
 
-PIECE_BYTES = 1 << 22  # bytes of a pinned buffer: enough that a copy to the device runs at full speed
-THREADS = 2  # threads that fill buffers. One copies as fast as the driver does; a bus takes what a few copy.
+PIECE_BYTES = 1 << 22  # bytes of a pinned buffer: enough for copies at full speed
+THREADS = 2  # threads that fill buffers; a single thread is as fast as the driver
 _BUFFERS = 2  # buffers of each thread: one is filled while the device reads the other
 
 LEAST_BYTES = 2 * PIECE_BYTES
-"""Rows of fewer bytes are left to the driver: threads would take about as long to start as they save."""
+"""Fewest bytes for which starting threads pays; the driver copies less."""
 
 
 class Staging:
     """Pinned buffers for one upload at a time.
 
-    Raises `CudaError` if there is no pinned memory left.
+    Raises `CudaError` if pinned memory is exhausted.
     """
 
     def __init__(self, gpu: Gpu) -> None:
@@ -53,7 +53,7 @@ class _Buffer:
         self._memory, self._copied = Pinned(gpu, size), Event(gpu)
 
     def send(self, rows: np.ndarray, to: int, stream: int) -> None:
-        """Queue a copy of some bytes to the device, after the last one that was sent from here."""
+        """Queue a copy of bytes to the device, after this buffer's previous copy."""
         self._copied.wait()
         self._memory.array[: len(rows)] = rows
         driver = self._memory.gpu.driver
@@ -62,13 +62,13 @@ class _Buffer:
 
 
 class Upload:
-    """Copies chunks of rows to a device, one after the other, as they lie in the host's memory.
+    """Copies chunks of rows to a device in order, directly from the host's memory.
 
-    `gpu`: the device, current in the thread that uses this.
+    `gpu`: the device; it must be current.
     `X`: C-contiguous.
     `rows`: rows of a chunk; the last one may have fewer.
-    `places`: memory for a chunk on the device, and the stream of its copies and kernels; chunks take them in
-        turns.
+    `places`: memory for a chunk on the device, and the stream of its copies and kernels; chunks alternate
+        between them.
     """
 
     def __init__(self, gpu: Gpu, X: np.ndarray, rows: int, places: Sequence[Place]) -> None:
@@ -77,23 +77,23 @@ class Upload:
         self._chunk = rows * X[:1].nbytes
 
     def sent(self, chunk: int) -> None:
-        """Return when a chunk's copy is queued. Chunks are asked for in order, each once."""
+        """Wait until a chunk's copy is queued; called for each chunk once, in order."""
         memory, stream = self._places[chunk % len(self._places)]
         rows, driver = self._part(chunk), self._gpu.driver
         driver.call("cuMemcpyHtoDAsync_v2", memory.handle, rows.ctypes.data, len(rows), stream.handle)
 
     def used(self, chunk: int) -> None:
-        """Say that all work is queued that reads a chunk, so that another one may be copied to its place."""
+        """Mark a chunk's work as queued, so that another chunk may be copied to its place."""
 
     def _part(self, chunk: int) -> np.ndarray:
         return self._bytes[chunk * self._chunk : (chunk + 1) * self._chunk]
 
 
 class PinnedUpload(Upload):
-    """Copies rows through pinned buffers; a context, with which its threads end.
+    """Copies rows through pinned buffers; a context manager whose exit ends its threads.
 
-    An error of a thread is raised by `sent`. Threads end after the piece that they copy; what they use is
-    referenced by them, so that it outlives a call that a second Ctrl-C ended, too.
+    `sent` raises errors of threads. Threads end after their current piece; they hold references to the memory
+    that they use, so that it outlives a call that a second Ctrl-C ended.
 
     `gpu`, `X`, `rows`, `places`: as of `Upload`.
     """
@@ -101,7 +101,7 @@ class PinnedUpload(Upload):
     def __init__(self, gpu: Gpu, X: np.ndarray, rows: int, places: Sequence[Place], staging: Staging) -> None:
         super().__init__(gpu, X, rows, places)
         self._size = staging.size
-        # Queues, since other locks of Python's can stay locked if Ctrl-C comes while they are taken.
+        # Queues, because Ctrl-C while taking another of Python's locks can leave it locked.
         self._todo: SimpleQueue[tuple[int, np.ndarray, int, Stream] | None] = SimpleQueue()
         self._done: SimpleQueue[int | BaseException] = SimpleQueue()
         self._missing: dict[int, int] = {}
@@ -136,7 +136,7 @@ class PinnedUpload(Upload):
         self._hand_out(chunk + len(self._places))
 
     def _hand_out(self, chunk: int) -> None:
-        """Have a chunk copied to its place, piece by piece."""
+        """Hand a chunk's pieces to the threads."""
         part = self._part(chunk)
         memory, stream = self._places[chunk % len(self._places)]
         starts = range(0, len(part), self._size)
@@ -145,7 +145,7 @@ class PinnedUpload(Upload):
             self._todo.put((chunk, part[start : start + self._size], memory.handle + start, stream))
 
     def _work(self, buffers: Sequence[_Buffer]) -> None:
-        """Copy pieces, until there is no other one."""
+        """Copy pieces until none is left."""
         try:
             with self._gpu.current():
                 turn = 0
@@ -158,7 +158,7 @@ class PinnedUpload(Upload):
             self._done.put(error)
 
     def _stop(self) -> None:
-        """End the threads, and wait for them."""
+        """End the threads and wait for them."""
         self._stopped = True
         for _ in self._threads:
             self._todo.put(None)

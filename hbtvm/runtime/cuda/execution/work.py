@@ -1,4 +1,4 @@
-"""What an executor runs on chunks of rows: one kernel (`OneKernel`), or several one behind the other."""
+"""An executor's work on chunks of rows: a single kernel (`OneKernel`), or several in sequence."""
 
 from __future__ import annotations
 
@@ -13,42 +13,41 @@ from hbtvm.runtime.cuda.memory import Memory
 class Room(Protocol):
     """Device memory that a chunk's kernels write to, for one stream at a time.
 
-    Rows are an address of float32 or float64 numbers, shape (count, F), with what `Work` tells of them.
+    Rows are an address of float32 or float64 numbers, shape (count, F), laid out as `Work` states.
     """
 
     def scores(self, stream: int | None, rows: int, count: int, out: int | None, scaling: Scaling) -> int:
         """Queue raw scores.
 
-        `out`: where to write them, float64 of shape (count, O); None for this memory.
+        `out`: address to write them to, float64, shape (count, O); None for this memory.
         """
 
 
 class Work(Protocol):
-    """Kernels of a model that make scores of rows."""
+    """A model's kernels, from rows to scores."""
 
     gpu: Gpu
     # `row_tile`, `outputs`, `row_bytes`: rows of a tile, outputs of a row, and bytes of a row
     row_tile: int
     outputs: int
     row_bytes: int
-    # Whether rows are read a tile at a time, so that those that pad the last tile have to be allocated and
-    # defined
+    # Whether kernels read whole tiles, so that padding rows of the last tile must be allocated and defined
     whole_tiles: bool
-    alignment: int  # bytes that the address of rows has to be a multiple of
-    most_rows: int  # rows that a chunk can have
-    room_bytes: int  # bytes of a room, for each row, its scores included
+    alignment: int  # the address of rows must be a multiple of this many bytes
+    most_rows: int  # most rows of a chunk
+    room_bytes: int  # bytes of a room per row, scores included
 
     def room(self, capacity: int, stream: int) -> Room:
-        """Return memory for `capacity` rows, whole tiles; what has to be defined is so in a stream's order.
+        """Return memory for `capacity` rows, whole tiles; a stream initializes the parts that must be defined.
 
         Raises `CudaError` if there is no room.
         """
 
 
 class OneKernel:
-    """A kernel that makes scores by itself; see `Work`.
+    """A single kernel; see `Work`.
 
-    `poison`: whether memory for scores is NaN before each call, so that what the kernel leaves out shows.
+    `poison`: whether to set scores to NaN before each call, so that missing scores show.
     """
 
     def __init__(self, kernel: DeviceKernel, poison: bool = False) -> None:
@@ -65,7 +64,7 @@ class OneKernel:
 
 
 class _KernelRoom:
-    """Sums that a kernel leaves for the score epilogue, and raw scores."""
+    """A kernel's sums for the score epilogue, and raw scores."""
 
     def __init__(self, kernel: DeviceKernel, capacity: int, poison: bool) -> None:
         self._kernel, self._poison = kernel, poison

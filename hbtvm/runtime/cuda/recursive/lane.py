@@ -132,9 +132,9 @@ class Lane:
 
     def run(self, call: Call, kernels: LevelKernels) -> int:
         """Compute the states of a call whose arrays are written; the address of what came back of them."""
-        given, run, stream = self._given.array, self._gpu.driver.call, self._stream.handle
-        given[:8] = 0
-        given[call.levels : call.levels + 4 * (call.count + 1)] = call.starts.view(np.uint8)
+        buffer, run, stream = self._given.array, self._gpu.driver.call, self._stream.handle
+        buffer[:8] = 0
+        buffer[call.levels : call.levels + 4 * (call.count + 1)] = call.starts.view(np.uint8)
         run("cuMemcpyHtoDAsync_v2", self._arrays.handle, self._given.handle, call.size, stream)
         if self._poison:
             for memory in (self._state, self._scratch):
@@ -168,14 +168,14 @@ class Lane:
                 if one.function not in laid:
                     values = self._values(call, kernels, step, level=level, blocks=blocks)
                     laid[one.function] = values, pointers(values)
-                values, given = laid[one.function]
+                values, parameters = laid[one.function]
                 for value, argument in zip(values, step.arguments, strict=True):
                     if argument.role == "level":
                         value.value = level
                     elif argument.role == "blocks":
                         value.value = blocks
                 sizes = (blocks, 1, 1, step.threads, 1, 1, 0)
-                run("cuLaunchKernel", one.function, *sizes, stream, given, None)
+                run("cuLaunchKernel", one.function, *sizes, stream, parameters, None)
 
     def _values(self, call: Call, kernels: LevelKernels, step: Step, **scalars: int) -> list[Any]:
         """The arguments of a kernel, as the driver takes them."""

@@ -139,10 +139,10 @@ def _values(node: Node) -> Epilogue | None:
         single = True if rounded else single
         if isinstance(node, Input) or (isinstance(node, Select) and isinstance(node.x, Input)):
             break
-        found = _step(node, rounded)
-        if found is None or found[1].width != width:
+        step = _step(node, rounded)
+        if step is None or step[1].width != width:
             return None
-        before, node = found
+        before, node = step
         if not rounded and not all(name in _EXACT for name, _ in before):
             if single:
                 return None
