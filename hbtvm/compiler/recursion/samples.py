@@ -100,8 +100,9 @@ def _these(structures: Structures, chosen: np.ndarray) -> Structures:
 def sample_words(cell: Cell, structures: Structures | None) -> str:
     """What `sample` draws, or how much a user gave, in words."""
     if structures is not None:
-        nodes = len(structures.first) - 1
-        return fX
+        number = len(structures)
+        mean = (len(structures.first) - 1) / number
+        return f"your {counted(number, 'structure')} of {mean:,.0f} nodes in the mean"
     if cell.children == 1:
         return f"chains of {_STEPS} nodes, with inputs drawn at random"
     few, many = _WORDS

@@ -107,7 +107,8 @@ class Coder:
         return self._refuses
 
     def dense(self, dtype: np.dtype) -> tuple[int, np.ndarray, int, int] | None:
-        """Return, for arrays of a type: first category, codes from it on (others' last), NaN's code, refused code.
+        """Return the first category, codes from it on (others' last), NaN's code and the refused code for a
+        dtype.
 
         None if the categories are not integers close together. The refused code is -1 if nothing is refused.
         """
@@ -298,7 +299,7 @@ class Coder:
         return self._code(x[0].item())
 
     def _lookup(self, kind: Any, null: Any) -> tuple[Any, int, np.ndarray | None]:
-        """Return Arrow's lookup options for a text type, the position of unknown texts, and codes by position.
+        """Return Arrow's lookup options for a text type, unknown texts' position, and codes by position.
 
         Codes are None if they equal the positions.
         """

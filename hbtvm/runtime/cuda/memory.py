@@ -45,7 +45,7 @@ class _Resource:
 
 
 def _release(gpu: Gpu, handle: Any, release: str, process: int) -> None:
-    """Release a handle, if there is one, by the driver's function `release`, in the process that created it."""
+    """Release a handle by the driver's function `release`, in the process that created it."""
     # A forked child must not release its parent's handle.
     if handle.value and os.getpid() == process:
         # After a fault of the device, releasing fails and is not needed.

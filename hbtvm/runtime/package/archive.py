@@ -1,7 +1,7 @@
-"""Read and write the `.tar` of a package: regular files with short names, nothing else.
+"""Read and write a package's `.tar`: regular files with short names only.
 
-Python's `tarfile` accepts much that has to be refused here (truncated archives, links, devices,
-names outside the folder), and writing such an archive takes only a few lines.
+Python's `tarfile` accepts truncated archives, links, devices and names outside the folder, which must be
+refused here; writing such an archive takes only a few lines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": 
 
 
 def write_archive(members: Mapping[str, bytes | memoryview], file: BinaryIO) -> None:
-    """Write members in the order given; the same members give the same bytes."""
+    """Write members in order; equal members give equal bytes."""
     for name, data in members.items():
         file.write(_header(name, len(data)))
         file.write(data)
@@ -36,8 +36,8 @@ def read_archive(data: bytes, required: str) -> dict[str, memoryview]:
 
     `data`: the whole archive.
     `required`: the member that identifies an archive as a package.
-    Raises `PackageError` if it is no tar archive, is cut short or damaged, or holds anything but regular
-    files with plain names, each once. The text continues a sentence that begins with the file.
+    Raises `PackageError` if it is not a tar archive, is cut short or damaged, or has members other than
+    regular files with distinct plain names. The text continues a sentence that begins with the file.
     """
     members: dict[str, memoryview] = {}
     problem: str | None = None
@@ -67,9 +67,9 @@ def read_archive(data: bytes, required: str) -> dict[str, memoryview]:
 
 
 def replace_file(path: Path, members: Mapping[str, bytes | memoryview]) -> None:
-    """Write an archive so that `path` holds either all of it or what it held before.
+    """Write an archive atomically: on failure, `path` is unchanged.
 
-    Raises `PackageFileError` if the file can't be written; nothing is left behind.
+    Raises `PackageFileError` if the file can't be written; no temporary file stays.
     """
     try:
         clear(path.parent, path.name)

@@ -1,9 +1,9 @@
-"""What tables may hold: the numbers by which kernels find their way through other tables.
+"""Check the contents of tables by which kernels address other tables.
 
-Kernels check types and shapes of tables, but not what is in them. A table that was mixed up with another, or
-damaged before its hash was taken, would send them beyond the end of some array. So what they rely on is
-checked when a package is loaded: every index, the ways through walked trees, the masks and paths that leave
-one leaf. Values that only make other predictions (thresholds, leaf values) are not looked at.
+Kernels check types and shapes of tables, but not their contents. A swapped table, or one damaged before it
+was hashed, would make them read beyond an array. So loading a package checks every index, the walks through
+trees, and the masks and paths that select a leaf. Values that only change predictions (thresholds, leaf
+values) are not checked.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Check = Callable[[Argument, Tables, Mapping[str, int], str], bool]
 
 
 def check_contents(signature: Signature, tables: Sequence[np.ndarray]) -> None:
-    """Check what is in a kernel's tables, whose types and shapes have been checked.
+    """Check the contents of a kernel's tables, whose types and shapes were checked.
 
-    Raises `ValueError` if a kernel could not work with it.
+    Raises `ValueError` if they could make a kernel read out of bounds.
     """
     by_name = {one.name: table for one, table in zip(signature.tables, tables, strict=True)}
     for argument in signature.tables:
@@ -39,52 +39,52 @@ def check_contents(signature: Signature, tables: Sequence[np.ndarray]) -> None:
 
 
 def _index(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Numbers from 0 to below ``below``."""
+    """Check numbers from 0 to below ``below``."""
     return _within(tables[argument.name], bounds["below"])
 
 
 def _sorted(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Rows that rise."""
+    """Check that rows ascend."""
     rows = tables[argument.name]
     return bool(np.all(rows[:, 1:] >= rows[:, :-1]))
 
 
 def _ranked_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Numbers not below 0 whose lower ``bits`` are a column below ``below``."""
+    """Check numbers of at least 0 whose lower ``bits`` are a column below ``below``."""
     words = tables[argument.name]
     return bool(words.min(initial=0) >= 0) and _within(words & ((1 << bounds["bits"]) - 1), bounds["below"])
 
 
 def _unsigned(words: np.ndarray) -> np.ndarray:
-    """Numbers of words of 32 bits, of which none is a sign."""
+    """Return 32-bit words as unsigned numbers."""
     if words.dtype != np.int32:
         raise TypeError(f"words of {words.dtype}")
     return words.astype(np.int64) & 0xFFFFFFFF
 
 
 def _placed_rank(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Words as `hbtvm.strategies.cuda.ranked` makes them, whose lower ``bits`` are below ``below``."""
+    """Check words of `hbtvm.strategies.cuda.ranked`, whose lower ``bits`` are below ``below``."""
     return _within(_unsigned(tables[argument.name]) & ((1 << bounds["bits"]) - 1), bounds["below"])
 
 
 def _placed_link(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Such words, whose bits from ``top`` on are the distance to a node's left child.
+    """Check such words whose bits from ``top`` on are the distance to a node's left child.
 
-    A node's children are behind it, and within its tree's table; so every way ends, at a leaf.
+    A node's children follow it within its tree's table, so every walk ends at a leaf.
     """
     words = _unsigned(tables[argument.name])
     entries = words.shape[-2] if bounds["trees_inner"] else words.shape[-1]
     place = np.arange(entries)[:, None] if bounds["trees_inner"] else np.arange(entries)
     distance = words >> bounds["top"]
     inside = (distance == 0) | ((distance > 1) & (place + distance < entries))
-    # At distance 0 no rank is above the node's own, so that a walk stays.
+    # At distance 0, no rank exceeds the node's, so the walk stays.
     most = (1 << (bounds["top"] - bounds["bits"])) - 1
     stays = (distance != 0) | (words >> bounds["bits"] & most == most)
     return _placed_rank(argument, tables, bounds, dtype) and bool(np.all(inside & stays))
 
 
 def _node_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Words as `hbtvm.strategies.cuda.words` packs them, whose column is below ``below``."""
+    """Check words of `hbtvm.strategies.cuda.words`, whose column is below ``below``."""
     words = tables[argument.name]
     axis = -2 if bounds["trees_inner"] else -1
     column = np.take(words, 1, axis) if dtype == "float64" else words >> 32
@@ -92,7 +92,7 @@ def _node_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], dt
 
 
 def _mask(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Masks that leave one of ``leaves`` leaves: the last one's bit, unless no bit is an answer, too."""
+    """Check that masks leave one of ``leaves`` leaves: the last leaf's bit, unless no bit is valid, too."""
     masks, leaves = tables[argument.name], bounds["leaves"]
     bits = 8 * masks.itemsize
     if leaves < 1:
@@ -101,14 +101,14 @@ def _mask(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: 
 
 
 def _code_run(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Where tables of codes begin, whose last codes (``code_last``) are within ``entries`` entries."""
+    """Check the starts of tables of codes: last codes (``code_last``) are within ``entries`` entries."""
     first, last = tables[argument.name].astype(np.float64), tables["code_last"].astype(np.float64)
     whole = np.isfinite(last) & (last >= 0) & (np.floor(last) == last)
     return bool(np.all(whole & (first >= 0) & (first + last < bounds["entries"])))
 
 
 def _walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Slots (see `hbtvm.strategies.trees.packed`) in which every way from a root ends at a leaf, in time."""
+    """Check slots of `hbtvm.strategies.trees.packed`: every walk from a root reaches a leaf in time."""
     column, ahead, threshold, index = _slots(tables[argument.name], bounds, dtype)
     last, columns = len(column) - 1, bounds["columns"]
     leaf = (ahead == 0) & (column == columns)
@@ -126,7 +126,7 @@ def _walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: 
         inner = (
             (ahead[here] > 0) & (here + ahead[here] < last) & (column[here] >= 0) & (column[here] < columns)
         )
-        # No slot is reached twice, so that there are never more than there are slots.
+        # No slot is reached twice, which bounds their number.
         if level == bounds["levels"] or seen > last or not inner.all():
             return False
         here = np.repeat(here + ahead[here], 2)
@@ -134,12 +134,12 @@ def _walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: 
     reached = np.concatenate(ends)
     if "value" in tables:
         return _within(index[reached], len(tables["value"]))
-    # The column that is always -inf is at most any number, but for NaN.
+    # The column of -inf is at most any number except NaN.
     return not bool(np.isnan(threshold[reached]).any())
 
 
 def _flagged_walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Slots (see `hbtvm.strategies.cuda.slots`) in which every way from a root ends at a leaf."""
+    """Check slots of `hbtvm.strategies.cuda.slots`: every walk from a root reaches a leaf."""
     node, bits = tables[argument.name], bounds["bits"]
     here, seen, last = np.unique(tables["root"]).astype(np.int64), 0, len(node) - 1
     if node.dtype != np.int64 or not _within(here, last + 1):
@@ -149,7 +149,7 @@ def _flagged_walk(argument: Argument, tables: Tables, bounds: Mapping[str, int],
         seen += len(here)
         link = node[here, 1] if dtype == "float64" else node[here, 0] >> 32
         offset = link >> bits + 2 if bounds["linked"] else node[here, -1]
-        # Children are behind a node, so that a way ends; and no slot is reached twice.
+        # Children follow their node, so every walk ends; and no slot is reached twice.
         inside = (offset > 0) & (offset < last - here)
         if seen > last or not (_within(link & ((1 << bits) - 1), bounds["columns"]) and inside.all()):
             return False
@@ -158,7 +158,7 @@ def _flagged_walk(argument: Argument, tables: Tables, bounds: Mapping[str, int],
         leaf = np.stack([link >> bits & 1, link >> bits + 1 & 1], 1).reshape(-1) == 1
         ends.append(child[leaf])
         here = child[~leaf]
-    # Values in their slots are numbers like any other.
+    # Values in slots may be any numbers.
     return "value" not in tables or _within(
         node[np.concatenate(ends), 0].astype(np.int32), len(tables["value"])
     )
@@ -167,7 +167,7 @@ def _flagged_walk(argument: Argument, tables: Tables, bounds: Mapping[str, int],
 def _slots(
     node: np.ndarray, bounds: Mapping[str, int], dtype: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Column, way ahead, threshold, and what stands in the threshold's place as an integer, of all slots."""
+    """Return all slots' columns, distances to children, thresholds, and thresholds' bits as integers."""
     linked, bits = bounds["linked"], bounds["bits"]
     if node.dtype.kind == "f":
         words = node.view(f"int{8 * node.itemsize}")
@@ -185,11 +185,11 @@ def _slots(
 
 
 def _path(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Paths and left_counts (see `hbtvm.strategies.trees.gemm`) by which any tests lead to one leaf at most.
+    """Check paths and left_counts of `hbtvm.strategies.trees.gemm`: any tests lead to at most one leaf.
 
-    A node's row is 1 where leaves lie left of it and -1 where they lie right: a range, cut in two. That all
-    leaves have a node between them is so if the ranges are those of a binary tree: one holds all leaves, and
-    each half of a range is a range again, or a single leaf.
+    A node's row is 1 for leaves on its left and -1 for leaves on its right: a range of leaves, cut in two. A
+    node separates any two leaves if the ranges form a binary tree: one range holds all leaves, and each half
+    of a range is a range or a single leaf.
     """
     path, left_counts = tables[argument.name], tables["left_counts"]
     if bounds["leaf_axis"] == 0:
@@ -241,4 +241,4 @@ CHECKS: Mapping[str, Check] = {
     "flagged_walk": _flagged_walk,
     "path": _path,
 }
-"""How contents are checked, by what they are called in a signature."""
+"""Checks of contents, by their names in signatures."""

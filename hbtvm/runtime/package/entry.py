@@ -1,4 +1,4 @@
-"""What a package holds, as values; and checks that its parts match each other."""
+"""`Package`: a package's contents, and checks that its parts match each other."""
 
 from __future__ import annotations
 
@@ -22,46 +22,45 @@ from hbtvm.runtime.recursive.entry import RecursionEntry
 class Package:
     """A compiled model, ready to be written or loaded."""
 
-    # `library`, `model`: the library and class it was trained with
+    # `library`, `model`: the training library and the model's class
     library: str
     model: str
-    # `input`, `output`: what comes in, and what goes out
+    # `input`, `output`: specifications of rows and of results
     input: InputSpec
     output: OutputSpec
-    forest: Facts  # what `anchor_facts` tells; base score and divisor are applied to the kernels' sums
-    target: Target  # the machine it was compiled for, as `hbtvm.compiler.targets.target` describes it
-    # At least one; none of a pipeline that transforms, and of a recursive model without layers behind it
+    forest: Facts  # from `anchor_facts`; base score and divisor are applied to the kernels' sums
+    target: Target  # the machine that it was compiled for; see `hbtvm.compiler.targets.target`
+    # At least one; none for pipelines that transform, and for recursive models without layers behind
     kernels: tuple[KernelEntry, ...]
-    # Where the kernels come from: trials, time, date, whatever the tuner tells (JSON-able)
+    # The kernels' provenance: trials, time, date and other facts of the tuner, as JSON values
     tuning: Mapping[str, Any]
-    # `hbtvm_version`, `tvm_version`: what compiled it; the versions installed here, if left empty
+    # `hbtvm_version`, `tvm_version`: versions that compiled it; if empty, the installed versions
     hbtvm_version: str = ""
     tvm_version: str = ""
-    # The CUDA toolkit that compiled a GPU's kernels, such as ``"13.0"``; empty of a CPU's, and where it is
-    # not known
+    # The CUDA toolkit that compiled a GPU's kernels, such as ``"13.0"``; empty for a CPU's, or if unknown
     cuda_version: CudaVersion = ""
-    # The feeds of a pipeline, whose matrix the kernels read, or the table of one that transforms
+    # A pipeline's feeds, whose matrix the kernels read, or the table of a pipeline that transforms
     parts: Parts = field(default_factory=Parts)
-    # Whether the kernels for float32 are of another anchor (`hbtvm.graph.graph.Graph.single`)
+    # Whether kernels for float32 compute another anchor (`hbtvm.graph.graph.Graph.single`)
     float32_apart: bool = False
     steps: tuple[tuple[str, str], ...] = ()  # a pipeline's steps: names and classes
-    told: tuple[str, ...] = ()  # what was done to the graph, in sentences
-    # The library whose data frames a pipeline gives that transforms; None for arrays
+    told: tuple[str, ...] = ()  # sentences on the graph's rewrites
+    # The library of a transforming pipeline's data frames; None for arrays
     frame: Frame | None = None
-    # The shared library that cuts texts into terms; empty where there are no texts
+    # The shared library that cuts texts into terms; empty without texts
     text_library: Annotated[bytes, codec.Member("kernels")] = b""
-    stages: tuple[StageEntry, ...] = ()  # what runs before `kernels`, in order
+    stages: tuple[StageEntry, ...] = ()  # stages before `kernels`, in order
     columns: tuple[codec.Index, ...] = ()  # with stages: the columns of the matrix that `kernels` read
-    # The shared library that runs the kernels (`hbtvm/native`); empty of a GPU's
+    # The shared library that runs the kernels (`hbtvm/native`); empty for a GPU
     executor: Annotated[bytes, codec.Member("kernels")] = b""
-    # The package of what the library's ``transform`` gives beside ``predict``, where it has one
+    # The package of the library's ``transform``, for a model that also has ``predict``
     transform: Annotated[Package | None, codec.SKIP] = None
-    # Of a transformer, the package of what the library's ``score_samples`` gives, where it has that
+    # The package of a transformer's ``score_samples``, if the library has it
     scores: Annotated[Package | None, codec.SKIP] = None
     # `transform_predicts`, `keeps_integers`: as in `hbtvm.graph.graph.Graph`
     transform_predicts: bool = False
     keeps_integers: bool = False
-    # What makes rows of structures, which all else of the package then reads; None where rows come in
+    # The recursive model, whose readout is the rows of the rest; None for models of rows
     recursion: RecursionEntry | None = None
 
     def validate(self) -> None:
@@ -70,23 +69,23 @@ class Package:
 
     @property
     def n_read(self) -> int:
-        """Columns that come with the rows: the feeds, or the caller's columns."""
+        """Number of columns of the rows: the feeds, or the caller's columns."""
         return len(self.parts.feeds) or self.input.n_features
 
     @property
     def all_kernels(self) -> tuple[KernelEntry, ...]:
-        """Kernels of all stages and the last ones."""
+        """All stages' kernels, then `kernels`."""
         return (*(kernel for stage in self.stages for kernel in stage.kernels), *self.kernels)
 
     @property
     def row_dtypes(self) -> tuple[str, ...]:
-        """Types of rows for which there are kernels."""
-        # Behind stages, kernels read a matrix of float64 whatever the rows are.
+        """Types of rows that kernels take."""
+        # After stages, kernels read a float64 matrix whatever the rows' type.
         return ("float32", "float64") if self.stages else tuple(sorted({one.dtype for one in self.kernels}))
 
     @property
     def rows_apart(self) -> bool:
-        """Whether kernels for float32 take float32 rows alone, and no integers that float32 holds.
+        """Whether kernels for float32 take only float32 rows, and no integers that float32 holds.
 
         The library converts integers to float64: it rounds differently, or returns float64.
         """
@@ -94,12 +93,12 @@ class Package:
 
     @property
     def transforms(self) -> bool:
-        """Whether it gives columns, and nothing to predict."""
+        """Whether it only transforms."""
         return self.parts.table is not None or self.output.kind == "transformer"
 
 
 def pipeline_fields(graph: Graph) -> dict[str, Any]:
-    """The fields of a `Package` that tell what stands in front of the kernels of a graph."""
+    """Return the fields of a `Package` for the part of a graph before its kernels."""
     table = getattr(graph.anchor, "table", None)
     return {
         "parts": Parts(graph.feeds, table),
@@ -155,7 +154,7 @@ def _check(package: Package) -> None:
 
 
 def _check_recursion(package: Package) -> bool:
-    """Check what reads the readout of a recursive model; whether nothing does, and that is the result."""
+    """Check the reader of a recursive model's readout; return True if the readout is the output."""
     assert package.recursion is not None
     forest, width = package.forest, math.prod(package.recursion.shape)
     if package.input.n_features != width:
@@ -173,7 +172,7 @@ def _check_recursion(package: Package) -> bool:
 
 
 def _check_stages(package: Package) -> int:
-    """Check that each stage reads columns that are there; the number of those that the last kernels read."""
+    """Check that each stage reads existing columns; return the number of columns of the last kernels."""
     there = package.n_read
     if package.forest["operator"] not in ("trees", "network"):
         raise ValueError(f"there are stages in front of {package.forest['operator']!r:.100}")

@@ -1,4 +1,4 @@
-"""What packages say of their kernels' computation and of their machine: JSON objects, checked when read."""
+"""Packages' facts on their kernels' computation and their machine: JSON objects, checked when read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.runtime.cpu import architecture
 from hbtvm.runtime.package.signature import Dtype
 
-_MOST = 2**40  # no count is as large as this
+_MOST = 2**40  # exclusive limit of counts
 
 _COUNTS = {
     "trees": {"trees": 1, "nodes": 0, "leaves": 0, "depth": 0},
@@ -21,11 +21,11 @@ _COUNTS = {
     "columns": {},
     "network": {},
 }
-"""By operator, counts and their least values."""
+"""Counts and their least values, by operator."""
 
 
 def _check_facts(facts: dict[str, Any]) -> dict[str, Any]:
-    """Check what `anchor_facts` returns."""
+    """Check the facts of `anchor_facts`; return them."""
     operator = facts.get("operator")
     if not isinstance(operator, str) or operator not in _COUNTS:
         raise ValueError(f"operator is {operator!r:.100}")
@@ -52,7 +52,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _check_target(target: dict[str, Any]) -> dict[str, Any]:
-    """Check a machine, as `hbtvm.compiler.targets.target` describes it."""
+    """Check a machine's description (see `hbtvm.compiler.targets.target`); return it."""
     if target.get("kind") == "cuda":
         if not re.fullmatch(r"sm_\d{2,3}[af]?", str(target.get("arch"))):
             raise ValueError(f"the target's arch is {target.get('arch')!r:.100}")
@@ -78,7 +78,7 @@ CudaVersion = Annotated[str, Via(str, None, _check_cuda_version)]
 
 
 def anchor_facts(anchor: Anchor) -> dict[str, Any]:
-    """What the runtime and its user need to know of what kernels compute.
+    """Return the facts on the kernels' computation that the runtime and its user need.
 
     Its ``operator`` is ``"trees"``, ``"linear"`` or ``"columns"``.
     """
@@ -86,7 +86,7 @@ def anchor_facts(anchor: Anchor) -> dict[str, Any]:
 
 
 def forest_facts(ensemble: TreeEnsemble) -> dict[str, Any]:
-    """What the runtime and its user need to know of a forest."""
+    """Return a forest's facts for the runtime and its user."""
     leaves = int(ensemble.is_leaf().sum())
     return {
         "operator": "trees",

@@ -1,11 +1,10 @@
-"""The `.tar` that holds a compiled model: format version 1.
+"""The `.tar` of a compiled model: format version 1.
 
-Members: ``manifest.json`` (everything but code and tables, see `hbtvm.runtime.package.manifest`),
+Members: ``manifest.json`` (all but code and tables, see `hbtvm.runtime.package.manifest`),
 ``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each
-once however many kernels use it, with sizes and hashes in the manifest; beside a CPU's kernels,
-``objects/<hash>.o`` is what each was linked from (`hbtvm.compiler.exporting` links it into other libraries).
-What a model transforms that predicts is a package by itself, ``transform.tar``. The same package always gives
-the same bytes.
+stored once, with sizes and hashes in the manifest. For a CPU, ``objects/<hash>.o`` is the object from which a
+kernel was linked (`hbtvm.compiler.exporting` links it into other libraries). The ``transform`` of a model
+that predicts is a package, ``transform.tar``. Equal packages give equal bytes.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _DIGEST, _TRANSFORM, _SCORES = "manifest.sha256", "transform.tar", "scores.tar"
 
 
 def write(package: Package, path: str | Path) -> None:
-    """Write a package; whatever happens, the file is never half-written.
+    """Write a package; the file is never half-written.
 
     Raises `PackageError` if it can't be written.
     """
@@ -60,31 +59,31 @@ def write(package: Package, path: str | Path) -> None:
 
 
 def to_bytes(package: Package) -> bytes:
-    """The bytes that `write` puts into the file."""
+    """Return the bytes that `write` writes."""
     file = io.BytesIO()
     write_archive(_members(package), file)
     return file.getvalue()
 
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
-"""What a package is read from: a path, its content, or a file that was opened with mode ``"rb"``."""
+"""A package's source: a path, its content, or a file opened with mode ``"rb"``."""
 
 
 def read(source: Source, trust: Trust | None = None) -> Package:
-    """Read a package and check every byte of it. Its code is not loaded yet.
+    """Read a package and check every byte, without loading its code.
 
-    `source`: a path, the package's bytes, or a binary file, which is read from where it stands to its end and
-        is not closed.
-    `trust`: what its bytes have to be.
+    `source`: a path, the package's bytes, or a binary file, which is read from its position to its end and
+        not closed.
+    `trust`: requirements on its bytes.
     Raises `PackageNotFoundError`, `PackageFileError` if there is no such file, or it can't be read. Raises
-    `PackageError` if it is damaged, no package, of a newer format, or not what `trust` demands. Raises
-    `InputTypeError` if the source is none of these.
+    `PackageError` if it is damaged, not a package, of a newer format, or refused by `trust`. Raises
+    `InputTypeError` for other sources.
     """
     return from_bytes(*content(source, trust))
 
 
 def content(source: Source, trust: Trust | None = None) -> tuple[bytes, str]:
-    """The bytes that `read` reads, and their name in errors; only `trust` is checked."""
+    """Return the bytes that `read` reads, and their name in errors; only `trust` is checked."""
     if isinstance(source, str | os.PathLike):
         try:
             data, name = Path(source).read_bytes(), str(source)
@@ -121,7 +120,7 @@ def _from_file(source: BinaryIO) -> tuple[bytes, str]:
 
 
 def from_bytes(data: bytes, name: str = "the package") -> Package:
-    """As `read`, from a file's content; `name` stands for it in errors."""
+    """Read a package from a file's content, as `read` does; `name` is its name in errors."""
     try:
         members = read_archive(data, MANIFEST)
         data = bytes(members.pop(MANIFEST))
@@ -130,13 +129,13 @@ def from_bytes(data: bytes, name: str = "the package") -> Package:
             raise PackageError(f"is damaged: the content of {MANIFEST} has another hash than {_DIGEST} says")
         return _package(manifest, members)
     except PackageError as error:
-        # It may quote what the file says.
+        # The error may quote the file.
         raise PackageError(f"{name} {shown(error, 600)}.") from None
 
 
 def installed_version(distribution: str) -> str:
-    """Version of an installed distribution; empty where it is not installed."""
-    from importlib import metadata  # only to write packages: it takes as long as a fifth of numpy
+    """Return the version of an installed distribution; empty if it is not installed."""
+    from importlib import metadata  # only to write packages: importing it takes a fifth of numpy's time
 
     try:
         return metadata.version(distribution)
@@ -189,7 +188,7 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
                 parts[name] = table_from_bytes(name, data)
             elif name.startswith(("kernels/", "objects/")):
                 parts[name] = bytes(data)
-                if not data:  # which stands for none elsewhere
+                if not data:  # empty elsewhere means absent
                     raise PackageError(f"is damaged: {name!r} is empty")
         package = from_manifest(manifest, parts)
         transform, scores = (members.get(name) for name in (_TRANSFORM, _SCORES))

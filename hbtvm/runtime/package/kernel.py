@@ -21,29 +21,26 @@ from hbtvm.runtime.parallelism import Parallel
 class KernelEntry:
     """One tuned kernel."""
 
-    # `strategy`, `config`: what it was made from; told to the user, not needed to run it
+    # `strategy`, `config`: its strategy and configuration; for the user, not needed to run it
     strategy: str
     config: Mapping[str, Any]
-    # `rows`, `threads`: rows of a call that it was tuned for, and threads that such a call might use
+    # `rows`, `threads`: rows of a call that it was tuned for, and most threads of such a call
     rows: codec.Count
     threads: Annotated[int, codec.Within(1, 2**16)]
     seconds: codec.Seconds | None  # measured time of such a call; None if it was not measured
     value_dtype: Dtype  # type of its leaf values
-    # The shared library, whose function ``main`` is the kernel; for a GPU, its machine code (a fatbin or
-    # cubin)
+    # The shared library with the kernel as ``main``; for a GPU, its machine code (a fatbin or cubin)
     library: Annotated[bytes, codec.Member("kernels")]
-    signature: Signature  # what the kernel takes
+    signature: Signature  # the kernel's arguments
     tables: tuple[np.ndarray, ...]  # its tables in argument order
-    # `parallel`, `grain`: what threads shared when it was timed, see `hbtvm.runtime.parallelism.Parallel`;
-    # fewest row tiles that are worth a hand-off
+    # `parallel`, `grain`: how threads shared its work when it was timed, see
+    # `hbtvm.runtime.parallelism.Parallel`; fewest row tiles that are worth a hand-off
     parallel: Parallel = "none"
     grain: codec.Count = 1
-    # Whether its rows may have missing values. Where some kernels take none, others of the same type of rows
-    # do.
+    # Whether its rows may have missing values; if not, another kernel of the same row type takes them
     missing: bool = True
-    launch: Launch | None = None  # how a GPU's kernel is started; None for a CPU's
-    # What `library` was linked from, a relocatable object, for libraries that hold the kernel; empty for a
-    # GPU's
+    launch: Launch | None = None  # launch of a GPU's kernel; None for a CPU's
+    # The relocatable object that `library` was linked from, for other libraries; empty for a GPU's
     object: Annotated[bytes, codec.Member("objects")] = b""
 
     def validate(self) -> None:
@@ -72,10 +69,9 @@ class KernelEntry:
 
 @dataclass(frozen=True)
 class StageEntry:
-    """Kernels that run before the last ones; see `hbtvm.graph.stages.Stage`."""
+    """Kernels of a stage before the last kernels; see `hbtvm.graph.stages.Stage`."""
 
-    facts: Facts  # what `anchor_facts` tells of what they compute
-    # Which columns of the matrix they read: its first ones are the feeds, or the caller's columns, those
-    # behind are what each stage makes
+    facts: Facts  # their `anchor_facts`
+    # The columns of the matrix that they read: first the feeds, or the caller's columns, then each stage's
     columns: tuple[codec.Index, ...]
     kernels: tuple[KernelEntry, ...]  # at least one

@@ -1,9 +1,8 @@
-"""A package's ``manifest.json``: everything but code and tables, as `hbtvm.codec` writes a `Package`.
+"""A package's ``manifest.json``: all but code and tables, as `hbtvm.codec` writes a `Package`.
 
 Beside the package's fields it has ``format``, ``version`` and ``members``: the archive's other members with
-their sizes and hashes. Bytes and arrays stand there by the names of their members. The ``binding`` of a
-kernel and of a recursive model is a hash of all else that stands there, so that tables of equal shapes, say,
-are not mixed up unnoticed.
+their sizes and hashes. Members' names stand for bytes and arrays. The ``binding`` of a kernel or recursive
+model is a hash of its other fields, which detects swapped tables of equal shapes, for example.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ _OWN = ("format", "version", "members")
 
 
 def to_manifest(package: Package, store: codec.Store) -> dict[str, Any]:
-    """Return the values of a manifest, ``members`` aside, from which `from_manifest` makes an equal package.
+    """Return a manifest's values without ``members``; `from_manifest` inverts it.
 
-    Raises `PackageError` if some value has no form.
+    Raises `PackageError` if a value can't be written.
     """
     try:
         return {"format": FORMAT, "version": VERSION, **codec.write(package, store)}
@@ -35,10 +34,10 @@ def to_manifest(package: Package, store: codec.Store) -> dict[str, Any]:
 
 
 def read_manifest(data: bytes) -> dict[str, Any]:
-    """Return the values in the file, of which only format and version have been looked at.
+    """Return the file's values; only format and version are checked.
 
-    Raises `PackageError` if it is no manifest, or one of another format. The text continues a sentence that
-    begins with the package, as do those of all errors here.
+    Raises `PackageError` if it is not a manifest, or of another format. As all errors here, the text
+    continues a sentence that begins with the package.
     """
     try:
         manifest = codec.parse(data)
@@ -60,10 +59,10 @@ def read_manifest(data: bytes) -> dict[str, Any]:
 
 
 def from_manifest(manifest: Mapping[str, Any], members: Mapping[str, Any]) -> Package:
-    """Return what a manifest describes, checked.
+    """Return the package that a manifest describes, checked.
 
     `members`: the package's code (bytes) and tables (arrays) by name.
-    Raises `CodecError` if it makes no sense.
+    Raises `CodecError` if a field is invalid.
     """
     fields = {name: value for name, value in manifest.items() if name not in _OWN}
     return codec.read(Package, fields, members)

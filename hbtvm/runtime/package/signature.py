@@ -1,11 +1,11 @@
-"""What a kernel takes: the one description of its arguments that all who call it go by.
+"""A kernel's arguments: the description that all of its callers use.
 
-A kernel is called as ``main(rows, *tables, scores)``. Its `Signature` tells, for each argument, role, type,
-shape and alignment. It is derived once, by `hbtvm.strategies.base.Strategy.signature`, from a workload and a
-configuration; the tuner, its devices elsewhere, packages and the runtimes read everything else from it.
+A kernel is called as ``main(rows, *tables, scores)``. Its `Signature` has each argument's role, type, shape
+and alignment. `hbtvm.strategies.base.Strategy.signature` derives it from a workload and a configuration; the
+tuner, remote devices, packages and runtimes read it.
 
-A shape holds numbers and names. Names stand for sizes that differ from call to call (`TILES`) or that the
-tables decide (`TREE_TILES` and others); a name means the same number wherever it occurs in a signature.
+A shape holds numbers and names. Names stand for sizes that depend on the call (`TILES`) or on the tables
+(`TREE_TILES` and others); within a signature, equal names are equal numbers.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ Element = Literal["float32", "float64", "float16", "int8", "int16", "int32", "in
 TILES = "tiles"  # row tiles of a call
 
 TREE_TILES = "tree_tiles"
-"""Tiles of trees; threads may share a kernel's work by splitting tables along an axis of this extent."""
+"""Tiles of trees; threads may split tables along an axis of this extent."""
 
 ALIGNMENT = 64
-"""Bytes that the start of tables and scores has to be a multiple of. Kernels rely on it without checking.
+"""Alignment of tables and scores in bytes. Kernels rely on it without checking.
 
-On a CPU, rows are read one element at a time (which ones, a table says), so they need no more than their
-elements' own alignment.
+CPU kernels read rows element by element, by a table of columns, so rows only need their elements' alignment.
 """
 
-GPU_ROW_ALIGNMENT = 16  # the same for the rows of a GPU's kernel, which may read several values at once
-_MOST = 2**40  # no extent, and no bound of a table's contents, is as large as this
+GPU_ROW_ALIGNMENT = 16  # alignment of rows for a GPU's kernel, which may read several values at once
+_MOST = 2**40  # exclusive limit of extents and of bounds of contents
 
 
 def _name(text: str) -> str:
@@ -53,22 +52,22 @@ Size = Annotated[int, Within(0, _MOST)]
 
 @dataclass(frozen=True)
 class Contents:
-    """What a table may hold, as far as a kernel relies on it to read no memory but its own."""
+    """Conditions on a table's contents that keep a kernel within its memory."""
 
     kind: Name  # a name in `hbtvm.runtime.package.contents.CHECKS`
-    bounds: Mapping[str, Size] = field(default_factory=dict)  # whole numbers that the check takes
+    bounds: Mapping[str, Size] = field(default_factory=dict)  # integer parameters of the check
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a kernel."""
+    """An argument of a kernel."""
 
     role: Role  # ``"rows"`` (input), ``"table"`` (constant of the model) or ``"scores"`` (output)
-    name: Name  # the name of its parameter; that of a table tells what the table is for
+    name: Name  # the name of its parameter
     dtype: Annotated[str, Via(Element)]  # type of its elements
     shape: tuple[Size | Name, ...]  # numbers and names, see above
-    alignment: Annotated[int, Within(1, ALIGNMENT + 1)] = ALIGNMENT  # bytes that its address is a multiple of
-    contents: Contents | None = None  # what a table may hold; None for anything of its type
+    alignment: Annotated[int, Within(1, ALIGNMENT + 1)] = ALIGNMENT  # of its address, in bytes
+    contents: Contents | None = None  # conditions on a table's contents; None for none
 
     @property
     def itemsize(self) -> int:
@@ -77,22 +76,22 @@ class Argument:
 
     @property
     def splits(self) -> bool:
-        """Whether threads can share the work by each taking a range of its leading axis."""
+        """Whether threads can each take a range of its leading axis."""
         return bool(self.shape) and self.shape[0] == TREE_TILES
 
     def sizes(self, **named: int) -> tuple[int, ...]:
-        """The shape in numbers, given the numbers that its names stand for."""
+        """Return the shape in numbers, from the values of its names."""
         return tuple(named[one] if isinstance(one, str) else one for one in self.shape)
 
     def nbytes(self, **named: int) -> int:
-        """Bytes of the whole array, given the numbers that its shape's names stand for."""
+        """Return the array's bytes, from the values of its shape's names."""
         return math.prod(self.sizes(**named)) * self.itemsize
 
     def check(self, array: np.ndarray, named: dict[str, int]) -> None:
         """Check type and shape of an array.
 
-        `named`: what names are known to stand for; names that it lacks are added.
-        Raises `ValueError` if they are others.
+        `named`: values of names; missing names are added.
+        Raises `ValueError` if they differ.
         """
         shape = array.shape
         fits = array.dtype == self.dtype and len(shape) == len(self.shape)
@@ -110,14 +109,14 @@ class Argument:
 class Signature:
     """All arguments of a kernel.
 
-    Raises `ValueError` if the arguments are not as said.
+    Raises `ValueError` if the arguments do not have this form.
     """
 
     # In order: the rows, shape (`TILES`, R, F); the tables; the scores, float64, shape (`TILES`, P * G, V,
     # ...), where the last axes are R rows, or (`TILES`, R, V), of float32 as well
     arguments: tuple[Argument, ...]
     groups: Count  # groups of outputs, G; a row has G * V of them
-    parts: Count = 1  # sums that a kernel leaves of each score, P, to be added by whoever called it
+    parts: Count = 1  # sums that a kernel returns for each score, P, which the caller adds
 
     def __post_init__(self) -> None:
         roles = [argument.role for argument in self.arguments]
@@ -148,7 +147,7 @@ class Signature:
 
     @property
     def by_row(self) -> bool:
-        """Whether scores have the shape (`TILES`, R, V), each row's side by side; there is then one group."""
+        """Whether scores have the shape (`TILES`, R, V), which implies a single group."""
         return len(self.scores.shape) == 3
 
     def _score_rows(self) -> int:
@@ -156,17 +155,17 @@ class Signature:
 
     @property
     def rows(self) -> Argument:
-        """The input."""
+        """The argument of rows."""
         return self.arguments[0]
 
     @property
     def tables(self) -> tuple[Argument, ...]:
-        """The model's constants."""
+        """The arguments of tables."""
         return self.arguments[1:-1]
 
     @property
     def scores(self) -> Argument:
-        """The output."""
+        """The argument of scores."""
         return self.arguments[-1]
 
     @property
@@ -202,16 +201,16 @@ class Signature:
 
     @property
     def needs_epilogue(self) -> bool:
-        """Whether scores are not yet sums by rows: parts are to be added, or axes to be exchanged.
+        """Whether scores need an epilogue, which adds parts or exchanges axes.
 
-        With one output, or one row in a tile, scores lie as the result's rows do.
+        With one output, or one row per tile, scores have the result's layout.
         """
         return self.parts > 1 or (self.outputs > 1 and self.row_tile > 1 and not self.by_row)
 
     def check_tables(self, tables: Sequence[np.ndarray]) -> dict[str, int]:
-        """Check types and shapes of a kernel's tables, given in argument order.
+        """Check types and shapes of a kernel's tables, in argument order; return the values of names.
 
-        Raises `ValueError` if they are others.
+        Raises `ValueError` if they differ.
         """
         if len(tables) != len(self.tables):
             raise ValueError(f"a kernel takes {len(self.tables)} tables, not {len(tables)}")
@@ -221,33 +220,33 @@ class Signature:
         return named
 
     def shapes(self, tables: Sequence[np.ndarray], tiles: int) -> list[tuple[int, ...]]:
-        """The shapes of all arguments of a call on so many row tiles."""
+        """Return the shapes of all arguments of a call on `tiles` row tiles."""
         table_shapes = [table.shape for table in tables]
         return [self.rows.sizes(tiles=tiles), *table_shapes, self.scores.sizes(tiles=tiles)]
 
 
 def rows_argument(dtype: str, row_tile: int, n_features: int, alignment: int | None = None) -> Argument:
-    """The rows of a kernel; aligned to their elements only, unless told otherwise."""
+    """Return the argument of a kernel's rows; by default, with the alignment of its elements."""
     alignment = alignment or np.dtype(dtype).itemsize
     return Argument("rows", "rows", dtype, (TILES, row_tile, n_features), alignment)
 
 
 def scores_argument(shape: Sequence[int]) -> Argument:
-    """The scores of a kernel: `shape` follows the row tiles."""
+    """Return the argument of a kernel's scores; `shape` follows the row tiles."""
     return Argument("scores", "scores", "float64", (TILES, *shape))
 
 
 def scores_by_row(row_tile: int, outputs: int, dtype: str = "float64") -> Argument:
-    """The scores of a kernel that lays each row's side by side."""
+    """Return the argument of scores by row."""
     return Argument("scores", "scores", dtype, (TILES, row_tile, outputs))
 
 
 def table(name: str, dtype: str, shape: Sequence[Extent], kind: str | None = None, **bounds: int) -> Argument:
-    """A table, and the check of its contents with what that takes."""
+    """Return the argument of a table, with the check of its contents and the check's parameters."""
     contents = None if kind is None else Contents(kind, bounds)
     return Argument("table", name, dtype, tuple(shape), contents=contents)
 
 
 def is_whole(value: Any, least: int) -> bool:
-    """Whether a value is a whole number, and no bool, from `least` on and of a size that can be."""
+    """Return whether a value is an int, not a bool, from `least` to below the limit."""
     return type(value) is int and least <= value < _MOST

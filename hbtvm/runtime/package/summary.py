@@ -21,7 +21,7 @@ RECURSIVE_HEADS = ("structures", "strategy", "threads", "per call", "per structu
 
 _SHOWN = 10
 _LONGEST = 120
-"""Characters of one fact about the search that are shown at most."""
+"""Most characters of a fact about the search."""
 
 _MOST = 20_000
 
@@ -69,7 +69,7 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
 
 
 def _computed(package: Package) -> dict[str, str]:
-    """What is computed, and of what."""
+    """Return the model's computation and input in words."""
     anchor = anchor_words(package.forest)
     if package.recursion is None:
         return {**anchor, "input": _input(package)}
@@ -78,7 +78,7 @@ def _computed(package: Package) -> dict[str, str]:
 
 
 def _pipeline(package: Package) -> dict[str, str]:
-    """A pipeline's steps, and what was done to them."""
+    """Return a pipeline's steps and rewrites in words."""
     described = {}
     if package.steps:
         described["steps"] = ", ".join(f"{name} ({kind})" for name, kind in package.steps)
@@ -102,7 +102,7 @@ def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _operators(kinds: Sequence[str]) -> str:
-    """How many operators of each kind there are, those that do most first."""
+    """Return the operators' counts by kind, the most expensive first."""
     counts = Counter(kind for kind in kinds if kind != "constant")
     named = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
     listed = ", ".join(f"{number:,} {kind}" for kind, number in named[:_SHOWN])
@@ -110,7 +110,7 @@ def _operators(kinds: Sequence[str]) -> str:
 
 
 def _stages(package: Package) -> dict[str, str]:
-    """What runs before the last kernels, in words."""
+    """Return the stages in words."""
     if not package.stages:
         return {}
     texts = (
@@ -120,7 +120,7 @@ def _stages(package: Package) -> dict[str, str]:
 
 
 def size_in_words(package: Package) -> str:
-    """Return a few words on how large a model is, e.g. ``100 trees``."""
+    """Return a model's size in a few words, e.g. ``100 trees``."""
     facts, columns = package.forest, count(package.input.n_features, "column")
     if package.recursion is not None:
         return f"cell {package.recursion.cell} of {count(package.recursion.width, 'number')} a node"
@@ -137,10 +137,7 @@ KernelTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
 def kernel_tables(package: Package) -> list[KernelTable]:
-    """Return tables with a row for each kernel, those of stages first.
-
-    Those of a recursive model are a table of their own, before that of the layers behind.
-    """
+    """Return tables with a row for each kernel: a recursive model's, then stages', then the last kernels'."""
     tables: list[KernelTable] = []
     if package.recursion is not None:
         tables.append(("kernels", RECURSIVE_HEADS, recursion_rows(package.recursion)))
@@ -151,7 +148,7 @@ def kernel_tables(package: Package) -> list[KernelTable]:
 
 
 def tuning_facts(package: Package) -> dict[str, str]:
-    """Return the origins of the kernels, by name."""
+    """Return the kernels' provenance, by name."""
     return {str(name): words(value) for name, value in sorted(package.tuning.items())}
 
 
@@ -208,7 +205,7 @@ def _input(package: Package) -> str:
     categories = len(spec.category_order) or sum(map(bool, spec.categories.values()))
     if categories:
         parts.append(f"{categories} of them categories")
-    # In front of a pipeline, it is what is done to a column that tells.
+    # In front of a pipeline, the operation on a column describes it.
     numbers = [feed for feed in package.parts.feeds if feed.encoder is None]
     allowed = any(feed.allow_nan for feed in numbers) if package.parts.feeds else spec.allow_nan
     parts.append("missing values allowed" if allowed else "no missing values")

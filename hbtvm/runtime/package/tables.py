@@ -14,7 +14,7 @@ from hbtvm.runtime.memory import empty
 def table_bytes(table: np.ndarray) -> bytes:
     """Return the `.npy` file of a table.
 
-    Raises `PackageError` if it holds anything but numbers.
+    Raises `PackageError` if it holds other values than numbers.
     """
     if table.dtype.hasobject:
         raise PackageError(f"can't pack a table of {table.dtype}: only numbers are stored.")
@@ -27,8 +27,8 @@ def table_bytes(table: np.ndarray) -> bytes:
 def table_from_bytes(name: str, data: memoryview) -> np.ndarray:
     """Return the table of a `.npy` file, in aligned memory and read-only.
 
-    Raises `PackageError` if it is no such file, or holds anything but numbers. The text continues a sentence
-    that begins with the package.
+    Raises `PackageError` if it is not such a file, or holds other values than numbers. The text continues a
+    sentence that begins with the package.
     """
     try:
         shape, fortran, dtype, start = array_header(data)
@@ -36,7 +36,7 @@ def table_from_bytes(name: str, data: memoryview) -> np.ndarray:
         raise PackageError(f"is damaged: {name!r} is no table") from None
     if dtype.hasobject or dtype.kind not in "iuf" or dtype.byteorder == ">" or fortran:
         raise PackageError(f"is damaged: {name!r} holds {dtype}, expected plain numbers")
-    # Checked before memory is allocated: a header can claim any shape.
+    # Checked before allocation, because a header can state any shape.
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - start:
         raise PackageError(f"is damaged: {name!r} is not as large as its shape {shape} says")
     table = empty(shape, dtype)
@@ -46,9 +46,9 @@ def table_from_bytes(name: str, data: memoryview) -> np.ndarray:
 
 
 def array_header(data: bytes | memoryview) -> tuple[tuple[int, ...], bool, np.dtype, int]:
-    """Return the shape, whether columns come first, the dtype, and where the data of a `.npy` file begins.
+    """Return a `.npy` file's shape, whether it is in Fortran order, its dtype, and the offset of its data.
 
-    Raises `ValueError` if it is no such file of version 1.0.
+    Raises `ValueError` if it is not such a file of version 1.0.
     """
     file = io.BytesIO(data)
     try:
@@ -58,5 +58,5 @@ def array_header(data: bytes | memoryview) -> tuple[tuple[int, ...], bool, np.dt
         return (*np.lib.format.read_array_header_1_0(file), file.tell())
     except ValueError:
         raise
-    except Exception as error:  # numpy evaluates the header as Python, which fails in many ways
+    except Exception as error:  # numpy evaluates the header as Python, which may raise anything
         raise ValueError(f"its header is damaged ({type(error).__name__})") from None

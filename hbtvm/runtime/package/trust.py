@@ -1,7 +1,7 @@
-"""Decide whether a package's bytes may be loaded: their hash, and who signed them.
+"""Decide by hash and signature whether a package's bytes may be loaded.
 
-Signatures are OpenSSH's (``ssh-keygen -Y sign -n hbtvm -f KEY model.tar``), and ``ssh-keygen`` verifies them:
-hbtvm brings no cryptography but SHA-256. The bytes that were checked are those that are loaded.
+Signatures are OpenSSH's (``ssh-keygen -Y sign -n hbtvm -f KEY model.tar``), and ``ssh-keygen`` verifies them;
+the only cryptography in hbtvm is SHA-256. The checked bytes are the loaded bytes.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pathlib import Path
 
 from hbtvm.errors import InputError, PackageError
 
-NAMESPACE = "hbtvm"  # what signatures are for; those of other uses of the same key do not count
+NAMESPACE = "hbtvm"  # namespace of signatures; signatures with the same key for other purposes do not count
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What a package has to be to be loaded.
+    """Requirements for loading a package.
 
-    Raises `InputError` if `sha256` is not a hash, or there is a signature and no `allowed_signers`.
+    Raises `InputError` if `sha256` is not a hash, or there is a `signature` without `allowed_signers`.
     """
 
     sha256: str | None = None  # the hash of the whole file, 64 hexadecimal digits; None for any
-    # A file of keys in the format of ``ssh-keygen`` (ALLOWED SIGNERS in its manual), one of which has to have
-    # signed the package; None if it need not be signed
+    # A file of keys in the format of ``ssh-keygen`` (ALLOWED SIGNERS in its manual), one of which must have
+    # signed the package; None if no signature is required
     allowed_signers: str | os.PathLike[str] | None = None
     # The file of the signature; by default the package's name with ``.sig``
     signature: str | os.PathLike[str] | None = None
@@ -43,10 +43,9 @@ class Trust:
         """Check a package's bytes.
 
         `data`: the whole file.
-        `name`: what errors call it.
-        `path`: where it was read; None if not from a file.
-        Raises `PackageError` if it has another hash, or no signature by an allowed signer that can be
-        verified here.
+        `name`: its name in errors.
+        `path`: its path; None if it was not read from a file.
+        Raises `PackageError` if it has another hash, or no verifiable signature by an allowed signer.
         """
         if self.sha256 is not None:
             digest = hashlib.sha256(data).hexdigest()

@@ -25,8 +25,8 @@ from hbtvm.runtime.cuda.memory import Memory
 from hbtvm.runtime.memory import empty
 
 CHUNK_BYTES = 1 << 25
-"""Most bytes of a chunk's rows and scores on the device, unless a single tile takes more: enough for copies at
-full speed and for work for all multiprocessors."""
+"""Most bytes of a chunk's rows and scores on the device, unless a single tile takes more: enough for copies
+at full speed and for work for all multiprocessors."""
 
 
 class DeviceExecutor:

@@ -34,8 +34,8 @@ class MappedLane:
     `kernel`: the kernel; its device must be current.
     `capacity`: rows, whole tiles.
     `poison`: whether to set scores to NaN before each call, so that missing scores show.
-    `scaling`, `base`: the conversion of sums to raw scores, and its base scores in host memory, float64, shape
-        (O,).
+    `scaling`, `base`: the conversion of sums to raw scores, and its base scores in host memory, float64,
+        shape (O,).
     """
 
     def __init__(

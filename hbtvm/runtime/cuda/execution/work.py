@@ -38,7 +38,7 @@ class Work(Protocol):
     room_bytes: int  # bytes of a room per row, scores included
 
     def room(self, capacity: int, stream: int) -> Room:
-        """Return memory for `capacity` rows, whole tiles; a stream initializes the parts that must be defined.
+        """Return memory for `capacity` rows, whole tiles; a stream initializes it where needed.
 
         Raises `CudaError` if there is no room.
         """
