@@ -20,27 +20,27 @@ from hbtvm.runtime.package.file import KernelEntry, Package
 from hbtvm.runtime.rows.inputs import Inputs
 
 Call = Callable[[Any], Any]
-"""From rows to results; None of what kernels don't read as it is, or refuse."""
+"""From rows to results; None for rows that kernels refuse, or can't read without conversion."""
 
 Output = Literal["label", "proba", "raw", "decision", "score"]
 
 OUTPUTS: tuple[Output | None, ...] = (None, *get_args(Output))
-"""None stands for what ``predict`` returns."""
+"""None is the output of ``predict``."""
 
 _KINDS = {name: np.dtype(name) for name in ("float32", "float64")}
 
 
 class HostModel:
-    """An opened package.
+    """An opened package on a CPU.
 
     Parameters
     ----------
     package
         A package for a CPU, with kernels.
     inputs
-        What reads its rows.
+        The reader of its rows.
     threads
-        Threads that the user asked for; None for as many as it was tuned for.
+        Most threads of a call; None for the number that it was tuned for.
 
     Raises
     ------
@@ -50,11 +50,11 @@ class HostModel:
     Attributes
     ----------
     direct
-        By output (see `hbtvm.runtime.model.Model.predict`): from the caller's arrays to it.
+        By output (see `hbtvm.runtime.model.Model.predict`): functions from the caller's arrays.
     prepared
-        By output: from what `inputs` prepared.
+        By output: functions from rows that `inputs` prepared.
     transform, transform_prepared
-        The same for the columns of a transformer.
+        The same for a transformer's columns.
     """
 
     def __init__(self, package: Package, inputs: Inputs | FeedReader, threads: int | None) -> None:
@@ -87,12 +87,12 @@ class HostModel:
         return self._executor.steps(n, dtype)
 
     def raw(self, rows: np.ndarray) -> np.ndarray:
-        """Raw scores.
+        """Return raw scores.
 
         Parameters
         ----------
         rows
-            What `inputs` prepared.
+            Rows that `inputs` prepared.
 
         Returns
         -------
@@ -110,7 +110,7 @@ class HostModel:
         return scores
 
     def finish(self, output: Any, raw: np.ndarray) -> Any:
-        """An output of raw scores, as the executor makes it; None where numpy computes it, or refuses to."""
+        """Return an output of raw scores; None if numpy has to compute it."""
         entry = self._epilogues.get(output)
         if entry is None:
             return None
@@ -119,7 +119,7 @@ class HostModel:
         return None if results is None else epilogue.output(results)
 
     def refuse(self, rows: np.ndarray) -> None:
-        """Raise the error because of which there are no results.
+        """Raise the error for rows without results.
 
         Raises
         ------
@@ -200,7 +200,7 @@ def _shape(epilogue: Epilogue) -> Shape:
 
 
 def _finished(call: Call, epilogue: Epilogue) -> Call:
-    """What the library's method returns, of a function from rows to an epilogue's results."""
+    """Return a function from rows to the output, from one to the epilogue's results."""
     if not epilogue.cuts and not epilogue.lookups:
         return call
 
@@ -212,7 +212,7 @@ def _finished(call: Call, epilogue: Epilogue) -> Call:
 
 
 def stages_of(package: Package, functions: Sequence[Function]) -> list[Stage]:
-    """The stages of a package, whose functions are given in the order of `Package.all_kernels`."""
+    """Return the stages of a package; `functions` are in the order of `Package.all_kernels`."""
     stages, at = [], 0
     all_stages: list[tuple[Sequence[KernelEntry], Sequence[int]]] = [
         *((stage.kernels, stage.columns) for stage in package.stages),
@@ -226,7 +226,7 @@ def stages_of(package: Package, functions: Sequence[Function]) -> list[Stage]:
 
 
 def described(package: Package, inputs: Inputs | FeedReader) -> Described:
-    """What an executor needs to know of a package beside its kernels; `inputs` reads its rows."""
+    """Return the executor's parameters of a package, besides kernels; `inputs` reads its rows."""
     forest, output = package.forest, package.output
     telling = _telling(package, output)
     return Described(
@@ -245,15 +245,15 @@ def _telling(package: Package, output: OutputSpec) -> str:
     # A network may have a column for that.
     if output.finite is not None:
         return "column"
-    # Scores that tell of NaN and infinities are fewer than the rows' values.
+    # If scores show NaN and infinities, checking them is cheaper than checking the rows.
     return "scores" if all(map(scores_tell, package.kernels)) else "rows"
 
 
 def scores_tell(entry: KernelEntry) -> bool:
-    """Return whether all of a row's values enter its scores, so that those are finite only if all values are.
+    """Return whether scores are finite only if all of a row's values are.
 
-    So it is with linear models: no weight, not even 0, makes a finite term of NaN or infinity. Not so
-    where NaN is replaced, or a column is a code or is not read.
+    True for linear models: every weight, even 0, turns NaN and infinity into a term that is not finite. False
+    if NaN is replaced, or a column is a code or is not read.
     """
     tables = {argument.name: argument for argument in entry.signature.tables}
     if entry.strategy != "linear" or "weight" not in tables:

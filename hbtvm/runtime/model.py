@@ -37,9 +37,9 @@ class Model:
     device
         The GPU that it runs on, such as ``"cuda:0"``; ``"cpu"`` if it was compiled for a CPU.
     beside
-        What the model transforms by, where it predicts and the library also has a ``transform``; else None.
+        For a model that predicts and also has a ``transform``, the model of that; else None.
     scores
-        What gives a transformer's ``score_samples``, where it has that; else None.
+        The model of a transformer's ``score_samples``; else None.
     """
 
     def __init__(self, package: Package, threads: int | None = None, device: str | int | None = None) -> None:
@@ -82,21 +82,21 @@ class Model:
             Shape (n, n_features), n >= 1: a numpy array of any numeric type, a pandas, polars or
             pyarrow table, lists of lists, a dict of one row's values by column name or a list of such dicts,
             or a sparse matrix or array of scipy (absent entries are missing to XGBoost's models, zero to
-            others); for a model on a GPU also an array there of torch, CuPy or any library that speaks
-            DLPack, which is read where it is: torch's and CuPy's in the current stream, in which they have to
+            others); for a model on a GPU also an array there of torch, CuPy or any library that supports
+            DLPack, which is read in place: torch's and CuPy's in the current stream, in which they must
             be ready (see `hbtvm.runtime.cuda.model.DeviceModel.predict`). A pipeline's columns may be in any
             order, among others. For a recursive model,
             `hbtvm.runtime.recursive.structures.Structures`.
         output
-            What to return: class labels, probabilities, raw scores, the decision function or
-            anomaly scores, as the library does; None for what its ``predict`` returns.
+            Class labels, probabilities, raw scores, the decision function or anomaly scores, as the library
+            returns them; None for the output of its ``predict``.
 
         Returns
         -------
         Array, shape (n,) or (n, outputs), as from the library; a list of arrays for the
-        probabilities of several targets. Rows on a GPU give an array there: torch's and CuPy's their
-        own, in the caller's stream and mostly without waiting for it; others a `tvm_ffi.Tensor`, which any
-        library takes over by DLPack (see `hbtvm.runtime.cuda.model.DeviceModel.predict`).
+        probabilities of several targets. Rows on a GPU give an array there: of torch or CuPy for their
+        arrays, in the caller's stream and mostly without waiting; else a `tvm_ffi.Tensor`, which any library
+        adopts by DLPack (see `hbtvm.runtime.cuda.model.DeviceModel.predict`).
 
         Raises
         ------
@@ -107,7 +107,7 @@ class Model:
         """
         try:
             call = self._calls.get(output)
-        except TypeError:  # it has no hash
+        except TypeError:  # it is unhashable
             call = None
         if call is not None:
             result = call(X)
@@ -116,7 +116,7 @@ class Model:
         return self._predict(X, output)
 
     def _predict(self, X: Any, output: Output | None) -> Any:
-        """As `predict`, of anything."""
+        """Predict any input."""
         if self.scores is not None and output == "score":
             return self.scores.predict(X, output)
         if self._columns is not None:
@@ -150,7 +150,7 @@ class Model:
         return self._finished(kernels.raw(rows), output)
 
     def _predict_structures(self, structures: Any, output: Output | None) -> Any:
-        """Predict for structures; without layers behind it, the readout is the result."""
+        """Predict structures; without layers behind it, the readout is the result."""
         self._require(output)
         kernels = self._kernels
         kernels.warm_up()
@@ -169,12 +169,12 @@ class Model:
         return self._convert[output](raw) if result is None else result
 
     def _require(self, output: Output | None) -> None:
-        """Raise an error that names the outputs there are, if this is none, before any row is computed."""
+        """Raise an error that names the existing outputs if this is not one of them."""
         if output is not None and output not in self._output.outputs:
             self._convert[output](self._base[None])
 
     def transform(self, X: Any) -> Any:
-        """Return the columns that a pipeline makes whose last step transforms.
+        """Return the columns of a pipeline whose last step transforms.
 
         Parameters
         ----------
@@ -184,12 +184,12 @@ class Model:
         Returns
         -------
         Shape (n, columns), of a ``LabelEncoder`` (n,): an array, a sparse matrix of scipy (CSR) where the
-        library gives one, or a data frame of pandas or polars where the pipeline was told to give one
+        library returns one, or a data frame of pandas or polars if the pipeline is set to return one
         (``set_output``).
 
-        Of a pipeline that predicts, what the library's ``transform`` gives beside: the distances to a
-        ``KMeans``' centres, a ``LinearDiscriminantAnalysis``' projection. Of an ONNX graph that gives
-        numbers, what `predict` returns: nothing in a file says which of the two it does.
+        For a pipeline that predicts, the result of the library's ``transform``: the distances to a
+        ``KMeans``' centres, a ``LinearDiscriminantAnalysis``' projection. For an ONNX graph that returns
+        numbers, the result of `predict`: a file does not say whether it predicts or transforms.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class Model:
         return self._transform(X)
 
     def _transform(self, X: Any) -> Any:
-        """As `transform`, of anything."""
+        """Transform any input."""
         if self._columns is not None:
             columns = self._columns.transform(X)
             self._transform_call = self._kernels.transform_call
@@ -231,7 +231,7 @@ class Model:
         return self.predict(X, "score")
 
     def warm_up(self) -> None:
-        """Load the code now rather than with the first prediction.
+        """Load the code now rather than at the first prediction.
 
         Raises
         ------
@@ -247,36 +247,36 @@ class Model:
         Raises
         ------
         PackageFileError
-            If it can't be written; what was at `path` before is still there then.
+            If it can't be written; `path` is then unchanged.
         """
         write(self.package, checks.path("path", path))
 
     def summary(self) -> str:
-        """Return a text of several lines about the model, its machine and its kernels."""
+        """Return a description of the model, its machine and its kernels in several lines."""
         return summarize(self.package, self.threads)
 
     def example(self, output: Output | None = None) -> Any:
-        """What `predict` returns for some row, or `transform` of a pipeline that does not predict.
+        """Return an example of `predict`'s result for a row, or of `transform`'s if it does not predict.
 
-        Its type and shape are those of all rows; no row is computed. Of a table that numpy makes, numbers
-        stand for whatever is in its columns.
+        It has the type and shape of any row's result, but is not computed. For a table that numpy computes,
+        numbers stand for its columns' values.
         """
         columns, n = self._columns, self._output.n_outputs
         return self._convert[output](np.zeros((1, n))) if columns is None else columns.example(n)
 
     @property
     def pipeline(self) -> FeedReader | None:
-        """What reads the rows of a pipeline; None for a bare model."""
+        """The reader of a pipeline's rows; None for a bare model."""
         return self._kernels.pipeline if self._columns is None else self._columns.pipeline
 
     @property
     def n_features_in_(self) -> int:
-        """Columns of the input."""
+        """Number of the input's columns."""
         return self.package.input.n_features
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """Column names, where the model was trained with names."""
+        """Column names, if the model was trained with names."""
         if self.package.input.feature_names is None:
             raise AttributeError("the model was trained without feature names")
         return np.array(self.package.input.feature_names, dtype=object)
@@ -313,28 +313,28 @@ def load(
     path
         The `.tar`: its path, its content as bytes, or a file that was opened with mode ``"rb"``.
     threads
-        Threads that may work on one call. None for as many as it was tuned for, but no more
-        than the CPUs that this process may use.
+        Most threads of a call. None for the number that it was tuned for, but no more than the CPUs that this
+        process may use.
     device
-        The GPU to run on, such as ``"cuda:1"``, of a model that was compiled for GPUs; by default the first.
+        For a model compiled for GPUs, the GPU to run on, such as ``"cuda:1"``; by default the first.
     sha256
-        The hash that the whole file has to have, 64 hexadecimal digits.
+        The required hash of the whole file, 64 hexadecimal digits.
     allowed_signers
-        A file of keys in the format of ``ssh-keygen`` (ALLOWED SIGNERS in its manual). The package has to be
-        signed by one of them: ``ssh-keygen -Y sign -n hbtvm -f KEY model.tar``.
+        A file of keys in the format of ``ssh-keygen`` (ALLOWED SIGNERS in its manual), one of which must have
+        signed the package: ``ssh-keygen -Y sign -n hbtvm -f KEY model.tar``.
     signature
-        The file of the signature, by default `path` with ``.sig``.
+        The signature's file, by default `path` with ``.sig``.
 
     Raises
     ------
     PackageError
-        If the package is damaged or newer than this hbtvm, this machine can't run it, it has another hash, or
-        no allowed signer's signature that can be verified here.
+        If the package is damaged or newer than this hbtvm, this machine can't run it, or its hash or
+        signature is not the required one.
     PackageNotFoundError, PackageFileError
         If there is no such file, or it can't be read; both are `PackageError` and `OSError`.
     InputError
-        If `threads` is no whole number of at least 1, `path` is nothing that holds a package, or `sha256` is
-        not a hash.
+        If `threads` is not a whole number of at least 1, `path` is not a package's source, or `sha256` is not
+        a hash.
     DeviceError
         If there is no such device, or it has too little memory.
     """

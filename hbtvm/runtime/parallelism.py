@@ -1,7 +1,7 @@
-"""What threads share of a call."""
+"""How threads share a call."""
 
 from typing import Literal
 
 Parallel = Literal["none", "rows", "trees"]
-"""Nothing, where the tuner timed a kernel on one thread; rows; or trees: each thread sums some tiles of
-trees, and the partial sums are added in a fixed order."""
+"""``"none"``: the kernel runs on one thread; ``"rows"``: threads share rows; ``"trees"``: each thread sums
+some tiles of trees, and the partial sums are added in a fixed order."""

@@ -1,4 +1,4 @@
-"""`ThreadPool`: the threads of one model, apart from other pools and from environment variables."""
+"""`ThreadPool`: a model's threads, independent of other pools and of environment variables."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from queue import SimpleQueue
 class ThreadPool:
     """Threads that share the work of one call; the calling thread is one of them.
 
-    Helpers start with the first call that needs them, end with the pool, and start anew in
-    a forked child (threads do not survive a fork). Several threads may call `run` at once.
+    Helpers start at the first call that needs them, end with the pool, and start anew in a forked child
+    (threads do not survive a fork). Several threads may call `run` at once.
 
-    `threads`: threads that work on one call, the caller included.
+    `threads`: most threads of a call, the caller included.
     """
 
     def __init__(self, threads: int) -> None:
@@ -27,8 +27,8 @@ class ThreadPool:
     def run(self, work: Callable[[int], None], count: int, threads: int | None = None) -> None:
         """Call ``work(0)`` to ``work(count - 1)``, each once, and return when all are done.
 
-        `threads`: fewer threads than the pool has, if not all are to help.
-        Raises `Exception`: the first error that `work` raised; calls that had not begun by then are skipped.
+        `threads`: most threads of this call; by default, the pool's.
+        Raises the first error of `work`; calls that had not begun by then are skipped.
         """
         helpers = min(threads or self.threads, self.threads, count) - 1
         if helpers < 1:
@@ -59,7 +59,7 @@ class ThreadPool:
 
 
 class _Job:
-    """The work of one call, from which threads take one piece after the other."""
+    """The work of a call, from which threads take pieces in turn."""
 
     __slots__ = ("count", "done", "error", "left", "lock", "next", "work")
 
@@ -73,7 +73,7 @@ class _Job:
         self.done.acquire()
 
     def help(self) -> None:
-        """Take and run pieces until none is left to begin."""
+        """Run pieces until none is left to begin."""
         while True:
             with self.lock:
                 if self.next == self.count:
@@ -95,7 +95,7 @@ class _Job:
                     self.done.release()
 
     def wait(self) -> None:
-        """Wait for the pieces that other threads began; raise the first error of any."""
+        """Wait for other threads' pieces; raise the first error."""
         self.done.acquire()
         if self.error is not None:
             raise self.error
@@ -107,7 +107,7 @@ def _serve(queue: SimpleQueue[_Job | None]) -> None:
         if job is None:
             return
         job.help()
-        # No reference is kept while waiting for the next job: a job holds the caller's arrays.
+        # Drop the reference while waiting for the next job: a job holds the caller's arrays.
         del job
 
 

@@ -1,4 +1,4 @@
-"""Errors of other code, that of rows' classes and of their libraries, in one sentence."""
+"""Errors of rows' classes and libraries, in one sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hbtvm.words.printable import shown
 
 @contextlib.contextmanager
 def reading(X: Any) -> Iterator[None]:
-    """Turn what reading rows raises into an `InputError`.
+    """Turn errors of reading rows into an `InputError`.
 
     Objects among the rows run code of their classes: an ``__eq__`` or ``__float__`` may raise anything, as
     may a table's library (polars has exceptions of its own).
@@ -22,14 +22,14 @@ def reading(X: Any) -> Iterator[None]:
     except (HbtvmError, MemoryError):
         raise
     except BaseException as error:
-        # The name of what Rust's libraries raise, which is no `Exception`.
+        # Rust's libraries raise this class, which is not an `Exception`.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise InputError(f"the rows, a {type(X).__name__}, can't be read ({reason(error)}).") from error
 
 
 def described(value: Any, most: int = 60) -> str:
-    """Return a value's ``repr`` on one line, for errors; its class if it has none."""
+    """Return a value's ``repr`` on one line, for errors; its class if ``repr`` fails."""
     try:
         return shown(" ".join(repr(value).split()), most=most)
     except Exception:

@@ -26,18 +26,18 @@ from hbtvm.runtime.rows.inputs import Inputs
 
 
 class DeviceKernelSet:
-    """Kernels that take the same rows, on one device.
+    """Kernels for one type of rows, on one device.
 
-    The kernel that was tuned for the nearest number of rows, by ratio, runs a call.
-    Unlike on a CPU a call is never split among kernels, since small launches leave a GPU idle.
+    The kernel that was tuned for the nearest number of rows, by ratio, runs a call. Unlike on a CPU, a call
+    is never split among kernels, since small launches leave a GPU idle.
 
-    `rows`, `executors`: the kernels, and the number of rows that each was tuned for.
+    `rows`, `executors`: the numbers of rows that kernels were tuned for, and the kernels' executors.
     """
 
     def __init__(self, rows: Sequence[int], executors: Sequence[DeviceExecutor]) -> None:
         order = sorted(range(len(rows)), key=lambda n: rows[n])
         self._executors = [executors[n] for n in order]
-        # The nearest by ratio changes where two kernels' numbers have their geometric mean.
+        # The nearest by ratio changes at the geometric mean of two kernels' numbers.
         self._bounds = [math.sqrt(rows[a] * rows[b]) for a, b in itertools.pairwise(order)]
 
     def executor(self, rows: int) -> DeviceExecutor:
@@ -54,8 +54,8 @@ class DeviceKernelSet:
 class DeviceModel(Resident):
     """All kernels of a package, on one device.
 
-    Raises `PackageError` if this machine can't run them; `DeviceError` if there is no such device, or it has
-    too little memory.
+    Raises `PackageError` if this machine can't run them. Raises `DeviceError` if there is no such device, or
+    it has too little memory.
 
     `package`: a package for a GPU.
     `device`: the device's number.
@@ -67,7 +67,7 @@ class DeviceModel(Resident):
         super().__init__(arch, device)
         gpu = self._gpu
         self._spec = package.output
-        # Kept in memory of this object, so that it is not reused while a stream may still read it.
+        # This object keeps the memory, so that it is not reused while a stream may still read it.
         plain = self._spec.classes if self._spec.by_any_library("label") else ()
         self._labels = [tensor_of(gpu, labels) for labels in plain]
         self._specs: dict[type[ArrayLibrary], OutputSpec] = {}
@@ -82,9 +82,9 @@ class DeviceModel(Resident):
                 self.kernels[dtype] = DeviceKernelSet([rows for rows, _ in works], executors)
 
     def scores(self, rows: np.ndarray, look: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
-        """Return raw scores of rows in the host's memory, float64, shape (N, O).
+        """Return raw scores of rows in host memory, float64, shape (N, O).
 
-        `rows`: prepared: C-contiguous, of a type that there are kernels for.
+        `rows`: prepared rows: C-contiguous, of a kernel's type.
         `look`: called with the rows first; it may refuse them.
         """
         return self.kernels[rows.dtype].run(rows, look)
@@ -95,7 +95,8 @@ class DeviceModel(Resident):
         convert: Callable[[np.ndarray], Any],
         look: Callable[[np.ndarray], Any] | None = None,
     ) -> Callable[[Any], Any]:
-        """Return a function from numpy's arrays to an output; it returns None for all else, and for no rows.
+        """Return a function from numpy arrays to an output; it returns None for other objects and empty
+        arrays.
 
         `prepare`, `convert`: from the caller's rows to the kernels', and from raw scores to the output.
         `look`: as of `scores`.
@@ -114,24 +115,24 @@ class DeviceModel(Resident):
     def predict(self, library: ArrayLibrary, X: Any, inputs: Inputs, output: Output | None) -> Any:
         """Predict for rows on this device.
 
-        Everything is done on the device, in the caller's stream, without waiting for it (unless values
-        have to be checked, see `hbtvm.runtime.cuda.rows.arrays.prepare`, or more memory is needed than
-        before). Only labels other than numbers (strings, say) and what depends on a number's last bit (labels
-        and decisions of isolation forests) are computed from raw scores on the host: for those this waits,
-        and copies 8 bytes for each score. The same holds for all rows that are neither torch's nor CuPy's
+        All work runs on the device, in the caller's stream, without waiting (unless values must be checked,
+        see `hbtvm.runtime.cuda.rows.arrays.prepare`, or more memory is needed than before). Exceptions are
+        labels that are not numbers and outputs that depend on a number's last bit (labels and decisions of
+        isolation forests), which the host computes from raw scores: these wait, and copy 8 bytes per score.
+        So do all rows that are neither torch's nor CuPy's
         (see `hbtvm.runtime.cuda.rows.libraries.DlpackLibrary`).
 
         Raises `InputError` if the rows don't fit the model, or lie on another device.
 
-        `library`, `X`: the rows, and the library that they belong to. As for that library's own operations,
-            torch's and CuPy's rows have to be ready in the current stream of the model's device: if they were
-            made in another one, that one has to be waited for (``wait_stream``, ``wait_event``). And if
-            memory of another stream is released before this one has read it, the caller has to tell its
-            allocator (``X.record_stream(torch.cuda.current_stream())``): where rows were made is not known
-            here.
-        `output`: an output that the model has; None for what ``predict`` returns.
-        Returns an array of the same library on the same device, of the type and shape that rows on the host
-        give; a `tvm_ffi.Tensor` for libraries other than torch and CuPy; of numpy, if it holds no numbers.
+        `library`, `X`: the rows and their library. As for the library's operations, torch's and CuPy's rows
+            must be ready in the current stream of the model's device: it has to wait for another stream that
+            computes them (``wait_stream``, ``wait_event``). If memory of another stream may be released
+            before this stream has read it, the caller has to tell its allocator
+            (``X.record_stream(torch.cuda.current_stream())``).
+        `output`: an output that the model has; None for that of ``predict``.
+        Returns an array of the same library on the same device, of the same type and shape as for rows on the
+        host; a `tvm_ffi.Tensor` for libraries other than torch and CuPy; a numpy array if it holds no
+        numbers.
         """
         if library.device(X) != self._gpu.index:
             raise InputError(
@@ -159,9 +160,9 @@ class DeviceModel(Resident):
 
 
 def _works(package: Package, loaded: Mapping[int, DeviceKernel]) -> dict[np.dtype, list[tuple[int, Work]]]:
-    """Return what runs on rows of each type, behind the number of rows that it was tuned for.
+    """Return, by type of rows, pairs of the number of rows that was tuned for and the work.
 
-    `loaded`: the package's kernels, by the identities of their entries.
+    `loaded`: the package's kernels, by the ``id`` of their entries.
     """
     works: dict[np.dtype, list[tuple[int, Work]]] = {}
     if not package.stages:
@@ -183,23 +184,23 @@ def _works(package: Package, loaded: Mapping[int, DeviceKernel]) -> dict[np.dtyp
 
 
 def _of_type(kernels: Sequence[KernelEntry], dtype: np.dtype, rows_alone: bool) -> list[KernelEntry]:
-    """Return a stage's kernels for rows of a type: those of that type, if they read nothing but rows.
+    """Return a stage's kernels for rows of a type: those of that type, if they read only rows.
 
-    Otherwise, and where there are none, those of the widest type, since what stages make is float64.
+    Otherwise, or if there are none, those of the widest type, since stages' columns are float64.
     """
     matching = [one for one in kernels if one.dtype == dtype] if rows_alone else []
-    widest = max(one.dtype for one in kernels)  # float64 comes behind float32 in the alphabet, too
+    widest = max(one.dtype for one in kernels)  # "float64" > "float32" as strings, too
     return matching or [one for one in kernels if one.dtype == widest]
 
 
 def _nearest(logs: Sequence[float], rows: int) -> int:
-    """Return the place of the number that is nearest to another one, by ratio; logarithms are given."""
+    """Return the index of the number nearest to `rows` by ratio, from logarithms of the numbers."""
     at = math.log(rows)
     return min(range(len(logs)), key=lambda k: abs(logs[k] - at))
 
 
 def _copied_back(library: ArrayLibrary, result: Any, like: Any) -> Any:
-    """Return a prediction that was computed on the host as arrays on the device, if it holds numbers."""
+    """Copy a host's prediction to the device if it holds numbers."""
     if isinstance(result, list):
         return [_copied_back(library, one, like) for one in result]
     return library.to_device(result, like) if result.dtype.kind in "fiub" else result

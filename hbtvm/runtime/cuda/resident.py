@@ -1,4 +1,4 @@
-"""`Resident`: what all models on a GPU have in common."""
+"""`Resident`: the base of models on a GPU."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hbtvm.runtime.cuda.kernel import check_gpu
 
 
 class Resident:
-    """A model whose kernels and tables are on one device, of one process.
+    """A model whose kernels and tables are on one device, for one process.
 
-    Raises `PackageError` if the device can't run the code; `DeviceError` if there is no such device.
+    Raises `PackageError` if the device can't run the code. Raises `DeviceError` if there is no such device.
 
-    `arch`: what it was compiled for.
+    `arch`: the architecture that it was compiled for.
     `device`: the device's number.
     """
 

@@ -1,4 +1,4 @@
-"""Time a kernel on a GPU by the device's clock, with rows and tables on the device; copies apart."""
+"""Time a kernel on a GPU by the device's clock, with rows and tables on the device; time copies apart."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hbtvm.runtime.cuda.driver import Gpu
 from hbtvm.runtime.cuda.kernel import DeviceKernel
 from hbtvm.runtime.cuda.memory import Event, Graph, Memory, Pinned, Stream
 
-_COPIES = 5  # how often a copy is timed, after a first one as warm-up
-_TOGETHER = 64  # runs of a graph: started one by one, kernels of less than some 10 us would wait for the host
+_COPIES = 5  # timed copies, after a warm-up
+_TOGETHER = 64  # runs of a graph: launched one by one, kernels under 10 us would wait for the host
 
 
 @dataclass(frozen=True)
 class Copies:
-    """Seconds that copies between pinned host memory and a device take: rows there, and sums back."""
+    """Seconds of copies between pinned host memory and a device: rows there, sums back."""
 
     there: float
     back: float
@@ -28,7 +28,7 @@ def time_copies(gpu: Gpu, rows: int, sums: int) -> Copies:
 
     Raises `CudaError` if there is no room.
 
-    `rows`, `sums`: bytes that go there, and that come back.
+    `rows`, `sums`: bytes to and from the device.
     """
     with gpu.current():
         host, memory = Pinned(gpu, max(rows, sums)), Memory(gpu, max(rows, sums))
@@ -50,13 +50,12 @@ def time_copies(gpu: Gpu, rows: int, sums: int) -> Copies:
 
 
 class Resident:
-    """Rows that are resident on a device, and a kernel to time on them.
+    """Rows on a device, and a kernel to time on them.
 
     Raises `CudaError` if the device has no room for all of them.
 
     `X`: shape (N, F), C-contiguous, of the kernel's type.
-    `count`: rows of a run; N, if not given. Of more than N, the rows are repeated by copies within the
-        device.
+    `count`: rows of a run; by default N. For more than N, the device repeats the rows.
     """
 
     def __init__(self, kernel: DeviceKernel, X: np.ndarray, count: int | None = None) -> None:
@@ -82,7 +81,7 @@ class Resident:
             self._stream.wait()
 
     def _repeat(self, known: int) -> None:
-        """Fill the rows with copies of their first bytes, twice as many at each step."""
+        """Fill the rows with copies of their first bytes, doubling at each step."""
         start, whole = self._rows.handle, self._sizes[0]
         while known < whole:
             more = min(known, whole - known)
@@ -90,10 +89,10 @@ class Resident:
             known += more
 
     def seconds(self, number: int) -> float:
-        """Return the seconds that `number` runs in a row take; waits for them.
+        """Return the seconds of `number` consecutive runs; waits for them.
 
-        Many runs start as graphs, so that the device does not wait for the host between them. A run ends with
-        scores by rows: where a kernel leaves partial sums, the time of the score epilogue is included.
+        Many runs are launched as graphs, so that the device does not wait for the host in between. A run ends
+        with scores by rows, so it includes the score epilogue of kernels that leave partial sums.
         """
         together, alone = divmod(number, _TOGETHER)
         with self._gpu.current():
@@ -107,13 +106,13 @@ class Resident:
             return self._since()
 
     def _queue(self, number: int) -> None:
-        """Queue so many runs."""
+        """Queue `number` runs."""
         kernel, rows, sums, out = self._kernel, self._rows.handle, self._sums.handle, self._scores.handle
         for _ in range(number):
             kernel.scores(self._stream.handle, rows, self._count, sums, out, kernel.plain)
 
     def copies(self) -> Copies:
-        """Return the times of copying the rows to the device and their scores back; waits for them."""
+        """Time copies of the rows to the device and of their scores back; waits for them."""
         return time_copies(self._gpu, *self._sizes)
 
     def _since(self) -> float:

@@ -1,1 +1,1 @@
-"""A pipeline's feeds: the matrix that its kernels read, computed from callers' rows."""
+"""A pipeline's feeds: the columns of the matrix that kernels read, computed from callers' rows."""

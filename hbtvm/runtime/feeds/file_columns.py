@@ -1,4 +1,4 @@
-"""Which of a file's columns a pipeline reads, and as what."""
+"""The columns of a file that a pipeline reads, and their types."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Columns:
-    """What is read of a file."""
+    """The columns that are read of a file."""
 
-    # The columns in the terms of a bare model: texts are categories by their values, a column that nothing
-    # reads has none. Where columns are found by name, only those that are read.
+    # The columns as a bare model's input: texts are categories by value; unread columns have none. If
+    # columns are matched by name, only those that are read.
     spec: InputSpec
     of: tuple[int, ...]  # their indices among the pipeline's columns
-    width: int  # how many columns the pipeline has
-    empty: Mapping[int, Any]  # by column of `spec`, what an empty field stands for among texts
+    width: int  # number of the pipeline's columns
+    empty: Mapping[int, Any]  # by column of `spec`, the meaning of an empty field among texts
 
     def widened(self, block: Any) -> Any:
-        """Rows of the columns that are read as rows of all columns, which a model knows by position."""
+        """Return rows of the read columns as rows of all columns, for models without column names."""
         if self.spec.rows_are_values:
             return block[:, 0]
         if len(self.of) == self.width:
@@ -41,7 +41,7 @@ class Columns:
 
 
 def columns_of(reader: FeedReader) -> Columns:
-    """What a pipeline reads of a file.
+    """Return the columns that a pipeline reads of a file.
 
     `reader`: a model's `hbtvm.runtime.model.Model.pipeline`.
     """
@@ -51,7 +51,7 @@ def columns_of(reader: FeedReader) -> Columns:
         texts = [one for one in _values(step) if isinstance(one, str)]
         if texts:
             words.setdefault(raw, []).extend(texts)
-    # Fields of texts are taken as they are, empty ones too.
+    # Fields of texts are read unchanged, empty ones included.
     words |= {raw: [""] for raw in plan.text_raws}
     by_name = spec.by_name and spec.feature_names is not None
     of = tuple(plan.raws) if by_name else tuple(range(spec.n_features))
@@ -71,7 +71,7 @@ def columns_of(reader: FeedReader) -> Columns:
 
 
 def _steps(feeds: Sequence[Feed]) -> Iterator[tuple[int, Step]]:
-    """The steps that values of the input's columns meet, each with its column."""
+    """Yield the steps on values of the input's columns, each with its column."""
     for feed in feeds:
         yield from _steps_on(feed.source, feed.steps)
 

@@ -1,4 +1,4 @@
-"""The columns of a pipeline's matrix that numpy computes, of one row or many."""
+"""The columns of a pipeline's matrix that numpy computes, for one row or many."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hbtvm.runtime.rows.columns import ColumnReader
 from hbtvm.runtime.rows.raw import RawColumn, Text, are_numbers
 
 _F64 = np.dtype(np.float64)
-_BLOCK = 1 << 16  # numbers that are computed side by side at a time, so that they stay in the cache
+_BLOCK = 1 << 16  # numbers per step of grouped columns, so that they stay in the cache
 
 
 class HostFeeds:
-    """Computes them side by side where they can be, and else by `Evaluator`.
+    """Computes them, in groups where possible, else by `Evaluator`.
 
     `feeds`: all columns of the matrix.
-    `plan`: which of them numpy computes (``hosts``), from which of the input's columns (``host_raws``).
+    `plan`: has the feeds that numpy computes (``hosts``) and their input columns (``host_raws``).
     `columns`: names the input's columns.
     """
 
@@ -33,7 +33,7 @@ class HostFeeds:
         self._host_raws, self._nulls = plan.host_raws, plan.nulls
         self._groups = HostGroups({j: feeds[j] for j in plan.hosts})
         self._all_grouped = self._groups.places == plan.hosts
-        # With codes of texts, where that makes numbers of all columns.
+        # With codes of texts, if codes make all columns numbers.
         coded = HostGroups({j: feeds[j] for j in plan.hosts}, coded=True)
         self._coded = coded if coded.codes and coded.places == plan.hosts else None
         self._codes = [(raw, Coder(steps)) for raw, steps in coded.codes] if self._coded else []
@@ -42,12 +42,12 @@ class HostFeeds:
         self._code_at = [place[raw] for raw, _ in self._codes]
 
     def row(self, values: Sequence[Any], from_dict: bool) -> list[float]:
-        """The feeds of one row.
+        """Return the feeds of a row.
 
         Raises `InputError` if a step refuses a value.
 
         `values`: the row's values in the plan's ``host_raws``.
-        `from_dict`: whether None in them is a missing value of any kind.
+        `from_dict`: whether None is a missing value of any kind.
         """
         if from_dict:
             pairs = zip(values, self._host_raws, strict=True)
@@ -66,7 +66,7 @@ class HostFeeds:
         return [float(feeds[j][0]) for j in self._hosts]
 
     def _coded_row(self, groups: HostGroups, values: Sequence[Any]) -> list[float] | None:
-        """As `row`, by codes of texts; None where there are others, or some may be refused."""
+        """Return `row`'s result by codes of texts; None for other values, or if one may be refused."""
         numbers = [values[i] for i in self._number_at]
         words = [values[i] for i in self._code_at]
         if not are_numbers(numbers) or not all(map(_is_word, words)):
@@ -79,10 +79,10 @@ class HostFeeds:
         return None if computed is None else computed[:, 0].tolist()
 
     def coded(self, columns: Mapping[int, RawColumn]) -> list[np.ndarray] | None:
-        """The feeds of rows whose codes are of Arrow's texts.
+        """Return the feeds of rows by codes of Arrow's texts.
 
         `columns`: by the input's column.
-        Returns float64, shape (n,) each, in the plan's order. None for other rows, or where a value may be
+        Returns float64, shape (n,) each, in the plan's order. None for other rows, or if a value may be
         refused.
         """
         texts = [columns[raw] for raw, _ in self._codes]
@@ -99,19 +99,19 @@ class HostFeeds:
         return None if computed is None else list(computed)
 
     def raw_values(self, raw: int, column: RawColumn) -> np.ndarray:
-        """A column as `Evaluator` takes it; errors name it."""
+        """Return a column as `Evaluator` takes it; errors name the column."""
         try:
             return column.raw()
         except InputError as error:
             raise InputError(f"{self._columns.name(raw)}: {error}") from None
 
     def compute(self, raw: Mapping[int, np.ndarray], dtype: np.dtype) -> dict[int, np.ndarray]:
-        """The feeds by their places in the matrix, shape (n,) each.
+        """Return the feeds by their positions in the matrix, shape (n,) each.
 
         Raises `InputError` if a step refuses a value.
 
-        `raw`: the input's columns, of `raw_values`.
-        `dtype`: the type of numbers that come from values.
+        `raw`: the input's columns from `raw_values`.
+        `dtype`: the type of numbers.
         """
         evaluator, feeds = Evaluator(raw, dtype.name), self._grouped(raw)
         for j in self._hosts:
@@ -132,7 +132,7 @@ class HostFeeds:
         return feeds
 
     def _grouped(self, raw: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """The feeds that can be computed side by side; none where one may be refused."""
+        """Return the feeds that can be computed in groups; none if a value may be refused."""
         columns = [raw[i] for i in self._groups.raws]
         if not columns or any(x.dtype != columns[0].dtype for x in columns):
             return {}
@@ -141,7 +141,7 @@ class HostFeeds:
 
 
 def _in_blocks(groups: HostGroups, columns: Sequence[np.ndarray]) -> np.ndarray | None:
-    """See `HostGroups.compute`, some rows at a time."""
+    """Call `HostGroups.compute` on blocks of rows."""
     rows, parts = max(64, _BLOCK // len(columns)), []
     for start in range(0, max(len(columns[0]), 1), rows):
         part = groups.compute(np.array([x[start : start + rows] for x in columns]))
@@ -152,12 +152,12 @@ def _in_blocks(groups: HostGroups, columns: Sequence[np.ndarray]) -> np.ndarray 
 
 
 def _is_word(value: Any) -> bool:
-    """Whether one value is a text, or missing."""
+    """Return whether a value is a text or missing."""
     return type(value) is str or value is None or (type(value) is float and value != value)
 
 
 def _one_value(value: Any) -> np.ndarray:
-    """A column of one value as `Evaluator` takes it."""
+    """Return a column of one value as `Evaluator` takes it."""
     if are_numbers((value,)):
         return np.array([value], np.float64)
     out = np.empty(1, object)
@@ -166,6 +166,6 @@ def _one_value(value: Any) -> np.ndarray:
 
 
 def refuse(bad: np.ndarray, feed: Feed, what: str) -> None:
-    """Raise an `InputError` that names the feed and the first row where `bad` is true, if there is one."""
+    """Raise an `InputError` that names the feed and the first row where `bad` is true, if any."""
     if bad.any():
         raise InputError(f"{feed.where}, row {int(bad.argmax())}: got {what}; expected finite numbers.")

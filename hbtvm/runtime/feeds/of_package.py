@@ -11,7 +11,7 @@ from hbtvm.runtime.text.library import TextLibrary
 
 
 def reader_of(package: Package, dtypes: Collection[str], library: TextLibrary) -> Inputs | FeedReader:
-    """Return the reader of a package's rows, for the types of rows that kernels take."""
+    """Return the reader of a package's rows for kernels of some types of rows."""
     compare_dtype = "float64" if package.stages else package.forest["compare_dtype"]
     feeds = package.parts.feeds
     if feeds:

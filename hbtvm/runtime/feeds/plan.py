@@ -1,4 +1,4 @@
-"""What each feed of a pipeline needs: which of the input's columns, and what reads them."""
+"""`FeedPlan`: the input columns and readers of a pipeline's feeds."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ class FeedPlan:
     """Feeds by kind.
 
     `feeds`: the columns of a pipeline's matrix.
-    `numbers`: the feeds that are numbers as they come.
-    `coders`: by feed, what finds codes.
+    `numbers`: the feeds that are unchanged numbers.
+    `coders`: coders by feed.
     `hosts`: the feeds that numpy computes.
-    `texts`: the feeds that are made of texts.
+    `texts`: the feeds computed from texts.
     `guarded`: the numbers and host feeds that refuse some values.
-    `raw_of`: the input's column of each feed that is a number or a code, in the order of the feeds.
-    `host_raws`, `text_raws`, `raws`: the columns of the input that host feeds, feeds of texts, and any feeds
-        are made of.
-    `nulls`: for each of the input's columns what a container's missing value means: None where the steps know
-        it, else NaN. (Arrow, polars and dicts don't tell these apart, the frame of the training may have.)
+    `raw_of`: the input's column of each feed that is a number or a code, in order.
+    `host_raws`, `text_raws`, `raws`: the input's columns that host feeds, feeds of texts, and any feeds read.
+    `nulls`: by input column, the meaning of a container's missing value: None if the steps know it, else NaN.
+        (Arrow, polars and dicts have one missing value; the training frame may have had both.)
     """
 
     def __init__(self, feeds: Sequence[Feed]) -> None:
@@ -47,7 +46,7 @@ class FeedPlan:
         self.host_raws = sorted({raw for j in self.hosts for raw in raws_of(feeds[j].source)})
         self.text_raws = sorted({raw for j in self.texts for raw in raws_of(feeds[j].source)})
         self.raws = sorted({*self.raw_of.values(), *self.host_raws, *self.text_raws})
-        # Texts have no missing values: what was given is what an error shows.
+        # Texts have no missing values; errors show the original value.
         knows = {*self.text_raws} | {raw for feed in feeds for raw in _know_none(feed.source, feed.steps)}
         self.nulls: dict[int, Any] = {raw: None if raw in knows else np.nan for raw in self.raws}
 
@@ -62,7 +61,7 @@ def _kind(feed: Feed) -> str:
 
 
 def _know_none(source: Raw | Made, steps: Sequence[Step]) -> set[int]:
-    """The input's columns of which steps know None."""
+    """Return the input's columns whose steps know None."""
     if isinstance(source, Made):
         columns = source.operation.inputs.columns
         return {raw for column in columns for raw in _know_none(column.source, column.steps)}

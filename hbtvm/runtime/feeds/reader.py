@@ -1,4 +1,4 @@
-"""Convert users' rows into the matrix of a pipeline's feeds, which its kernels read."""
+"""Convert users' rows to the matrix of a pipeline's feeds, which its kernels read."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _MOST_CODES = 1 << 24  # float32 holds every integer up to this
 
 
 class FeedReader:
-    """Reads rows into a matrix; what a pipeline needs in place of `hbtvm.runtime.rows.inputs.Inputs`.
+    """Reads a pipeline's rows into a matrix, as `hbtvm.runtime.rows.inputs.Inputs` does for bare models.
 
     `spec`: what the pipeline accepts.
     `feeds`: the matrix's columns; at least one.
     `compare_dtype`: the type that the anchor compares in. With ``"float32"`` the matrix is cast to it.
-    `dtypes`: the types for which there are kernels.
-    `float32_apart`: whether the kernels for float32 come from another anchor, so that only float32 numbers
-        may use them.
-    `library`: the code that cuts texts into terms, where some feeds are made of texts.
-    `checks`: whether some feed refuses missing or infinite values.
+    `dtypes`: the types of rows that kernels take.
+    `float32_apart`: whether the kernels for float32 compute another anchor, so that only float32 numbers may
+        use them.
+    `library`: the code that cuts texts into terms, for feeds of texts.
+    `checks`: whether any feed refuses missing or infinite values.
     `plan`: the feeds by kind.
-    `plain`: what checks rows apart from the feeds.
-    `refuses`: for each feed, what it refuses: 1 NaN, 2 infinities, 3 both; uint8, shape (feeds,).
-    `ready`: types of arrays that are the matrix as they are.
-    `interleave`: what the executor copies columns with, once it is loaded.
+    `plain`: checks rows apart from the feeds.
+    `refuses`: by feed, refused values: 1 NaN, 2 infinities, 3 both; uint8, shape (feeds,).
+    `ready`: dtypes of arrays that are the matrix without conversion.
+    `interleave`: the executor's function that copies columns, once it is loaded.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class FeedReader:
         self._texts = TextFeeds(self.feeds, plan.texts, library or TextLibrary(b""), places)
         self._raw_of, self._raws, self._nulls = plan.raw_of, plan.raws, plan.nulls
         self.checks = bool(plan.guarded)
-        # None where no column takes none.
+        # None if every column accepts missing values.
         self._takes_no_nan = _mask([not feed.allow_nan for feed in self.feeds])
         self._takes_no_inf = _mask([not feed.allow_inf and not feed.steps for feed in self.feeds])
         kinds = [(not feed.allow_nan) + 2 * (not feed.allow_inf and not feed.steps) for feed in self.feeds]
@@ -80,14 +80,14 @@ class FeedReader:
         self._layouts = Layouts(spec, plan.raws, self.plain.columns)
         at = {j: i for i, j in enumerate((*plan.raw_of, *plan.hosts, *plan.texts))}
         order_of_row = [at[j] for j in range(self._width)]
-        # From one row's simple feeds and those of the hosts behind them to the matrix's order.
+        # From the order of a row's simple feeds and then host feeds to the matrix's.
         self._row_order = None if order_of_row == sorted(order_of_row) else itemgetter(*order_of_row)
-        # For one row: what reads the simple feeds' columns; those of the hosts come after them.
+        # For one row: readers of the simple feeds' columns, then those of host feeds.
         order = [*plan.raw_of.values(), *plan.host_raws, *self._texts.raws]
         self._row_raws, self._row_nulls = order, [plan.nulls[raw] for raw in order]
         coders = [plan.coders.get(j) for j in plan.raw_of]
         nulls = self._row_nulls[: len(coders)]
-        # By whether the row is a dict, whose None is a missing value of any kind.
+        # By whether the row is a dict, in which None is a missing value of any kind.
         self._row_readers: dict[bool, list[Callable[[Any], Any]]] = {
             False: [float if one is None else one.table.__getitem__ for one in coders],
             True: [
@@ -101,25 +101,25 @@ class FeedReader:
             self._row_of_dict = itemgetter(*(names[raw] for raw in order))
         few_codes = all(coder.unknown < _MOST_CODES for coder in self._coders.values())
         self._only_codes = not self._numbers and not self._hosts and not plan.texts and few_codes
-        # Where the row's type is known and needs no check.
-        # The type of an array's numbers then matters to nothing.
+        # If the row's type is known and needs no check.
+        # The array's dtype then does not matter.
         self._plain_codes = self._only_codes and not any(coder.fills for coder in self._coders.values())
         self._dense = DenseCodes([self._coders[j] for j in range(self._width)]) if self._only_codes else None
-        # The kinds of arrays whose only row is read value by value, and what reads which of its values.
+        # Kinds of arrays whose single row is read value by value, and the readers of its values.
         self._row_kinds = "" if not self._only_codes else "iufO" if self._plain_codes else "O"
         self._row_shape = (1, spec.n_features)
         self._row_values = list(zip(plan.raw_of.values(), self._row_readers[False], strict=True))
         row = self._dtype_for([] if self._only_codes else [_F64])
         wide = row == _F64
         self._row_dtype = row if row == _F64 or (self._only_codes and row in self._dtypes) else None
-        # (None, too, is equal to numpy's float64.)
+        # (None also equals numpy's float64.)
         self._wide = self._row_dtype is not None and self._row_dtype == _F64
-        # Types of arrays that are the matrix as they are.
+        # Dtypes of arrays that are the matrix without conversion.
         in_order = [self._raw_of.get(j) for j in range(self._width)] == list(range(spec.n_features))
         kernels = [one for one in self._dtypes if self._dtype_for([one]) == one]
         plain = in_order and len(self._numbers) == self._width and not spec.rows_are_values
         self.ready = frozenset(kernels if plain else ())
-        # Columns that only share their type: the library makes one array of all of them.
+        # Columns that share a type: the library makes one array of them.
         self._unread = [] if spec.by_name else [i for i in range(spec.n_features) if i not in plan.raws]
         self._typed = self._unread if float32_apart and wide else []
 
@@ -130,8 +130,7 @@ class FeedReader:
 
         `X`: rows: an array of shape (n, n_features), a pandas, polars or pyarrow table, a dict for one row or
             a list of dicts, lists of lists, a sparse matrix of scipy.
-        Returns float32 or float64, shape (n, feeds), C-contiguous. It is `X` itself where nothing has to be
-        done.
+        Returns float32 or float64, shape (n, feeds), C-contiguous; `X` itself if it needs no conversion.
         """
         if self.spec.rows_are_values:
             return self._of_values(X)
@@ -148,7 +147,7 @@ class FeedReader:
             values = X[0].tolist()
             try:
                 return np.array([[read(values[raw]) for raw, read in self._row_values]], self._row_dtype)
-            except (KeyError, TypeError):  # a value is unknown or of no known kind, or refused
+            except (KeyError, TypeError):  # a value is unknown, of unknown kind, or refused
                 return self._one([values[raw] for raw in self._row_raws], False)
         if type(X) is list and len(X) == 1 and type(X[0]) is dict:
             X = X[0]
@@ -185,7 +184,7 @@ class FeedReader:
         return self._matrix(columns, rows.rows, _types_of(rows, self._typed))
 
     def _of_values(self, X: Any) -> np.ndarray:
-        """The matrix of rows that are one value each."""
+        """Return the matrix of rows of one value each."""
         if type(X) is np.ndarray and X.size == 1 and 1 <= X.ndim <= 2 and self._plain_codes:
             kind = X.dtype.kind
             if kind in "iuOU" or (kind == "f" and X.dtype.itemsize in (4, 8)):
@@ -200,12 +199,12 @@ class FeedReader:
         return self._matrix(columns, rows.rows) if matrix is None else self._finished(matrix, _F64)
 
     def tiles(self, X: Any) -> Iterator[tuple[int, np.ndarray]]:
-        """Dense rows of a sparse matrix, some at a time: the first one's number, and the rows."""
+        """Yield blocks of a sparse matrix as dense rows, each with its first row's number."""
         sparse = SparseRows(self.plain, X, "")
         yield from sparse.tiles()
 
     def columns(self, X: Any) -> tuple[dict[int, RawColumn], int]:
-        """The input's columns that are read, and the number of rows."""
+        """Return the input's columns that are read, and the number of rows."""
         if is_sparse(X):
             self.plain.check_sparse(X)
             check_sparse(X)
@@ -215,26 +214,26 @@ class FeedReader:
         return {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}, rows.rows
 
     def types_beside(self, X: Any) -> list[np.dtype]:
-        """The types of numbers in columns that are not read, where one array holds all columns."""
+        """Return the dtypes of unread columns, if one array holds all columns."""
         return _types_of(self._container(X), self._unread) if self._unread and not is_sparse(X) else []
 
     def evaluator(self, columns: Mapping[int, RawColumn]) -> Evaluator:
-        """What computes tables of `columns`, but for what is made of texts."""
+        """Return the evaluator of tables of `columns`, texts excepted."""
         read = {*self._raw_of.values(), *self.plan.host_raws}
         return Evaluator({raw: self._host.raw_values(raw, columns[raw]) for raw in sorted(read)})
 
     def look(self, matrix: np.ndarray) -> None:
-        """As `check`, which is slower, and asked only where a value is missing or infinite."""
+        """Run `check`, which is slower, only if a value is missing or infinite."""
         if not all_finite(matrix):
             self.check(matrix)
 
     def check(self, matrix: np.ndarray) -> None:
-        """Raise an error if there are values that a feed refuses.
+        """Refuse values that a feed refuses.
 
-        `matrix`: what `prepare` returned.
-        Raises `InputError`: names the first column and row.
+        `matrix`: a result of `prepare`.
+        Raises `InputError`, which names the first column and row.
         """
-        # Most often a value is missing where that is allowed: one look at all of them tells.
+        # Mostly, values are missing where that is allowed: one pass over all values shows it.
         if not _some(np.isnan, matrix, self._takes_no_nan) and not _some(
             np.isinf, matrix, self._takes_no_inf
         ):
@@ -248,13 +247,13 @@ class FeedReader:
 
     @property
     def reads_arrays(self) -> bool:
-        """Whether arrays of some type are the matrix as they are."""
+        """Whether arrays of some dtype are the matrix without conversion."""
         return bool(self.ready)
 
     def array_dtype(self, dtype: np.dtype) -> np.dtype:
-        """Return the matrix's type for an array of numbers of a type, independent of their values.
+        """Return the matrix's dtype for an array's dtype, independent of values.
 
-        Raises `InputError` if there is no kernel for them.
+        Raises `InputError` if no kernel takes it.
         """
         target = self._dtype_for([dtype])
         if target == _F32 and not self._single and not np.can_cast(dtype, _F32):
@@ -265,21 +264,21 @@ class FeedReader:
 
     def _container(self, X: Any) -> Container | PandasFrame:
         if self.spec.rows_are_values:
-            # Labels may be a column; with texts, its rows would be lists of features.
+            # Labels may be a column; rows of texts would be lists of features.
             column = isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1 and not self.plan.texts
             return values_of(X[:, 0] if column else X)
         self.plain.check_types(X)
         subclass = isinstance(X, np.ndarray) and type(X) is not np.ndarray  # masked, or a matrix
         rows = None if subclass else container_of(X, self.spec.feature_names)
         if rows is None:
-            # Tells what is wrong with the shape, or makes an array of what has a way to become one.
+            # Raises an error for a wrong shape, or converts array-likes.
             rows = ArrayRows(self.plain.array(X))
         if not isinstance(rows, PandasFrame) and rows.names is None:
             self.plain.check_shape((rows.rows, rows.width))
         return rows
 
     def _one(self, values: Sequence[Any], from_dict: bool) -> np.ndarray:
-        """The matrix of a row that is given as Python values, in the order of `_row_raws`."""
+        """Return the matrix of a row of Python values in the order of `_row_raws`."""
         simple = len(self._raw_of)
         try:
             numbers = [read(value) for read, value in zip(self._row_readers[from_dict], values, strict=False)]
@@ -304,12 +303,12 @@ class FeedReader:
         return number(value, self.feeds[j].where) if coder is None else coder.of_value(value)
 
     def _matrix(self, columns: dict[int, RawColumn], n: int, beside: Sequence[np.dtype] = ()) -> np.ndarray:
-        """The matrix of columns by their index; `beside` are types of numbers in columns not read."""
+        """Return the matrix of columns by index; `beside` are the dtypes of unread columns."""
         feeds = self.feeds
         numbers = {j: columns[self._raw_of[j]].numbers(feeds[j].where) for j in self._numbers}
         quick = None if self._single else self._host.coded(columns)
         if quick is not None:
-            # Values that are no numbers are read as float64.
+            # Values that are not numbers are read as float64.
             dtype = self._dtype_for([_F64])
             parts = {**numbers, **dict(zip(self._hosts, quick, strict=True))}
         else:
@@ -317,7 +316,7 @@ class FeedReader:
             texts = [_F64] if self.plan.texts else []
             read = (x.dtype for x in (*numbers.values(), *raw.values()))
             dtype = self._dtype_for([*texts, *read, *beside])
-            # As of one row, and of texts' codes: float64, unless the library's numbers are float32.
+            # As for one row, and for texts' codes: float64, unless the library's numbers are float32.
             values = dtype if self._single or _F64 in self._dtypes else _F64
             parts = {**numbers, **self._host.compute(raw, values)}
         wide = _F64 if self._single or dtype not in self._dtypes else dtype
@@ -327,7 +326,7 @@ class FeedReader:
         return self._finished(matrix_of(in_order, n, np.dtype(wide), self.interleave), dtype)
 
     def _dtype_for(self, dtypes: Sequence[np.dtype]) -> np.dtype:
-        """The matrix's type for columns of numbers of these types."""
+        """Return the matrix's dtype for columns of these dtypes."""
         if self._single or _F64 not in self._dtypes:
             return _F32
         if _F32 not in self._dtypes:
@@ -339,7 +338,7 @@ class FeedReader:
         return _F64 if self._apart and np.result_type(*dtypes) != _F32 else _F32
 
     def _finished(self, matrix: np.ndarray, given: np.dtype) -> np.ndarray:
-        """A matrix in a kernel's type, contiguous; `given` is the type of its numbers."""
+        """Return a matrix contiguous and in a kernel's dtype; `given` is the dtype of its numbers."""
         target = self._dtype_for([given])
         with np.errstate(over="ignore"):
             out = matrix.astype(target, order="C", copy=False)
@@ -371,16 +370,16 @@ def _mask(columns: list[bool]) -> np.ndarray | None:
 
 
 def _some(test: Callable[[np.ndarray], np.ndarray], matrix: np.ndarray, columns: np.ndarray | None) -> bool:
-    """Whether a test is true of some value in some of the columns, given as a mask (see `_mask`)."""
+    """Return whether a test is true of any value in some columns; `columns` is a mask (see `_mask`)."""
     if columns is None:
         return False
     result = test(matrix)
-    # All at once first: row by row, numpy takes many times as long.
+    # All values first: numpy is many times slower row by row.
     return bool(np.count_nonzero(result)) and bool((result & columns).any())
 
 
 def place_of(spec: InputSpec, raw: int) -> str:
-    """A column of the input in the words of an error."""
+    """Return the name of an input column for errors."""
     if spec.rows_are_values:
         return "the rows"
     return f"column {raw}" if spec.feature_names is None else f"column {spec.feature_names[raw]!r}"

@@ -1,4 +1,4 @@
-"""The columns of a pipeline's matrix that are made of texts."""
+"""The columns of a pipeline's matrix that are computed from texts."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from hbtvm.runtime.text.texts import Texts
 
 
 def vectorizer(source: Raw | Made) -> Vectorize | None:
-    """The operation that cuts texts into terms and makes a column, if there is one."""
+    """Return the operation that computes a column from texts; None if there is none."""
     operation = source.operation if isinstance(source, Made) else None
     return operation if isinstance(operation, Vectorize) else None
 
 
 def text_column(operation: Vectorize) -> int:
-    """The input's column of an operation's texts."""
+    """Return the input's column of an operation's texts."""
     source = operation.inputs.columns[0].source
     assert isinstance(source, Raw)
     return source.index
 
 
 class TextOperation:
-    """One operation on texts: what reads them, and what computes it.
+    """An operation on texts, with its reader and its kernel.
 
     `where`: the column of texts, for errors.
     `raw`: the column of texts.
@@ -47,7 +47,7 @@ class TextOperation:
         self._single = operation.analyzer.kind != "pairs"
 
     def one(self, value: Any) -> np.ndarray:
-        """The operation's columns for one value, shape (1, width)."""
+        """Return the operation's columns for a value, shape (1, width)."""
         if type(value) is str and self._single:
             return self.kernel.one(value)
         if self._single:
@@ -55,28 +55,28 @@ class TextOperation:
         return self.kernel.sums(self.reader.of_values([value]))
 
     def row(self, value: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """The columns and values of one row's entries; None where `texts` has to read it."""
+        """Return the columns and values of a row's entries; None if `texts` has to read the row."""
         if not self._single:
             rows = self.reader.of_values([value])
             return self.kernel.object_row(rows) if isinstance(rows, ObjectRows) else None
         return self.kernel.row(value) if type(value) is str else None
 
     def texts(self, column: RawColumn) -> Texts | ObjectRows:
-        """A column's texts, or its features."""
+        """Return a column's texts or features."""
         return column.texts(self.reader)
 
     def sums(self, column: RawColumn) -> np.ndarray:
-        """The operation's columns, shape (n, width)."""
+        """Return the operation's columns, shape (n, width)."""
         return self.kernel.sums(self.texts(column))
 
 
 class TextFeeds:
-    """Computes them.
+    """Computes the feeds of texts.
 
     `feeds`: all columns of the matrix.
-    `places`: which of them are made of texts.
-    `names`: of each of the input's columns, for errors.
-    `raws`: the input's columns of texts, one for each operation.
+    `places`: positions of those computed from texts.
+    `names`: names of the input's columns, for errors.
+    `raws`: the input's column of texts of each operation.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class TextFeeds:
         self._places = places
         self._operations: list[TextOperation] = []
         at: dict[RowOperation, int] = {}
-        # By place: its operation, the operation's column, and the steps on it.
+        # By position: operation, the operation's column, and the steps on it.
         self._made: list[tuple[int, int, tuple[Step, ...]]] = []
         for j in places:
             source = feeds[j].source
@@ -101,24 +101,24 @@ class TextFeeds:
         whole = len(widths) == 1 and [(i, steps) for _, i, steps in self._made] == [
             (i, ()) for i in range(widths[0])
         ]
-        # The only operation, where all of its columns are read as they come.
+        # The only operation, if its columns are read unchanged.
         self._only = self._operations[0] if whole and len(places) == len(feeds) else None
 
     def whole(self, value: Any) -> np.ndarray | None:
-        """The whole matrix of one row of one value; None where more is read than an operation's columns."""
+        """Return the whole matrix of a row of one value; None unless it is one operation's columns."""
         return None if self._only is None else self._only.one(value)
 
     def matrix(self, columns: Mapping[int, RawColumn]) -> np.ndarray | None:
-        """The whole matrix, shape (n, feeds); None as in `whole`."""
+        """Return the whole matrix, shape (n, feeds); None as in `whole`."""
         return None if self._only is None else self._only.sums(columns[self._only.raw])
 
     def row(self, values: Sequence[Any]) -> list[float]:
-        """The feeds of one row, whose values are in the order of `raws`."""
+        """Return the feeds of a row, whose values are in the order of `raws`."""
         sums = [one.one(value)[0] for one, value in zip(self._operations, values, strict=True)]
         return [float(of_numbers(steps, sums[at][i : i + 1])[0]) for at, i, steps in self._made]
 
     def compute(self, columns: Mapping[int, RawColumn]) -> dict[int, np.ndarray]:
-        """The feeds by their places in the matrix, shape (n,) each."""
+        """Return the feeds by their positions in the matrix, shape (n,) each."""
         sums = [one.sums(columns[one.raw]) for one in self._operations]
         return {
             j: of_numbers(steps, sums[at][:, i])

@@ -1,4 +1,4 @@
-"""Structures as the executor reads them: arrays of the right type, one behind the other in memory."""
+"""Convert structures to the executor's arrays: the right dtypes, contiguous."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _INT32, _INT64, _FLOAT32 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.f
 
 
 def checked(structures: Any, inputs: Sequence[RecursiveInput]) -> list[np.ndarray]:
-    """The arrays ``starts``, ``first``, ``child``, and those of inputs in their order.
+    """Return the arrays ``starts``, ``first``, ``child``, and the inputs' in order.
 
-    Types and shapes are right; what is in the arrays the executor looks at. Whole numbers may be of any type
-    that holds whole numbers, and vectors of any numeric type.
+    Checks types and shapes; the executor checks contents. Whole numbers may have any integer type, and
+    vectors any numeric type.
 
-    Raises `InputError` if these are no structures, or an array has another shape than it should have, or an
-    input is missing or unknown.
+    Raises `InputError` if these are not structures, an array has the wrong shape, or an input is missing or
+    unknown.
     """
     if not isinstance(structures, Structures):
         raise InputTypeError(
@@ -90,7 +90,7 @@ def _address_by_numpy(array: np.ndarray) -> int:
 
 
 def _address_by_place(array: np.ndarray) -> int:
-    """As the other, a fifth of its time: where numpy's binary interface has the address."""
+    """Read the address by numpy's binary interface, in a fifth of the time."""
     return _at(id(array) + _DATA).value or 0
 
 
@@ -99,4 +99,4 @@ _known = interface()
 _DATA = _known.data_at if _known is not None else 0
 
 address: Callable[[np.ndarray], int] = _address_by_numpy if _known is None else _address_by_place
-"""Where an array's memory begins."""
+"""Return the address of an array's memory."""

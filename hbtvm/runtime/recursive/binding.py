@@ -124,7 +124,7 @@ _BY_ROW: dict[str, tuple[Any, list[Any]]] = {
 
 @lru_cache(maxsize=16)
 def bind_rows(library: Library) -> Library:
-    """The same library, after a look at what it has for kernels on a GPU; errors as of `bind`."""
+    """Check and return a library whose functions serve kernels on a GPU; errors as for `bind`."""
     bind(library)
     library.declare(_BY_ROW)
     if int(library.recursive_rows_size()) != ctypes.sizeof(Rows):
@@ -134,9 +134,9 @@ def bind_rows(library: Library) -> Library:
 
 @lru_cache(maxsize=16)
 def bind(library: Library) -> Library:
-    """The same library, after a look at its executor of recursive models.
+    """Check and return a library with the executor of recursive models.
 
-    Raises `PackageError` if it has none, or one of another version.
+    Raises `PackageError` if it has no such executor, or another version.
     """
     library.declare(_FUNCTIONS)
     version = int(library.recursive_version())

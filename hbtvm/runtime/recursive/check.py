@@ -1,7 +1,7 @@
-"""What has to hold of a `RecursionEntry`: the executor relies on it without checking.
+"""Checks of a `RecursionEntry`, on which the executor relies.
 
-Whether functions take what they are described to take is compared when a package is loaded, by the functions
-themselves; whether structures fit is checked in every call.
+The functions themselves check their arguments' description when a package is loaded; every call checks its
+structures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hbtvm.runtime.recursive.entry import (
     Step,
 )
 
-_MOST_NUMBERS = 2**24  # no row, state, vector or scratch memory has as many numbers
+_MOST_NUMBERS = 2**24  # exclusive limit of numbers of a row, state, vector or scratch memory
 
 _MOST_KERNELS, _MOST_STEPS = 2**16, 64
 
@@ -30,10 +30,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 
 
 def check_entry(entry: RecursionEntry, device: bool = False) -> None:
-    """Check a recursive model by itself.
+    """Check a recursive model.
 
     `device`: whether its kernels are for a GPU.
-    Raises `ValueError` if something is wrong.
+    Raises `ValueError` for inconsistent fields.
     """
     if not entry.cell:
         raise ValueError("the cell has no name")
@@ -62,7 +62,7 @@ def check_entry(entry: RecursionEntry, device: bool = False) -> None:
 
 
 def padded(shape: Sequence[int]) -> int:
-    """Numbers of a state in memory: each row of a matrix, or the vector, to a multiple of `LANES`."""
+    """Return a state's numbers in memory: rows of a matrix, or the vector, are padded to `LANES`."""
     columns = shape[-1] if shape else 1
     return math.prod(shape[:-1]) * -(-columns // LANES) * LANES
 
@@ -125,9 +125,9 @@ def _check_step(entry: RecursionEntry, kernels: RecursionKernels, program: Progr
 
 
 def _check_vocabulary(size: int, kernels: RecursionKernels, step: Step) -> None:
-    """Check that a step which takes numbers has a table in which there are so many of something.
+    """Check that a step that takes numbers below `size` has a table with an extent of `size`.
 
-    What its axes are its function alone knows, so this is no more than that the two can go together.
+    Only the function knows the meaning of axes, so this is a necessary condition.
     """
     tables = [kernels.tables[one.number] for one in step.arguments if one.role == "table"]
     if not any(extent >= size for table in tables for extent in table.shape):

@@ -1,4 +1,4 @@
-"""What has to hold of the kernels of a recursive model on a GPU: launches rely on it without checking."""
+"""Checks of a recursive model's kernels on a GPU, on which launches rely."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import get_args
 from hbtvm.runtime.recursive.entry import DeviceRole, Program, RecursionEntry, RecursionKernels, Role, Step
 
 ROLES = (*(role for role in get_args(Role) if role not in ("span", "out")), *get_args(DeviceRole))
-"""Roles of arguments of kernels on a GPU."""
+"""Roles of GPU kernels' arguments."""
 
 _MOST_STEPS = 64
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 
 _EACH, _ALL = {"level", "blocks"}, {"barrier", "count", "blocks"}
-"""What kernels take of one level and of all levels, and no others do, beside what both may take."""
+"""Roles that only kernels of one level take, and only those of all levels."""
 
 
 def check_device_kernels(entry: RecursionEntry, kernels: RecursionKernels) -> None:
-    """Check the kernels of one batch size.
+    """Check the kernels of a batch size.
 
-    Raises `ValueError` if something is wrong.
+    Raises `ValueError` for inconsistent fields.
     """
     if kernels.depth != 1:
         raise ValueError(f"kernels go through {kernels.depth} levels at a time on a GPU")

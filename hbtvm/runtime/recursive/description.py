@@ -1,4 +1,4 @@
-"""What the executor is told of a recursive model: the structures of ``recursive.h``, filled in."""
+"""The executor's description of a recursive model: the structures of ``recursive.h``, filled in."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from hbtvm.runtime.recursive import binding as c
 from hbtvm.runtime.recursive.entry import Program, RecursionEntry, RecursionKernels, Step
 
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # DLPack's codes of types
-Functions = Mapping[str, Function]  # of a library, by name
+Functions = Mapping[str, Function]  # a library's functions by name
 
 
 def names_of(kernels: RecursionKernels) -> list[str]:
-    """Names of the functions that steps call, each once."""
+    """Return the names of the functions that steps call, each once."""
     steps = [step for one in kernels.programs for step in (*one.main, *one.tail)]
     return list(dict.fromkeys(step.function for step in steps))
 
 
 def model_of(kept: Kept, entry: RecursionEntry, functions: Sequence[Functions]) -> c.Model:
-    """Return the description of a model, which points to what `kept` holds.
+    """Return a model's description, which points to objects in `kept`.
 
-    `functions`: of each of the entry's kernels.
+    `functions`: functions of each of the entry's kernels.
     """
     inputs = [c.Input(one.kind == "vector", one.size, one.optional) for one in entry.inputs]
     kernels = [_kernels(kept, *both) for both in zip(entry.kernels, functions, strict=True)]

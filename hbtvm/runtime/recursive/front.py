@@ -16,10 +16,10 @@ from hbtvm.runtime.recursive.host import RecursiveHost
 class DeviceFront:
     """A package's recursive model, opened on a GPU.
 
-    Raises `PackageError` if this machine can't run it, or it is damaged; `DeviceError` if there is no such
-    device, or it has too little memory.
+    Raises `PackageError` if this machine can't run it, or it is damaged. Raises `DeviceError` if there is no
+    such device, or it has too little memory.
 
-    `package`: with a recursive model for a GPU, and an executor for its host.
+    `package`: a package with a recursive model for a GPU, and an executor for its host.
     `device`: the GPU's number.
     """
 
@@ -33,7 +33,7 @@ class DeviceFront:
         )
 
     def rows(self, structures: Any) -> np.ndarray:
-        """As `RecursiveFront.rows`.
+        """Return the readouts, as `RecursiveFront.rows` does.
 
         Raises `DeviceError` if the device has too little memory, or fails.
         """
@@ -45,8 +45,8 @@ class RecursiveFront:
 
     Raises `PackageError` if this machine can't run it, or it is damaged.
 
-    `package`: with a recursive model and an executor.
-    `threads`: threads that work on a call at most; None for as many as it was tuned for.
+    `package`: a package with a recursive model and an executor.
+    `threads`: most threads of a call; None for the number that it was tuned for.
     """
 
     def __init__(self, package: Package, threads: int | None) -> None:
@@ -60,9 +60,9 @@ class RecursiveFront:
             raise PackageError(f"the package is damaged: {error}.") from None
 
     def rows(self, structures: Any) -> np.ndarray:
-        """What is read of the states of structures, as rows; see `RecursiveHost.run`.
+        """Return the readouts of structures as rows; see `RecursiveHost.run`.
 
-        Raises `InputError` if these are no structures of this model, or there is nothing to read.
+        Raises `InputError` if the structures don't fit the model, or there is nothing to read.
         """
         return _some(self.host.run(structures))
 

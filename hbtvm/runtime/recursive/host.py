@@ -1,4 +1,4 @@
-"""`RecursiveHost`: an opened recursive model, from structures to what is read of their states."""
+"""`RecursiveHost`: an opened recursive model, from structures to readouts."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from hbtvm.runtime.recursive.description import Functions, model_of, names_of
 from hbtvm.runtime.recursive.entry import RecursionEntry, RecursiveInput
 from hbtvm.runtime.recursive.structures import Structures
 
-_STEPS = 1024  # factor of kernels in what ``hbtvm_recursive_check`` returns
+_STEPS = 1024  # factor of the kernels' index in results of ``hbtvm_recursive_check``
 
 
 class RecursiveHost:
-    """An opened recursive model. Safe to call from several threads at once, and in a forked child.
+    """An opened recursive model. Several threads may call it at once, and so may a forked child.
 
-    Raises `PackageError` if a library can't be loaded, or lacks a function; `MemoryError` if there is no
-    memory for it.
+    Raises `PackageError` if a library can't be loaded, or lacks a function. Raises `MemoryError` if there is
+    no memory for it.
 
     `library`: the executor's code.
-    `threads`: threads that work on a call at most; 0 for as many as kernels were tuned for.
-    `functions`: of each of the entry's kernels, by name; loaded from its libraries, if left out.
+    `threads`: most threads of a call; 0 for the number that kernels were tuned for.
+    `functions`: by name, for each of the entry's kernels; by default, loaded from its libraries.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class RecursiveHost:
         self._handle = library.recursive_open(ctypes.addressof(model), threads)
         if not self._handle:
             raise MemoryError("there is no memory for the model.")
-        # What the description points to has to be there until it is closed.
+        # The description's objects must outlive the model.
         finalizer = weakref.finalize(self, _close, library, self._handle, kept)
-        # When the interpreter ends, daemon threads may be in the midst of calls.
+        # Daemon threads may be in calls when the interpreter exits.
         finalizer.atexit = False
 
     def check(self) -> None:
-        """Have kernels compare what they take with what they get here, in calls without nodes.
+        """Let kernels check their arguments, in calls without nodes.
 
-        Raises `ValueError` if the two differ.
+        Raises `ValueError` if an argument differs from the description.
         """
         failed = int(self._library.recursive_check(self._handle))
         if failed == -2:
@@ -80,16 +80,16 @@ class RecursiveHost:
             )
 
     def choice(self, structures: int) -> int:
-        """Which kernels a call of so many structures takes."""
+        """Return the index of the kernels for a number of structures."""
         return int(self._library.recursive_choice(self._handle, structures))
 
     def run(self, structures: Any, threads: int = 0) -> np.ndarray:
-        """What is read of the states of structures.
+        """Return the readouts of structures.
 
         Raises `InputError` if the structures don't fit the model; it names structure and node.
 
         `structures`: `hbtvm.runtime.recursive.structures.Structures`.
-        `threads`: threads that work on this call at most; 0 for as many as the model was opened for.
+        `threads`: most threads of this call; 0 for the model's number.
         Returns float32, shape (results, width), where `width` is the product of the state's shape: a result
         for each root, node or structure, in their order.
         """
@@ -115,10 +115,10 @@ class RecursiveHost:
         return out[: count.value] if count.value < room else out
 
     def levels(self, structures: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The order in which nodes are computed.
+        """Return the order in which nodes are computed.
 
         Raises `InputError` as `run`. Returns int32, shape (nodes,), each node's row, and int32, shape (levels
-        + 1,), the first row of each level and the one behind the last.
+        + 1,), the first row of each level, and the end.
         """
         arrays = checked(structures, self.entry.inputs)
         batch, _kept = batch_of(arrays)
@@ -135,11 +135,7 @@ class RecursiveHost:
 
 
 def fail(entry: RecursionEntry, status: int, place: c.Place) -> NoReturn:
-    """Raise the error that a status stands for.
-
-    Raises `InputError` if structures don't fit the model; it names structure and node; `MemoryError` if there
-    is no memory.
-    """
+    """Raise the error of a status: `InputError`, which names structure and node, or `MemoryError`."""
     where = f"structure {place.structure}"
     node = f"{where}, node {place.node}"
     if status == c.CYCLE:
@@ -166,11 +162,11 @@ def fail(entry: RecursionEntry, status: int, place: c.Place) -> NoReturn:
 
 
 class Ready:
-    """Structures as the executor takes them, kept beside them for further calls of the same model.
+    """The executor's form of structures, cached for further calls of the same model.
 
-    `batch`: where the arrays are, by reference.
-    `structures`, `nodes`: how many there are.
-    `plain`: whether the arrays are read where they are; copies would not follow what is written to them.
+    `batch`: the arrays' addresses, by reference.
+    `structures`, `nodes`: their numbers.
+    `plain`: whether the arrays are read in place; copies would not follow later writes.
     """
 
     def __init__(self, structures: Any, inputs: Sequence[RecursiveInput]) -> None:
@@ -178,14 +174,14 @@ class Ready:
         batch, pointers = batch_of(arrays)
         self.batch, self.structures, self.nodes = ctypes.byref(batch), batch.structures, batch.nodes
         self._inputs, self._kept = inputs, (arrays, batch, pointers)
-        # The mapping of inputs may be changed, what is in it is not.
+        # Callers may change the mapping of inputs, but not its arrays.
         self._given = list(structures.inputs.values())
         own = (structures.starts, structures.first, structures.child)
         given = (*own, *(structures.inputs[one.name] for one in inputs))
         self.plain = all(map(is_, arrays, given))
 
     def fits(self, structures: Structures, inputs: Sequence[RecursiveInput]) -> bool:
-        """Whether it is of these structures as they are now, for a model with these inputs."""
+        """Return whether it is current for structures and a model's inputs."""
         if self._inputs is not inputs:
             return False
         arrays = self._given
@@ -195,9 +191,9 @@ class Ready:
 
 
 def ready_of(structures: Any, entry: RecursionEntry) -> Ready:
-    """Structures as the executor takes them.
+    """Return the executor's form of structures.
 
-    Raises `InputError` if they are none of the model's, see `checked`.
+    Raises `InputError` as `checked`.
     """
     if type(structures) is Structures:
         cached: Ready | None = structures.__dict__.get("ready")
@@ -211,7 +207,7 @@ def ready_of(structures: Any, entry: RecursionEntry) -> Ready:
 
 
 def batch_of(arrays: Sequence[np.ndarray]) -> tuple[c.Batch, Any]:
-    """The arrays' addresses, and what has to be kept beside them."""
+    """Return the arrays' addresses, and the objects to keep alive with them."""
     starts, first, child, *inputs = arrays
     pointers = (ctypes.c_void_p * len(inputs))(*map(address, inputs))
     batch = c.Batch(

@@ -1,4 +1,4 @@
-"""Structures as a recursive model takes them: arrays of a whole batch."""
+"""`Structures`: a batch of a recursive model's inputs, as arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Structures:
-    """Sequences, trees or directed acyclic graphs, all of a call side by side.
+    """A batch of sequences, trees or directed acyclic graphs.
 
     Attributes
     ----------
@@ -20,7 +20,7 @@ class Structures:
     first
         int32, shape (N + 1,): the children of node v are ``child[first[v]:first[v + 1]]``, in order of place.
     child
-        int32, shape (E,): numbers of nodes, counted through the whole batch; -1 where a place is empty.
+        int32, shape (E,): nodes' indices in the whole batch; -1 for an empty place.
     inputs
         By name: int32, shape (N,), for numbers; float32, shape (N, size), for vectors.
 
@@ -36,5 +36,5 @@ class Structures:
         return len(self.starts) - 1
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: not what a model keeps of the arrays beside them."""
+        """Return the state to pickle, without models' caches."""
         return {one.name: self.__dict__[one.name] for one in fields(self)}

@@ -1,4 +1,4 @@
-"""The words of a recursive model: which numbers stand for them, and how texts of trees are written."""
+"""A recursive model's words, their numbers, and the format of its trees' texts."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Literal, get_args
 from hbtvm.words.printable import shown
 
 Labels = Literal["none", "drop", "words"]
-"""What stands behind an opening bracket of a text; see `hbtvm.recursive.structures.brackets`."""
+"""Meaning of the label after an opening bracket of a text; see `hbtvm.recursive.structures.brackets`."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words that structures may come with in place of numbers.
+    """Words that structures may have in place of numbers.
 
     Attributes
     ----------
     words
-        In the order of their numbers, from 0; not empty, none twice.
+        In the order of their numbers, from 0; not empty, and distinct.
     unknown
-        The number of words that are not there; None to refuse them.
+        The number of unknown words; None to refuse them.
     labels
-        What stands behind an opening bracket of a text.
+        Meaning of the label after an opening bracket of a text.
 
     Raises
     ------
     ValueError
-        If a word is empty or there twice, or `unknown` or `labels` make no sense.
+        If a word is empty or duplicated, or `unknown` or `labels` are invalid.
     """
 
     words: tuple[str, ...]
@@ -58,10 +58,10 @@ class Vocabulary:
         return {word: at for at, word in enumerate(self.words)}
 
     def fits(self, sizes: Mapping[str, int]) -> None:
-        """Check that some input of numbers takes so many.
+        """Check that an input of numbers has enough numbers for the words.
 
-        `sizes`: how many numbers each such input takes, by name.
-        Raises `ValueError` if none does.
+        `sizes`: the numbers of each such input, by name.
+        Raises `ValueError` if none has.
         """
         if not sizes:
             raise ValueError("the model takes no numbers, for which words could stand")

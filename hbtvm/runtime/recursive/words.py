@@ -20,7 +20,7 @@ _READ = {
 
 
 def recursion_words(entry: RecursionEntry) -> dict[str, str]:
-    """What is computed at nodes, and what comes in, by name."""
+    """Return the nodes' computation and inputs in words, by name."""
     children = "any number of children" if entry.children is None else f"up to {_children(entry.children)}"
     shape = " x ".join(map(str, entry.shape)) or "1"
     plural = "" if math.prod(entry.shape) == 1 else "s"
@@ -33,13 +33,13 @@ def recursion_words(entry: RecursionEntry) -> dict[str, str]:
 
 
 def vocabulary_words(vocabulary: Vocabulary) -> str:
-    """How many words a model knows."""
+    """Return the size of a model's vocabulary in words."""
     unknown = "" if vocabulary.unknown is None else f", {vocabulary.words[vocabulary.unknown]!r} for others"
     return f"{len(vocabulary.words):,}{unknown}"
 
 
 def vocabulary_json(vocabulary: Vocabulary) -> dict[str, Any]:
-    """The same for other programs."""
+    """Return a vocabulary's facts as JSON."""
     unknown = vocabulary.unknown
     return {
         "words": len(vocabulary.words),
@@ -59,7 +59,7 @@ def _input(one: RecursiveInput) -> str:
 
 
 def recursion_rows(entry: RecursionEntry) -> list[tuple[str, ...]]:
-    """A row of cells for the kernels of each batch size, as `hbtvm.runtime.package.summary` has them."""
+    """Return a row of cells for each batch size's kernels; see `hbtvm.runtime.package.summary`."""
     return [_row(one) for one in entry.kernels]
 
 
@@ -81,7 +81,7 @@ def _tiles(program: Program) -> str:
 
 
 def recursion_json(entry: RecursionEntry) -> dict[str, Any]:
-    """The same for other programs: everything but code and tables."""
+    """Return the entry as JSON, without code and tables."""
     names = ("rows", "strategy", "share", "depth", "threads", "seconds")
     kernels: list[Mapping[str, Any]] = [
         {

@@ -1,8 +1,8 @@
-"""`RecursiveDevice`: a recursive model on a GPU, from structures to what is read of their states.
+"""`RecursiveDevice`: a recursive model on a GPU, from structures to readouts.
 
-The host finds levels, and lays out what comes with nodes by row; one copy brings that to the device. Steps
-are started level by level in one stream, or one kernel goes through all levels. Rows of states from the
-lowest that is read come back, and the host reads results out of them.
+The host finds levels and lays out the nodes' inputs by row; one copy takes them to the device. Steps are
+launched level by level in one stream, or one kernel goes through all levels. The states from the lowest row
+that is read are copied back, and the host reads the results.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from hbtvm.runtime.recursive.host import batch_of, fail
 
 
 class RecursiveDevice(Resident):
-    """A recursive model on one device. Safe to call from several threads at once.
+    """A recursive model on a device. Several threads may call it at once.
 
-    Raises `PackageError` if the device can't run the code, or the executor has no such functions;
+    Raises `PackageError` if the device can't run the code, or the executor lacks a function. Raises
     `DeviceError` if there is no such device, or it has too little memory.
 
     `library`: the executor's code.
     `entry`: the model, with kernels for GPUs.
-    `arch`: what it was compiled for.
+    `arch`: the architecture that it was compiled for.
     `index`: the device's number.
-    `toolkit`: version of the CUDA toolkit that compiled it, for an error's text.
-    `poison`: whether memory for states is NaN before each call, so that what kernels leave out shows.
+    `toolkit`: version of the CUDA toolkit that compiled it, for errors.
+    `poison`: whether to set states to NaN before each call, so that missing states show.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RecursiveDevice(Resident):
         super().__init__(arch, index)
         gpu = self._gpu
         self._width = math.prod(entry.shape)
-        # The executor calls no kernel here: it is told of batch sizes, but of no steps.
+        # The executor calls no kernel here, so its description has batch sizes but no steps.
         plain = Program(())
         bare = [replace(one, leaf=plain, inner=plain, first=None, tables=()) for one in entry.kernels]
         kept = Kept()
@@ -72,7 +72,7 @@ class RecursiveDevice(Resident):
         self._spare: list[Lane] = []
 
     def run(self, structures: Any) -> np.ndarray:
-        """What is read of the states of structures; parameters, result and errors as `RecursiveHost.run`.
+        """Return the readouts of structures; parameters, result and errors as for `RecursiveHost.run`.
 
         Raises `DeviceError` if the device has too little memory, or fails.
         """
@@ -95,7 +95,7 @@ class RecursiveDevice(Resident):
                     lane.reserve(call, kernels)
                     self._library.recursive_fill(handle, *ours, lane.host(call.child), lane.inputs(call))
                     state = lane.run(call, kernels)
-            # (A lane whose call failed may still be in use, so it does not return to the free list.)
+            # A lane whose call failed may still be in use, so it does not return to the free list.
             status = self._library.recursive_read(handle, *ours, state, address(out))
             self._spare.append(lane)
         finally:
@@ -105,7 +105,7 @@ class RecursiveDevice(Resident):
         return out
 
     def _lane(self) -> Lane:
-        """A lane that no other call uses."""
+        """Return a lane that no other call uses."""
         try:
             return self._spare.pop()
         except IndexError:

@@ -1,4 +1,4 @@
-"""Calls of a recursive model on a GPU: their arrays, kernels, and the stream and memory in which they run."""
+"""Calls of a recursive model on a GPU: their arrays, kernels, stream and memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hbtvm.runtime.cuda.memory import Memory, Module, Pinned, Stream
 from hbtvm.runtime.recursive import binding as c
 from hbtvm.runtime.recursive.entry import RecursionEntry, RecursionKernels, Step
 
-_ALIGNMENT = 256  # arrays of a call begin at multiples of so many bytes, as the driver's memory does
+_ALIGNMENT = 256  # bytes; as for the driver's memory
 
 
 class Call:
-    """Sizes of a call, and where its arrays begin in the memory that is copied to the device.
+    """Sizes of a call, and offsets of its arrays in the memory that is copied to the device.
 
-    `levels`, `child`, `inputs`: offsets in bytes; the barrier's counter is ahead of them.
-    `size`: bytes of all.
+    `levels`, `child`, `inputs`: offsets in bytes; the barrier's counter precedes them.
+    `size`: bytes in total.
     """
 
     def __init__(self, entry: RecursionEntry, nodes: int, rows: c.Rows) -> None:
@@ -52,7 +52,7 @@ class _Started:
 
 
 class LevelKernels:
-    """Kernels of one batch size, loaded."""
+    """Loaded kernels of a batch size."""
 
     def __init__(
         self, gpu: driver.Gpu, kernels: RecursionKernels, tables: list[Memory], toolkit: str
@@ -88,12 +88,12 @@ class LevelKernels:
                 )
 
     def blocks_of(self, nodes: int) -> int:
-        """Blocks of the kernel for all levels, where the largest level has so many nodes."""
+        """Return the blocks of the kernel for all levels, if the largest level has `nodes` nodes."""
         units = max(-(-nodes // step.tile) * step.panels for step in self._all)
         return min(units, self.blocks)
 
     def of_level(self, level: int) -> list[_Started]:
-        """Steps of a level: of nodes without children, then of those above them, then of others."""
+        """Return a level's steps: for leaves at level 0, their parents at level 1, else inner nodes."""
         if level == 0:
             return self._programs[0]
         return self._programs[2 if level == 1 and len(self._programs) > 2 else 1]
@@ -104,7 +104,7 @@ def _loaded(gpu: driver.Gpu, module: Module, step: Step) -> _Started:
 
 
 class Lane:
-    """A stream, and the memory of a call, kept for the next one; see `RecursiveDevice` for `poison`."""
+    """A stream and the memory of a call, kept for the next call; for `poison` see `RecursiveDevice`."""
 
     def __init__(self, gpu: driver.Gpu, poison: bool = False) -> None:
         self._gpu, self._stream, self._poison = gpu, Stream(gpu), poison
@@ -112,7 +112,7 @@ class Lane:
         self._arrays = self._state = self._scratch = Memory(gpu, 0)
 
     def reserve(self, call: Call, kernels: LevelKernels) -> None:
-        """Find memory for a call; what was in it is lost."""
+        """Provide memory for a call; its previous contents are lost."""
         gpu, state = self._gpu, 4 * call.rows * call.width
         if self._given.array.size < call.size:
             self._given, self._arrays = Pinned(gpu, call.size), Memory(gpu, call.size)
@@ -123,15 +123,15 @@ class Lane:
             self._scratch = Memory(gpu, scratch)
 
     def host(self, offset: int) -> int:
-        """Address of an array on the host, where it is written."""
+        """Return an array's address in the host's staging memory."""
         return int(self._given.handle) + offset
 
     def inputs(self, call: Call) -> Any:
-        """Addresses of inputs on the host."""
+        """Return the inputs' addresses in the host's staging memory."""
         return (ctypes.c_void_p * len(call.inputs))(*map(self.host, call.inputs))
 
     def run(self, call: Call, kernels: LevelKernels) -> int:
-        """Compute the states of a call whose arrays are written; the address of what came back of them."""
+        """Compute the states of a call whose arrays are written; return the address of the copied states."""
         buffer, run, stream = self._given.array, self._gpu.driver.call, self._stream.handle
         buffer[:8] = 0
         buffer[call.levels : call.levels + 4 * (call.count + 1)] = call.starts.view(np.uint8)
@@ -157,7 +157,7 @@ class Lane:
         return back
 
     def _by_level(self, call: Call, kernels: LevelKernels) -> None:
-        """Start the steps of each level."""
+        """Launch the steps of each level."""
         run, stream = self._gpu.driver.call, self._stream.handle
         laid: dict[int, tuple[list[Any], Any]] = {}
         nodes = np.diff(call.starts).tolist()
@@ -178,7 +178,7 @@ class Lane:
                 run("cuLaunchKernel", one.function, *sizes, stream, parameters, None)
 
     def _values(self, call: Call, kernels: LevelKernels, step: Step, **scalars: int) -> list[Any]:
-        """The arguments of a kernel, as the driver takes them."""
+        """Return a kernel's arguments for the driver."""
         arrays = self._arrays.handle
         values: list[Any] = []
         for argument in step.arguments:

@@ -1,1 +1,1 @@
-"""Rows that are on a GPU already."""
+"""Rows on a GPU."""

@@ -1,4 +1,4 @@
-"""Arrays that are on a GPU already: the interface to their libraries, and conversion of rows for kernels."""
+"""Arrays on a GPU: the interface to their libraries, and conversion of rows for kernels."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ArrayLibrary(ABC):
     arrays: Arrays | None = None
 
     def read(self, X: Any) -> Any:
-        """Return what a caller passes as an array of this library."""
+        """Return a caller's object as an array of this library."""
         return X
 
     def place(self, X: Any) -> contextlib.AbstractContextManager[Any]:
-        """Return a context within which work for an array is done on its device."""
+        """Return a context within which an array's device is current."""
         return contextlib.nullcontext()
 
     @abstractmethod
@@ -37,41 +37,41 @@ class ArrayLibrary(ABC):
 
     @abstractmethod
     def dtype(self, X: Any) -> np.dtype:
-        """Return the type of an array; raises `ValueError` where numpy has no such type."""
+        """Return the dtype of an array. Raises `ValueError` if numpy has no such type."""
 
     @abstractmethod
     def cast(self, X: Any, dtype: np.dtype) -> Any:
-        """Return the array in another type and contiguous; itself if it is both already."""
+        """Return the array contiguous and in a dtype; the array itself if it is both."""
 
     @abstractmethod
     def empty(self, shape: tuple[int, ...], like: Any) -> Any:
-        """Return a new float64 array on the device of another one."""
+        """Return a new float64 array on the device of `like`."""
 
     @abstractmethod
     def mark_missing(self, X: Any, value: float) -> Any:
-        """Return a copy with NaN in place of a value."""
+        """Return a copy with NaN for a value."""
 
     @abstractmethod
     def has(self, X: Any, what: str) -> bool:
-        """Return whether there is ``"NaN"`` or ``"infinity"`` in an array; waits for the device."""
+        """Return whether an array has ``"NaN"`` or ``"infinity"``; waits for the device."""
 
     @abstractmethod
     def to_host(self, X: Any) -> np.ndarray:
-        """Return a copy in host memory; waits for it."""
+        """Return a completed copy in host memory."""
 
     @abstractmethod
     def to_device(self, array: np.ndarray, like: Any) -> Any:
-        """Return a copy on the device of another array."""
+        """Return a copy on the device of `like`."""
 
     def adopt(self, tensor: Any) -> Any:
-        """Return a tensor of `tvm_ffi` on a device as an array of the library, in the same memory."""
+        """Return a `tvm_ffi` tensor as an array of the library, in the same memory."""
         return tensor
 
 
 def prepare(library: ArrayLibrary, X: Any, inputs: Inputs) -> Any:
     """Return rows on a GPU in a kernel's type, as `Inputs.prepare` does for rows on the host.
 
-    Where the model's library refuses missing or infinite values, this waits for the device.
+    Waits for the device if the model's library refuses missing or infinite values.
 
     Raises `InputError` if the rows don't fit the model.
     """

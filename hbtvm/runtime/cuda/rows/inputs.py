@@ -1,4 +1,4 @@
-"""Rows on a GPU for pipelines: those whose kernels read the caller's numbers as they are."""
+"""Rows on a GPU for pipelines whose kernels read the caller's numbers unchanged."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hbtvm.runtime.rows.inputs import Inputs
 
 
 class MatrixInputs(Inputs):
-    """What `hbtvm.runtime.cuda.rows.arrays.prepare` needs to know of a pipeline.
+    """A pipeline's parameters for `hbtvm.runtime.cuda.rows.arrays.prepare`.
 
-    Raises `InputError` if the host makes any of the kernels' columns, or they are not the caller's, all and
-    in order, with the same rules for missing and infinite values.
+    Raises `InputError` unless the kernels' columns are the caller's columns, all and in order, with the same
+    rules for missing and infinite values.
 
-    `reader`: what reads rows on the host.
+    `reader`: the reader of rows on the host.
     """
 
     def __init__(self, reader: FeedReader) -> None:

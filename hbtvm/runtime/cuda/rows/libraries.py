@@ -1,8 +1,8 @@
 """Interfaces to the libraries of arrays on GPUs: torch, CuPy, and others by DLPack.
 
-The memory of all arrays is accessed by DLPack. All other operations on torch tensors and CuPy arrays (casts,
-new arrays, probabilities from scores) are done by their own library, so that they follow its device,
-stream and memory pool.
+DLPack gives access to the memory of all arrays. torch and CuPy run all other operations on their arrays
+(casts, new arrays, probabilities from scores), so that these follow the library's device, stream and memory
+pool.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _TorchArrays(Arrays):
 
 
 class TorchLibrary(ArrayLibrary):
-    """Torch; an array of it shows that it is imported."""
+    """Interface to torch, which is imported if there is an array of it."""
 
     def __init__(self) -> None:
         self._torch = sys.modules["torch"]
@@ -82,7 +82,7 @@ class TorchLibrary(ArrayLibrary):
 
 
 class CupyLibrary(ArrayLibrary):
-    """CuPy; an array of it shows that it is imported. Its operations run on the current device."""
+    """Interface to CuPy, which is imported if there is an array of it. It works on the current device."""
 
     def __init__(self) -> None:
         self._cupy = sys.modules["cupy"]
@@ -126,12 +126,11 @@ class CupyLibrary(ArrayLibrary):
 
 
 class DlpackLibrary(ArrayLibrary):
-    """Any other library whose arrays support DLPack, such as JAX; results are `tvm_ffi.Tensor`s.
+    """Interface to other libraries with DLPack, such as JAX; results are `tvm_ffi.Tensor`s.
 
-    Such a library's arrays can be read, and nothing else. Kernels run on them in place, in the
-    default stream, which the library makes wait for them; casts, checks of values and outputs from
-    scores go through host memory. A result is complete when it is returned, since neither the lifetime of
-    the rows nor the stream that would have to wait is known.
+    Kernels read the arrays in place, in the default stream, for which the library makes them ready. Casts,
+    checks of values and outputs from scores go through host memory. Results are complete when returned, since
+    neither the rows' lifetime nor the stream that would have to wait is known.
     """
 
     def read(self, X: Any) -> Any:

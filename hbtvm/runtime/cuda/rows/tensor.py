@@ -1,4 +1,4 @@
-"""Tensors in memory that hbtvm allocated on a GPU, which other libraries take over without a copy."""
+"""Tensors in GPU memory of hbtvm, which other libraries adopt without a copy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _KIND_AT, _NUMBER_AT = 8, 12  # offsets in bytes of a DLPack tensor's device typ
 
 
 def tensor(memory: Memory, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    """Return a `tvm_ffi.Tensor` in device memory, and keep the memory as long as the tensor is referenced.
+    """Return a `tvm_ffi.Tensor` in device memory, which it keeps alive.
 
-    `shape`, `dtype`: of the C-contiguous array in the memory; a type of numpy's that DLPack supports.
+    `shape`, `dtype`: of the C-contiguous array in the memory; DLPack must support the dtype.
     """
     import tvm_ffi  # only where it is needed: packages for CPUs load without it
 
@@ -25,14 +25,14 @@ def tensor(memory: Memory, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 
 
 def tensor_of(gpu: Gpu, array: np.ndarray) -> Any:
-    """Return a copy of an array on a device, complete when this returns."""
+    """Return a completed copy of an array on a device."""
     native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     with gpu.current():
         return tensor(Memory.of(gpu, native), native.shape, native.dtype)
 
 
 class _Window:
-    """Device memory as numpy wraps it: numpy passes its address on, and never reads it."""
+    """Device memory as an array interface: numpy passes its address on without reading it."""
 
     def __init__(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self._memory = memory
@@ -45,10 +45,10 @@ class _Window:
 
 
 def _capsule(array: np.ndarray, device: int) -> Any:
-    """Return a DLPack capsule of an array whose memory is a GPU's.
+    """Return a DLPack capsule of an array in GPU memory.
 
-    Numpy makes it, since its deleter must not be written in Python: other libraries may release
-    it after the interpreter has ended. Numpy states host memory, which is corrected here.
+    Numpy creates it, because its deleter must not be Python code: other libraries may release it after the
+    interpreter has ended. Numpy states host memory, which is corrected here.
     """
     capsule = array.__dlpack__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
