@@ -75,7 +75,7 @@ class Step:
     panels: Annotated[int, Within(0, 2**24)] = 0
     threads: Annotated[int, Within(0, 1025)] = 0  # threads of a block; 0 for CPUs
     # On a GPU: bytes of dynamic shared memory of a block. In a kernel for all levels with shared memory,
-    blocks  # own panels, so there must be at least `panels` blocks.
+    # blocks own panels, so there must be at least `panels` blocks.
     shared: Annotated[int, Within(0, 2**20)] = 0
 
 

@@ -1,1 +1,1 @@
-"""Rows of callers: read from their containers, checked, and converted to matrices."""
+"""Callers' rows: read from their containers, checked, and converted to matrices."""

@@ -1,4 +1,4 @@
-"""Columns of Arrow, which pyarrow's tables and many of pandas' and polars' columns are."""
+"""Columns of Arrow, as in pyarrow's tables and in many columns of pandas and polars."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hbtvm.runtime.rows.raw import Levels, Numbers, RawColumn, Text, Unreadable,
 
 
 def arrow_column(column: Any, null: Any) -> RawColumn:
-    """A pyarrow.Array or ChunkedArray as a column; `null` is what no value means."""
+    """Return a pyarrow.Array or ChunkedArray as a column; `null` is the meaning of a missing value."""
     arrow = sys.modules["pyarrow"]
     check_arrow(column)
     if isinstance(column, arrow.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        if isinstance(column, arrow.ChunkedArray):  # of no chunk at all
+        if isinstance(column, arrow.ChunkedArray):  # without chunks
             column = arrow.array([], column.type)
     is_kind, kind = arrow.types, column.type
     if is_kind.is_string(kind) or is_kind.is_large_string(kind) or str(kind) == "string_view":
@@ -37,17 +37,18 @@ def arrow_column(column: Any, null: Any) -> RawColumn:
 
 
 _OFFSETS: dict[int, np.dtype] = {13: np.dtype(np.int32), 34: np.dtype(np.int64)}
-"""By Arrow's number of a type: ``string`` and ``large_string``."""
+"""Types of offsets of ``string`` and ``large_string``, by Arrow's type number."""
 
 FLAT = frozenset((*range(25), *range(33, 36)))
-"""Likewise, of which ``validate()`` checks all that a row holds: no dictionaries, nested types or views."""
+"""Numbers of types whose rows ``validate()`` checks completely: no dictionaries, nested types or views."""
 
 
 def check_arrow(column: Any) -> None:
     """Refuse an array, a ChunkedArray or a table whose sizes, offsets or indices lead out of its buffers.
 
-    For texts this takes a hundredth of the time of ``validate(full=True)``, which also looks at each byte. Of
-    a table with more than one row, texts, dictionaries and nested columns have to be checked by themselves.
+    For texts this takes a hundredth of the time of ``validate(full=True)``, which also checks each byte. For
+    a table with more than one row, the caller has to check texts, dictionaries and nested columns
+    individually.
 
     Raises `InputError` if they do.
     """

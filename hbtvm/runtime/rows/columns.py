@@ -1,4 +1,4 @@
-"""Columns of tables as numbers: their names checked, their categories looked up."""
+"""Convert tables' columns to numbers: check their names, look up their categories."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hbtvm.runtime.unreadable import described
 
 
 class ColumnReader:
-    """Reads columns as the model's library would.
+    """Reads columns as the model's library does.
 
     `spec`: what the model accepts.
-    `maps`: whether any column holds categories, so that columns have to be looked at one by one.
+    `maps`: whether any column holds categories, so that columns are read one by one.
     """
 
     def __init__(self, spec: InputSpec) -> None:
@@ -27,26 +27,26 @@ class ColumnReader:
         self._order = spec.category_order
         self.maps = bool(self._maps or self._order)
         names = spec.feature_names
-        # LightGBM's own names for columns that had none.
+        # LightGBM's names for unnamed columns.
         automatic = names is not None and all(name == f"Column_{i}" for i, name in enumerate(names))
         self._names = None if automatic else names
 
     @property
     def compares_names(self) -> bool:
-        """Whether a data frame's columns have to be of certain names."""
+        """Whether a data frame's column names must be the model's."""
         return self._names is not None
 
     def name(self, index: int) -> str:
-        """A column, for errors."""
+        """Return a column's name for errors."""
         return f"column {index}" if self._names is None else f"column {index} ({self._names[index]!r})"
 
     def check_names(self, frame: Frame) -> None:
-        """Refuse a data frame with other columns than the model's."""
+        """Refuse a data frame whose columns are not the model's."""
         count = len(frame.columns) if frame.matrix is None else frame.matrix.shape[1]
         self.check_header(frame.names, count)
 
     def check_header(self, names: tuple[str, ...] | None, count: int) -> None:
-        """Refuse columns of other names (None: they have none) or another count than the model's."""
+        """Refuse columns whose names (None if unnamed) or count are not the model's."""
         expected = self._names
         if names is not None and expected is not None and names != expected:
             self._compare_names(names, expected)
@@ -75,18 +75,19 @@ class ColumnReader:
         )
 
     def read(self, columns: tuple[Column, ...], named: bool) -> list[np.ndarray]:
-        """Each column's numbers, shape (n,): its values, or the codes of its categories (NaN: missing).
+        """Return each column's numbers, shape (n,): its values, or the codes of its categories (NaN:
+        missing).
 
-        Raises `InputError` if a column can't be the model's.
+        Raises `InputError` if a column does not fit the model.
 
         `columns`: as many as the model has.
-        `named`: whether they are a data frame's, whose types mean something.
+        `named`: whether they are a data frame's, whose types are meaningful.
         """
         maps = self._placed(columns, named) if self._order else self._maps
         return [self._column(i, column, named, maps.get(i)) for i, column in enumerate(columns)]
 
     def _placed(self, columns: tuple[Column, ...], named: bool) -> dict[int, dict[Any, int]]:
-        """The codes of the columns that hold categories in these rows, where only the rows tell which."""
+        """Return the codes of category columns, if only the rows' types tell which columns these are."""
         typed = [i for i, column in enumerate(columns) if column.categorical]
         words = [
             i for i, column in enumerate(columns) if column.levels is not None and not column.categorical
@@ -94,8 +95,8 @@ class ColumnReader:
         if words:
             return _maps_of(self._spec.placed(typed + words, words))
         if not named:
-            return {}  # numbers in a plain array: codes
-        # As LightGBM pairs a frame's category columns with those of the training frame: by their order.
+            return {}  # numbers in a plain array are codes
+        # LightGBM pairs a frame's category columns with the training frame's by their order.
         if len(typed) != len(self._order):
             mention = f" ({named_columns(typed, self._names)})" if typed else ""
             raise InputError(
@@ -113,7 +114,7 @@ class ColumnReader:
     def _column(self, index: int, column: Column, named: bool, known: dict[Any, int] | None) -> np.ndarray:
         values, levels = column.values, column.levels
         if known is not None and not known and values is not None:
-            # Nothing reads this column.
+            # The model does not read this column.
             return values if levels is None else np.full(len(values), np.nan, np.float32)
         if values is None or (values.dtype.kind not in NUMBERS):
             self._refuse(index, column.type_name)
@@ -131,7 +132,7 @@ class ColumnReader:
         if known is None:
             return values
         if self._spec.numbers_are_categories:
-            # In objects scikit-learn looks for NaN only; there, infinity is one more unknown category.
+            # In objects, scikit-learn looks for NaN only; infinity is an unknown category.
             if column.type_name != "object" and np.isinf(values).any():
                 self._refuse_infinity(index, (math.inf,))
             distinct, at = np.unique(values, return_inverse=True)
@@ -151,8 +152,8 @@ class ColumnReader:
     def _codes(
         self, index: int, at: np.ndarray, levels: tuple[Any, ...], known: dict[Any, int]
     ) -> np.ndarray:
-        """Codes of values that are given as positions in `levels`."""
-        # The last entry is what position -1 means: no value.
+        """Return the codes of values that are positions in `levels`."""
+        # The last entry is for position -1, a missing value.
         codes = np.full(len(levels) + 1, np.nan, np.float32)
         used = np.unique(at)
         for i in used[used >= 0].tolist():

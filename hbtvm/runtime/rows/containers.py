@@ -1,7 +1,7 @@
 """Containers of rows: pandas, polars and pyarrow tables, arrays, lists and dicts, read a column at a time.
 
-None of these libraries is imported: an object of one shows that it is loaded. A column that is not asked
-for is not touched.
+This module imports none of these libraries: an object of a library shows that it is loaded. Unread columns
+are not touched.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _PLAIN = frozenset((str, int, float, bool, type(None)))
 class Container:
     """Rows, by column."""
 
-    # `rows`, `width`: how many rows and columns there are
+    # `rows`, `width`: numbers of rows and columns
     rows: int
     width: int
-    # The columns' names; None where they have none, or these are no strings
+    # The columns' names; None if unnamed, or if names are not strings
     names: tuple[str, ...] | None = None
 
     def column(self, at: int, null: Any) -> RawColumn:
-        """A column; `null` is what it means where the container has no value."""
+        """Return a column; `null` is the meaning of a missing value."""
         raise NotImplementedError
 
     def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
-        """Python values of the only row's columns; None where `column` has to tell more than values do."""
+        """Return Python values of the only row's columns; None if the columns' types matter."""
         return None
 
     def numbers(self) -> np.ndarray | None:
-        """All values, shape (rows, width), where they lie in one array of numbers; None where they don't."""
+        """Return all values, shape (rows, width), if one array of numbers holds them; else None."""
         return None
 
 
 class ArrayRows(Container):
-    """A two-dimensional array of numpy, of numbers, texts or Python objects."""
+    """A two-dimensional numpy array of numbers, texts or Python objects."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -84,7 +84,7 @@ class ValueRows(Container):
 
 
 class ListRows(Container):
-    """Sequences of values; they are not made an array, which would take numbers beside texts for texts."""
+    """Sequences of values; not converted to an array, which would turn numbers beside texts into texts."""
 
     def __init__(self, rows: Sequence[Sequence[Any]], width: int) -> None:
         self._rows = rows
@@ -105,7 +105,7 @@ class ListRows(Container):
 class DictRows(Container):
     """Dicts of values by column name, as a service gets them; None is a missing value of any kind.
 
-    A key that nothing reads may be absent, and others may be there.
+    Unread keys may be absent, and further keys present.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> None:
@@ -187,11 +187,11 @@ class ArrowTable(Container):
 
 
 def container_of(X: Any, names: tuple[str, ...] | None) -> Container | PandasFrame | None:
-    """What reads rows; None if they are none of the kinds here.
+    """Return the container of rows; None for rows of other kinds.
 
     Raises `InputError` if they are of such a kind, but can't be read.
 
-    `names`: the model's columns, which dicts have by name.
+    `names`: the model's columns, which are dicts' keys.
     """
     if isinstance(X, np.ndarray):
         return ArrayRows(X) if X.ndim == 2 else None
@@ -219,9 +219,9 @@ def container_of(X: Any, names: tuple[str, ...] | None) -> Container | PandasFra
 
 
 def values_of(X: Any) -> ValueRows:
-    """What reads rows of one value each: texts, dicts or lists of features.
+    """Return the container of rows of one value each: texts, dicts or lists of features.
 
-    Raises `InputError` if it is none of these.
+    Raises `InputError` for other rows.
 
     `X`: a list, any other iterable, an array of one dimension, a series of pandas or polars, an array of
         pyarrow; a table of one column.
@@ -254,7 +254,7 @@ def values_of(X: Any) -> ValueRows:
 
 
 def _series(X: Any) -> RawColumn | None:
-    """A column by itself of pandas, polars or pyarrow."""
+    """Return a single column of pandas, polars or pyarrow."""
     module = type(X).__module__.partition(".")[0]
     library: Any = sys.modules.get(module)
     if module == "pandas" and isinstance(X, library.Series):
@@ -275,7 +275,7 @@ def _needed(names: tuple[str, ...] | None) -> tuple[str, ...]:
 
 
 def _with_nulls(values: Sequence[Any], nulls: Sequence[Any]) -> list[Any] | None:
-    """A row's values; None where one is of a type that `Container.column` may refuse."""
+    """Return a row's values; None if a value's type is one that `Container.column` may refuse."""
     if not all(type(value) in _PLAIN for value in values):
         return None
     return [null if value is None else value for value, null in zip(values, nulls, strict=True)]

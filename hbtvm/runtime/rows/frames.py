@@ -1,6 +1,6 @@
 """Read the columns of pandas, polars and pyarrow tables.
 
-None of these libraries is imported: an object of one shows that it is loaded.
+This module imports none of these libraries: an object of a library shows that it is loaded.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ NUMBERS = "fiub"  # kinds of numpy types that hold real numbers
 
 @dataclass(frozen=True)
 class Column:
-    """The type and values of one column."""
+    """The type and values of a column."""
 
     type_name: str  # the library's name of the type, for errors
-    # Shape (n,): numbers, NaN where one is missing; or positions in `levels`, -1 where a value is missing;
-    # None where the column holds neither numbers nor categories
+    # Shape (n,): numbers, NaN if missing; or positions in `levels`, -1 if missing; None for other columns
     values: np.ndarray | None
     levels: tuple[Any, ...] | None = None  # the distinct values of a column of categories or strings
-    categorical: bool = False  # whether the column has its library's type for categories, whatever these are
+    categorical: bool = False  # whether the column has its library's type of categories
 
     def numbers(self) -> np.ndarray | None:
-        """Return the values themselves, where they are numbers or categories that are numbers."""
+        """Return the values if they are numbers or categories that are numbers; else None."""
         if self.levels is None:
             return self.values
         plain = _of_levels(self.type_name, self.values, self.levels)
@@ -39,15 +38,15 @@ class Column:
 class Frame:
     """The names and columns of a data frame."""
 
-    names: tuple[str, ...] | None  # column names; None where they are no strings
-    columns: tuple[Column, ...]  # the columns; empty where `matrix` holds them all
+    names: tuple[str, ...] | None  # column names; None if they are not strings
+    columns: tuple[Column, ...]  # the columns; empty if `matrix` holds them
     matrix: np.ndarray | None = None  # shape (n, columns): the values of a frame that has only numbers
 
 
 def read_frame(X: Any) -> Frame | None:
-    """Return the columns of a pandas, polars or pyarrow table; None if `X` is none of these.
+    """Return the columns of a pandas, polars or pyarrow table; None for other objects.
 
-    Raises `TypeError` if it is a table whose values are not computed yet (polars' LazyFrame).
+    Raises `TypeError` for a table whose values are not computed yet (polars' LazyFrame).
     """
     module = type(X).__module__.partition(".")[0]
     if module == "pandas" and isinstance(X, sys.modules["pandas"].DataFrame):
@@ -74,7 +73,7 @@ def object_columns(array: np.ndarray) -> tuple[Column, ...]:
 
 def _pandas(X: Any) -> Frame:
     names = tuple(X.columns)
-    # As in scikit-learn, names that are no strings count as positions, and are not compared.
+    # As in scikit-learn, names that are not strings count as positions, and are not compared.
     named = tuple(map(str, names)) if all(isinstance(name, str) for name in names) else None
     dtypes = set(X.dtypes)
     if dtypes and all(isinstance(dtype, np.dtype) and dtype.kind in NUMBERS for dtype in dtypes):
@@ -95,7 +94,7 @@ def _pandas_column(column: Any) -> Column:
     if is_real or types.is_bool_dtype(dtype):
         if isinstance(dtype, np.dtype):
             return Column(name, column.to_numpy())
-        # Nullable and Arrow-backed types; their own missing value becomes NaN.
+        # Nullable and Arrow-backed types; their missing value becomes NaN.
         return Column(name, column.to_numpy(dtype=np.float64, na_value=np.nan))
     return Column(name, None)
 
@@ -141,7 +140,7 @@ def object_column(values: Any, type_name: str = "object", categorical: bool = Fa
             # NaN and the like are not equal to themselves.
             missing = value is None or not bool(value == value)
             codes[row] = -1 if missing else levels.setdefault(value, len(levels))
-    except Exception:  # of a value's class, whatever that is
+    except Exception:  # from a value's class
         return Column(type_name, None)
     if categorical:
         return Column(type_name, codes, tuple(levels), True)

@@ -1,4 +1,4 @@
-"""Convert users' rows into the contiguous arrays that kernels read."""
+"""Convert users' rows to the contiguous arrays that kernels read."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SMALL = 8192
 
 
 def all_finite(X: np.ndarray) -> bool:
-    """Return whether all values are finite; False also where their squares add up to infinity."""
-    # Neither branch warns of such values, or starts threads, as the dot product of a large array would.
+    """Return whether all values are finite; False also if their squares add up to infinity."""
+    # Neither branch warns or starts threads, as the dot product of a large array would.
     if X.size <= _SMALL:
         return math.isfinite(np.vdot(X, X))
     flat = X.reshape(-1)
@@ -31,22 +31,21 @@ def all_finite(X: np.ndarray) -> bool:
 
 
 class Inputs:
-    """Checks rows and converts them, as the model's library would.
+    """Checks rows and converts them as the model's library does.
 
-    Values are checked apart from that (`all_finite`, `check`), by the executor, which reads
-    the rows anyway.
+    The executor, which reads the rows anyway, checks values (`all_finite`, `check`).
 
     `spec`: what the model accepts.
     `compare_dtype`: the type that the library compares in. With ``"float32"`` every input is cast to it; with
         ``"float64"`` input that float32 does not hold exactly needs a float64 kernel.
-    `dtypes`: the types for which there are kernels.
-    `float32_apart`: whether the kernels for float32 rows compute what the library does with float32 numbers
-        alone: rows of integers, which the library converts to float64, then need a float64 kernel.
+    `dtypes`: the types of rows that kernels take.
+    `float32_apart`: whether the kernels for float32 rows match the library for float32 numbers only:
+        integers, which the library converts to float64, then need a float64 kernel.
     `checks`: whether the library refuses missing or infinite values.
-    `refuses`: for each column, what it refuses: 1 NaN, 2 infinities, 3 both; uint8, shape (n_features,).
-    `ready`: types of arrays that are a kernel's rows as they are.
-    `columns`: what reads the columns of tables.
-    `interleave`: what the executor copies columns with, once it is loaded.
+    `refuses`: by column, refused values: 1 NaN, 2 infinities, 3 both; uint8, shape (n_features,).
+    `ready`: dtypes of arrays that are a kernel's rows without conversion.
+    `columns`: the reader of tables' columns.
+    `interleave`: the executor's function that copies columns, once it is loaded.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Inputs:
         self.refuses = np.full(spec.n_features, refused, np.uint8)
         self.interleave: Interleave | None = None
         self._plain = not self._maps_arrays and spec.missing_value is None
-        # Types that a kernel takes without a cast; not float64 where the library compares in float32.
+        # Types that a kernel takes without a cast; not float64 if the library compares in float32.
         taken = frozenset(d for d in self._dtypes if self._exact or d == _F32)
         self.ready = taken if self._plain else frozenset()
 
@@ -75,8 +74,8 @@ class Inputs:
         Raises `InputError` if the rows don't fit the model.
 
         `X`: shape (n, n_features): a numpy array, a pandas, polars or pyarrow table, or lists.
-        Returns float32 or float64, shape (n, n_features), C-contiguous, aligned to its elements. It is `X`
-        itself where nothing has to be done.
+        Returns float32 or float64, shape (n, n_features), C-contiguous, aligned to its elements; `X` itself
+        if it needs no conversion.
         """
         if (
             type(X) is np.ndarray
@@ -90,15 +89,15 @@ class Inputs:
         return self._convert(X)
 
     def look(self, X: np.ndarray) -> None:
-        """As `check`, which is slower, and asked only where a value is missing or infinite."""
+        """Run `check`, which is slower, only if a value is missing or infinite."""
         if not all_finite(X):
             self.check(X)
 
     def check(self, X: np.ndarray) -> None:
-        """Raise an error if there are values that the library refuses.
+        """Refuse values that the library refuses.
 
-        `X`: what `prepare` returned.
-        Raises `InputError`: names the first of them.
+        `X`: a result of `prepare`.
+        Raises `InputError`, which names the first of them.
         """
         if not self.spec.allow_nan:
             self._refuse_values(np.isnan(X), "NaN, but the model was trained without missing values")
@@ -106,7 +105,7 @@ class Inputs:
             self._refuse_values(np.isinf(X), f"infinity or a value too large for {X.dtype}")
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise an error for rows of another shape than (n, n_features)."""
+        """Refuse rows whose shape is not (n, n_features)."""
         expected = f"expected rows of {self.spec.n_features} columns"
         if len(shape) != 2:
             hint = "; for a single row use X.reshape(1, -1)" if len(shape) == 1 else ""
@@ -115,13 +114,13 @@ class Inputs:
             raise InputError(f"{expected}, got {shape[1]}.")
 
     def cast(self, values: np.ndarray) -> np.ndarray:
-        """Return numbers of any shape in a kernel's type, with NaN for the spec's missing value."""
+        """Return numbers of any shape in a kernel's dtype, with NaN for the spec's missing value."""
         return self._numbers(values)
 
     def kernel_dtype(self, dtype: np.dtype) -> np.dtype:
-        """Return the type of the kernel for rows of a type, independent of their values.
+        """Return the dtype of the kernel for rows of a dtype, independent of values.
 
-        Raises `InputError` if there is none, or arrays of numbers are no input of this model.
+        Raises `InputError` if there is none, or the model does not take arrays of numbers.
         """
         if self._maps_arrays:
             raise InputError(
@@ -145,20 +144,20 @@ class Inputs:
         return self._numbers(self.numbers(X))
 
     def check_types(self, X: Any) -> None:
-        """Raise an error for rows of a type that the model refuses; see `RowTypes.check`."""
+        """Refuse rows of types that the model refuses; see `RowTypes.check`."""
         if self._row_types is not None:
             self._row_types.check(X)
 
     def check_sparse(self, X: Any) -> None:
-        """Raise an error for sparse rows that the model refuses whatever their values are."""
+        """Refuse sparse rows if the model refuses all of them."""
         if self.spec.sparse_refused:
             raise InputError(f"got sparse rows: {self.spec.sparse_refused}; expected dense rows.")
         self.check_types(X)
 
     def numbers(self, X: Any) -> np.ndarray:
-        """Rows as one array of numbers, of the type that their values have together.
+        """Return rows as an array of numbers, in their common dtype.
 
-        Raises `InputError` if the rows don't fit the model; values are not looked at.
+        Raises `InputError` if the rows don't fit the model; values are not checked.
         """
         if type(X) is np.ndarray and X.dtype.kind in NUMBERS and not self._maps_arrays:
             return self._shaped(X)
@@ -186,7 +185,7 @@ class Inputs:
         return array
 
     def _of_dicts(self, rows: Sequence[Any]) -> np.ndarray:
-        """Rows that are dicts by column name; what the model does not have may be there, too."""
+        """Return rows that are dicts by column name, which may have further keys."""
         names, known = self.spec.feature_names, self.spec.categories
         if names is None:
             raise InputError(
@@ -205,7 +204,7 @@ class Inputs:
         return self._of_columns(tuple(columns), len(rows), True)
 
     def array(self, X: Any) -> np.ndarray:
-        """Return rows that are no table as an array of shape (n, n_features), of any type."""
+        """Return rows that are not a table as an array of shape (n, n_features), of any dtype."""
         expected = f"expected rows of {self.spec.n_features} columns"
         if hasattr(X, "nnz"):
             raise InputError(f"{expected}, dense or sparse as scipy has them, got a {type(X).__name__}.")
@@ -216,7 +215,7 @@ class Inputs:
             if array.dtype.kind in "US" and not isinstance(X, np.ndarray):
                 # Numpy converts numbers beside strings to strings.
                 array = np.asarray(X, dtype=object)
-        except Exception as error:  # of the rows' class, whatever that is
+        except Exception as error:  # from the rows' class
             what = f"got a {type(X).__name__} that is no table of numbers"
             raise InputError(f"{expected}, {what} ({reason(error)}).") from None
         if array.ndim == 0:
@@ -242,7 +241,7 @@ class Inputs:
         return matrix_of(values, n, np.result_type(*values), self.interleave)
 
     def _numbers(self, array: np.ndarray) -> np.ndarray:
-        """Return numbers of any type and layout in a kernel's type, with NaN for the spec's missing value."""
+        """Return numbers of any layout in a kernel's dtype, with NaN for the spec's missing value."""
         dtype = self._target(array)
         # Values too large for float32 become infinite, as in the library. (Signalling NaN is "invalid".)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -257,7 +256,7 @@ class Inputs:
                 is_missing = out.astype(_F32, copy=False) == np.float32(missing)
             if is_missing.any():
                 out = np.where(is_missing, out.dtype.type(np.nan), out)
-        # A model that compares in float32 may still have float64 kernels alone.
+        # A model that compares in float32 may have float64 kernels only.
         return out if dtype in self._dtypes else out.astype(_F64)
 
     def _target(self, array: np.ndarray) -> np.dtype:

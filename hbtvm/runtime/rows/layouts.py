@@ -1,4 +1,4 @@
-"""Where a frame has the columns that a pipeline reads; found once for frames of the same columns."""
+"""Positions of a pipeline's columns in a frame, cached for frames with the same columns."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from hbtvm.runtime.rows.columns import ColumnReader
 from hbtvm.runtime.rows.containers import Container, DictRows
 from hbtvm.runtime.rows.pandas_frame import PandasFrame
 
-_KEPT = 4  # layouts that are remembered; a service has one or two
-Positions = Mapping[int, int] | Sequence[int]  # by a column of the input, its position
+_KEPT = 4  # cached layouts; a service has one or two
+Positions = Mapping[int, int] | Sequence[int]  # positions by the input's column
 
 
 class Layouts:
-    """Finds columns.
+    """Finds the positions of columns.
 
     `spec`: what the pipeline accepts.
     `needed`: the columns that it reads, by their index.
-    `columns`: what checks names where these have to be the pipeline's.
+    `columns`: checks names that must be the pipeline's.
     """
 
     def __init__(self, spec: InputSpec, needed: Sequence[int], columns: ColumnReader) -> None:
         self._spec, self._needed, self._columns = spec, tuple(needed), columns
         self._in_order: Positions = range(spec.n_features)
-        # Replaced as a whole, never changed: other threads may be reading them.
+        # Replaced, never changed, because other threads may read it.
         self._known: tuple[tuple[Any, Positions], ...] = ()
 
     def positions(self, rows: Container | PandasFrame) -> Positions:
-        """Where the needed columns are.
+        """Return the positions of the needed columns.
 
-        Raises `InputError` if one is missing or there twice, or the columns have to be the pipeline's and are
+        Raises `InputError` if a column is missing or duplicated, or columns that must be the pipeline's are
         not.
         """
         if isinstance(rows, PandasFrame):
             index = rows.index
             for key, positions in self._known:
-                # Views of an index are told by pandas; names need not be compared.
+                # pandas recognizes views of an index without comparing names.
                 if key is index or (not isinstance(key, tuple) and index.is_(key)):
                     return positions
             return self._remember(index, self._find(rows.names, rows.width))

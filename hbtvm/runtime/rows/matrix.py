@@ -1,4 +1,4 @@
-"""Columns side by side in a matrix of rows."""
+"""Interleave columns to a matrix of rows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 Interleave = Callable[[Any, int, int, int, int], None]
-"""The executor's ``hbtvm_interleave``: addresses of columns, how many, bytes of a value, rows, the matrix."""
+"""The executor's ``hbtvm_interleave``: columns' addresses and number, bytes of a value, rows, the matrix."""
 
-_ROWS = 1024  # rows that are copied at a time: the matrix's lines are still in the cache for the next column
-_FEW = 256  # rows from which on a call of C is worth its preparation
+_ROWS = 1024  # rows copied at a time, so that the matrix's lines stay in the cache for the next column
+_FEW = 256  # fewest rows for which a call of C pays
 
 
 def matrix_of(
@@ -22,8 +22,7 @@ def matrix_of(
 
     `columns`: shape (n,) each; numbers or booleans.
     `dtype`: of the matrix.
-    `interleave`: copies columns of that type faster than numpy; None where the package's executor is too old
-        for that.
+    `interleave`: copies columns of that type faster than numpy; None if the package's executor lacks it.
     Returns shape (n, columns), C-contiguous.
     """
     arrays = list(columns)

@@ -1,7 +1,6 @@
 """A pandas data frame, read from its blocks: asking pandas for a column takes as long as predicting a row.
 
-Where pandas keeps its blocks is not part of its interface. Without them, in another release, the same is
-read in the ways that are.
+The blocks are not part of pandas' public interface, which serves as the fallback.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _NARROW = ("halffloat[pyarrow]", "float[pyarrow]")
 class PandasFrame:
     """A pandas.DataFrame; see `hbtvm.runtime.rows.containers.Container`.
 
-    `rows`, `width`: how many rows and columns there are.
+    `rows`, `width`: numbers of rows and columns.
     `index`: the index of the columns.
     """
 
@@ -35,7 +34,7 @@ class PandasFrame:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The columns' names; None where these are no strings: such count as positions."""
+        """The columns' names; None if they are not strings and so count as positions."""
         try:
             names = self.index.array.__arrow_array__().to_pylist()
         except (AttributeError, TypeError, ValueError, ImportError):
@@ -43,7 +42,7 @@ class PandasFrame:
         return tuple(map(str, names)) if all(isinstance(one, str) for one in names) else None
 
     def column(self, at: int, null: Any) -> RawColumn:
-        """A column. pandas has its own missing value for each type; `null` is not used."""
+        """Return a column. pandas has a missing value for each type; `null` is not used."""
         if self._blocks is None:
             return column_of(self._frame.iloc[:, at].array)
         arrays, number, place = self._blocks
@@ -71,7 +70,7 @@ class PandasFrame:
         )
 
     def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
-        """Python values of the only row's columns; None where `column` has to tell more than values do."""
+        """Return Python values of the only row's columns; None if the columns' types matter."""
         if self._blocks is None:
             return None
         arrays, number, place = self._blocks
@@ -99,7 +98,7 @@ class PandasFrame:
 
 
 def _blocks(frame: Any) -> tuple[list[Any], list[int], list[int]] | None:
-    """The arrays of a frame's blocks, and for each column its block and its place there."""
+    """Return the arrays of a frame's blocks, and each column's block and position in it."""
     try:
         manager = frame._mgr
         arrays = [block.values for block in manager.blocks]
@@ -110,7 +109,7 @@ def _blocks(frame: Any) -> tuple[list[Any], list[int], list[int]] | None:
 
 
 def column_of(values: Any) -> RawColumn:
-    """A column of pandas' array of any type."""
+    """Return a pandas array of any type as a column."""
     pandas = sys.modules["pandas"]
     dtype = values.dtype
     if isinstance(dtype, np.dtype):
@@ -119,9 +118,9 @@ def column_of(values: Any) -> RawColumn:
         categories = values.categories
         return Levels(values.codes, categories, categories.tolist, np.nan)
     if hasattr(values, "_pa_array") or isinstance(dtype, pandas.ArrowDtype):
-        # Whatever holds Arrow's arrays has loaded pyarrow.
+        # An object with Arrow's arrays has loaded pyarrow.
         column = arrow_column(values.__arrow_array__(), np.nan)
-        # scikit-learn converts pandas' own types of floats to float64.
+        # scikit-learn converts pandas' float types to float64.
         return Numbers(column.raw().astype(np.float64)) if str(dtype) in _NARROW else column
     if isinstance(dtype, pandas.StringDtype):
         return Values(values.to_numpy(dtype=object, na_value=np.nan).tolist())
@@ -139,7 +138,7 @@ def _of_numpy(values: np.ndarray) -> RawColumn:
 
 
 def _of_nullable(values: Any) -> RawColumn:
-    """Numbers with pandas' own missing value, which becomes NaN."""
+    """Return a nullable array as numbers, with NaN for pandas' missing value."""
     dtype = getattr(values.dtype, "numpy_dtype", np.dtype(np.float64))
     if dtype.kind != "f" and not values.isna().any():
         return Numbers(values.to_numpy(dtype=dtype))

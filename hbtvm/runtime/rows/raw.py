@@ -1,8 +1,8 @@
-"""One column of the caller's rows, as its container holds it: numbers, Python values, Arrow's texts, levels.
+"""A column of the caller's rows in its container's form: numbers, Python values, Arrow's texts, levels.
 
-Each form gives the column's numbers, its codes, or what `hbtvm.graph.columns.evaluate` takes, with as little
-work as its form allows. ``null`` is what the container's own missing value means where it is no number: NaN
-or None.
+Each class returns the column's numbers, codes, or input of `hbtvm.graph.columns.evaluate` with as little work
+as its form allows. ``null`` is the meaning of the container's missing value if it is not a number: NaN or
+None.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLAIN = frozenset((float, int, bool))
 class Numbers:
     """Numbers in an array.
 
-    `array`: of a type of real numbers or bool, shape (n,), any stride; NaN where one is missing.
+    `array`: real numbers or bools, shape (n,), any stride; NaN if missing.
     """
 
     def __init__(self, array: np.ndarray) -> None:
@@ -37,22 +37,22 @@ class Numbers:
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of its numbers."""
+        """The dtype of its numbers."""
         return self._array.dtype
 
     def numbers(self, where: str) -> np.ndarray:
-        """The column as numbers of any type, shape (n,).
+        """Return the column as numbers of any dtype, shape (n,).
 
-        Raises `InputError` if it has others; `where` names the column.
+        Raises `InputError` for other values; `where` names the column.
         """
         return self._array
 
     def codes(self, coder: Coder) -> np.ndarray:
-        """The codes of its values, shape (n,)."""
+        """Return the codes of its values, shape (n,)."""
         return coder.of_numbers(self._array)
 
     def raw(self) -> np.ndarray:
-        """float32 or float64; integers that float64 does not hold, and other values, as they are."""
+        """Return float32 or float64; integers beyond float64, and other values, stay unchanged."""
         x = self._array
         if x.dtype.kind == "f":
             return x if x.dtype != np.float16 else x.astype(np.float32)
@@ -61,7 +61,7 @@ class Numbers:
         return x.astype(np.float64)
 
     def texts(self, reader: TextReader) -> Texts | ObjectRows:
-        """The texts of its values, or features.
+        """Return its texts, or features.
 
         Raises `InputError` if it has none.
         """
@@ -69,7 +69,7 @@ class Numbers:
 
 
 class Values:
-    """Python values of any kind."""
+    """Python values."""
 
     def __init__(self, values: list[Any]) -> None:
         self._values = values
@@ -102,7 +102,7 @@ class Values:
 
 
 class Objects:
-    """Python values of any kind, in an array.
+    """Python values in an array.
 
     `array`: of type ``object``, shape (n,), any stride; or (n, k), if rows are lists of texts.
     """
@@ -134,7 +134,7 @@ class Text:
     """Texts of Arrow.
 
     `array`: a pyarrow.Array of strings.
-    `null`: see above.
+    `null`: see the module.
     """
 
     def __init__(self, array: Any, null: Any) -> None:
@@ -164,10 +164,10 @@ class Text:
 class Levels:
     """Positions in a list of values.
 
-    `at`: integers, shape (n,); -1 for no value.
-    `levels`: an object that stands for the list as long as it is the same.
-    `values`: gives the list.
-    `null`: see above.
+    `at`: positions, integers, shape (n,); -1 for missing values.
+    `levels`: an object that identifies the list, for caching.
+    `values`: returns the list.
+    `null`: see the module.
     """
 
     def __init__(self, at: np.ndarray, levels: Any, values: Callable[[], list[Any]], null: Any) -> None:
@@ -222,7 +222,7 @@ class Unreadable:
 
 
 def are_numbers(values: Sequence[Any]) -> bool:
-    """Whether Python values are numbers, all of which float64 holds exactly."""
+    """Return whether all Python values are numbers that float64 holds exactly."""
     types = {*map(type, values)}
     if not types <= _PLAIN:
         return False
@@ -233,15 +233,15 @@ RawColumn = Numbers | Values | Objects | Text | Levels | Unreadable
 
 
 def number(value: Any, where: str, row: int | None = None) -> float:
-    """A Python value as a number; None and all kinds of NaN are NaN.
+    """Return a Python value as a number; None and all kinds of NaN are NaN.
 
-    Raises `InputError` if it is none; `where` names the column.
+    Raises `InputError` if it is not a number; `where` names the column.
     """
     if value is None:
         return np.nan
     try:
         return float(value)
-    except Exception:  # of the value's class, whatever that is
+    except Exception:  # from the value's class
         if is_nan(value):
             return np.nan
     place = where if row is None else f"{where}, row {row}"

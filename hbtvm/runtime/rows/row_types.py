@@ -1,6 +1,6 @@
-"""Refuse rows of types in which the library computes other results than in float64.
+"""Refuse rows of types in which the library's results differ from those in float64.
 
-See `hbtvm.graph.refused_rows`. Only models that refuse some types look at those of their rows.
+See `hbtvm.graph.refused_rows`. Only models that refuse some types check their rows' types.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.refused_rows import common
 
 TypeOf = Callable[[int], str | None]
-"""From a column of the input to its type as numpy names it; None if it is not known."""
+"""From a column of the input to numpy's name of its type; None if unknown."""
 
 
 class RowTypes:
@@ -29,14 +29,14 @@ class RowTypes:
         self._spec = spec
 
     def check(self, X: Any) -> None:
-        """Raise an error for rows in any container that have a column of a refused type.
+        """Refuse rows in any container with a column of a refused type.
 
-        Raises `InputError`: names the column, its type and the step that reads it.
+        Raises `InputError`, which names the column, its type and the step that reads it.
         """
         self._check(self._types_of(X))
 
     def check_dtype(self, dtype: np.dtype) -> None:
-        """As `check`, of an array."""
+        """Run `check` for an array."""
         self._check(lambda _: dtype.name)
 
     def _check(self, type_of: TypeOf) -> None:
@@ -73,7 +73,7 @@ class RowTypes:
 
 
 def _of_values(values: list[Any]) -> str | None:
-    """The type that a data frame gives Python values of a column."""
+    """Return the type that a data frame gives a column of Python values."""
     if all(isinstance(value, bool | np.bool_) for value in values):
         return "bool"
     whole = all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in values)
@@ -83,13 +83,13 @@ def _of_values(values: list[Any]) -> str | None:
 def _of_lists(rows: Any) -> TypeOf:
     try:
         name = np.asarray(rows).dtype.name
-    except Exception:  # of rows that the reader refuses
+    except Exception:  # the reader refuses these rows
         return lambda _: None
     return lambda _: str(name)
 
 
 def _columns_of(X: Any) -> list[tuple[str, str | None]] | None:
-    """Names and types of a table's columns."""
+    """Return names and types of a table's columns."""
     module = type(X).__module__.partition(".")[0]
     if module not in ("pandas", "polars", "pyarrow"):
         return None
@@ -105,7 +105,7 @@ def _columns_of(X: Any) -> list[tuple[str, str | None]] | None:
 def _of_pandas(dtype: Any) -> str | None:
     if hasattr(dtype, "categories"):
         dtype = dtype.categories.dtype
-    # Nullable types and those of Arrow have a type of numpy, sparse ones that of their values.
+    # Nullable and Arrow types have a numpy type; sparse types have their values' type.
     dtype = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
     return str(dtype.name) if isinstance(dtype, np.dtype) else _name(dtype)
 

@@ -1,8 +1,8 @@
 """Convert scipy's sparse rows to dense tiles for kernels, one tile at a time.
 
 Absent entries follow the training library's convention: to XGBoost they are missing values
-(and explicit zeros are zeros), to LightGBM and scikit-learn they are zeros. scipy is never imported: a
-matrix of it shows that it is loaded.
+(and explicit zeros are zeros), to LightGBM and scikit-learn they are zeros. This module does not import
+scipy: a matrix of it shows that it is loaded.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from hbtvm.runtime.memory import empty
 from hbtvm.runtime.rows.frames import NUMBERS
 from hbtvm.runtime.rows.inputs import Inputs
 
-_TILE_BYTES = 1 << 22  # dense rows that are there at a time, unless a single one takes more
+_TILE_BYTES = 1 << 22  # bytes of dense rows at a time, unless a single row takes more
 
 
 def is_sparse(X: Any) -> bool:
-    """Whether rows are a sparse matrix or array of scipy."""
-    # Not by its attributes: a pandas frame takes microseconds to find that it has none of a name.
+    """Return whether rows are a sparse matrix or array of scipy."""
+    # Not by attributes: a pandas frame takes microseconds to report a missing attribute.
     scipy = sys.modules.get("scipy.sparse")
     return scipy is not None and bool(scipy.issparse(X))
 
 
 def refuse_sparse(library: str, model: str) -> str | None:
-    """Return why a model takes no sparse rows; None if it does."""
+    """Return the reason why a model takes no sparse rows; None if it does."""
     if library == "scikit-learn" and model.startswith("HistGradientBoosting"):
         return f"sparse rows are no input of {model}, in which no value is absent; expected dense rows."
     return None
@@ -38,15 +38,15 @@ def refuse_sparse(library: str, model: str) -> str | None:
 class SparseRows:
     """Sparse rows, checked and in a kernel's type.
 
-    Duplicate entries are added up, as in scipy. Beside the dense tile, memory is needed for the
-    entries in a kernel's type, and for a copy by rows of what is not in rows (CSR) without duplicates.
+    Duplicate entries are added up, as in scipy. Besides the dense tile, it needs memory for the entries in a
+    kernel's type, and for a copy in rows (CSR) unless the matrix is CSR without duplicates.
 
     Raises `InputError` if the rows don't fit the model.
 
     `inputs`: what the model accepts.
     `X`: a sparse matrix or array of any format, real numbers, shape (n, n_features).
     `library`: the training library, whose convention holds.
-    `wide`: whether integers become float64, also those that float32 holds.
+    `wide`: whether integers become float64, including those that float32 holds.
     """
 
     def __init__(self, inputs: Inputs, X: Any, library: str, wide: bool = False) -> None:
@@ -59,7 +59,7 @@ class SparseRows:
         if rows is not X:
             check_sparse(rows)
         if not rows.has_canonical_format:
-            # A copy: what belongs to the caller stays as it is.
+            # Copied, so that the caller's matrix stays unchanged.
             rows = rows.copy() if rows is X else rows
             rows.sum_duplicates()
         self.shape: tuple[int, int] = X.shape
@@ -68,7 +68,7 @@ class SparseRows:
         self._values = inputs.cast(rows.data.astype(np.float64) if whole else rows.data)
         self._absent = np.nan if library == "xgboost" else 0.0
         spec = inputs.spec
-        # scikit-learn lets missing values pass in dense rows only.
+        # scikit-learn accepts missing values in dense rows only.
         self._refuse(
             inputs,
             np.isnan(self._values) if library == "scikit-learn" or not spec.allow_nan else None,
@@ -89,10 +89,10 @@ class SparseRows:
         return self._values.dtype
 
     def tiles(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Dense rows, one tile after the other, in the same memory.
+        """Yield tiles of dense rows, all in the same memory.
 
-        Yields the first row's number, and the rows: of the kernel's type, C-contiguous, shape (up to as many
-        as fit a tile, n_features). They hold until the next tile is asked for.
+        Yields the first row's number, and the rows: of the kernel's type, C-contiguous, shape (rows,
+        n_features), valid until the next iteration.
         """
         n, width = self.shape
         count = max(1, min(n, _TILE_BYTES // (width * self.dtype.itemsize)))
@@ -107,7 +107,7 @@ class SparseRows:
             at += self._indices[first:last]
             flat[at] = self._values[first:last]
             yield start, tile[: stop - start]
-            # Only what was written is to be cleared: a tile costs its entries, not its size.
+            # Clear only the written entries, so that a tile costs its entries, not its size.
             flat[at] = self._absent
 
     def _refuse(self, inputs: Inputs, bad: np.ndarray | None, what: str) -> None:
@@ -119,15 +119,15 @@ class SparseRows:
 
 
 def check_sparse(X: Any) -> None:
-    """Refuse a sparse matrix with an entry outside of it, which scipy's conversions would follow.
+    """Refuse a sparse matrix with entries outside of it, with which scipy's conversions leave its memory.
 
-    Raises `InputError` if places are no whole numbers, or are outside of its rows and columns.
+    Raises `InputError` if indices are not whole numbers, or outside of its rows and columns.
     """
     if X.format == "coo":
         for places, size in zip((X.row, X.col), X.shape, strict=True):
             if len(places) and not 0 <= places.min() <= places.max() < size:
                 raise InputError("the sparse matrix is damaged: an entry is outside of it.")
-    if X.format not in ("csr", "csc", "bsr"):  # scipy checks others, as far as it needs
+    if X.format not in ("csr", "csc", "bsr"):  # scipy checks other formats as far as necessary
         return
     rows, columns = X.shape
     what = "columns"

@@ -1,4 +1,4 @@
-"""Calls the compiled code that cuts texts into terms; what is passed there is as `text.c` declares it."""
+"""Call the compiled code that cuts texts into terms, with the arguments that `text.c` declares."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from hbtvm.runtime.text.library import InputFields, TextFields, TextLibrary
 from hbtvm.runtime.text.objects import ObjectRows
 from hbtvm.runtime.text.texts import Texts, address_of, of_strings
 
-_CHUNK = 1 << 16  # bytes of texts that are worth a thread of their own
+_CHUNK = 1 << 16  # fewest bytes of texts for a thread
 
 _BRIEF = 1 << 12
-"""Up to so many bytes, the interpreter stays locked: to give it back and get it again may take longer."""
+"""Most bytes for which the interpreter stays locked: releasing and taking its lock may take longer."""
 
 _TYPES = {"float64": 0, "float32": 1, "int64": 2}
-"""Of values, in which rows are written; the others' come from float64."""
+"""Types in which the code writes values; others are converted from float64."""
 
 _I64 = ctypes.c_int64
 
-_LOCKED = 1 << 13  # rows of Python's objects that are read before other threads of Python may run
-_FAILED = -1  # of a function that found no memory
-_ENTRIES = 512  # of one row, at first
+_LOCKED = 1 << 13  # rows of Python objects read before other Python threads may run
+_FAILED = -1  # status: no memory
+_ENTRIES = 512  # initial capacity of a row
 
 
 class TextKernel:
-    """A vectorizer's tables with the code that reads them; safe to call from several threads at once.
+    """A vectorizer's tables with the code that reads them; several threads may call it at once.
 
-    `operation`: what is computed.
+    `operation`: the operation.
     """
 
     def __init__(self, library: TextLibrary, operation: Vectorize) -> None:
@@ -45,7 +45,7 @@ class TextKernel:
         self._keep: list[Any] = []
         self._lock = threading.Lock()
         self._row = ctypes.c_double * self.width
-        # In which type entries are written, and how many there may be for each byte of a text.
+        # The type of entries, and their most number per byte of a text.
         self._as_written = operation.dtype in _TYPES
         self._written = np.dtype(operation.dtype if self._as_written else "float64")
         self._kind = _TYPES[self._written.name]
@@ -55,7 +55,7 @@ class TextKernel:
         self._spaces: list[_Space] = []
 
     def one(self, text: str) -> np.ndarray:
-        """The columns, or weighted sums, of one text: float64, shape (1, width)."""
+        """Return the columns, or weighted sums, of a text: float64, shape (1, width)."""
         if self._text is None:
             self._load_once()
         data = text.encode("utf-8", "surrogatepass")
@@ -71,7 +71,7 @@ class TextKernel:
         return row
 
     def sums(self, texts: Texts | ObjectRows) -> np.ndarray:
-        """The columns, or weighted sums, of texts: float64, shape (rows, width)."""
+        """Return the columns, or weighted sums, of texts: float64, shape (rows, width)."""
         if isinstance(texts, ObjectRows):
             sums = self._object_sums(texts)
             if sums is not None:
@@ -97,7 +97,7 @@ class TextKernel:
         return out
 
     def row(self, text: str) -> tuple[np.ndarray, np.ndarray] | None:
-        """The columns (int32) and values of one short text's entries, as of `rows`; None for a longer one."""
+        """Return columns (int32) and values of a short text's entries; None for a longer text."""
         data = text.encode("utf-8", "surrogatepass")
         if len(data) > _BRIEF:
             return None
@@ -114,7 +114,7 @@ class TextKernel:
         return self._taken(space, used)
 
     def object_row(self, row: ObjectRows) -> tuple[np.ndarray, np.ndarray] | None:
-        """As `row`, of the only row of Python's objects; None where `rows` has to compute it."""
+        """Return `row`'s result for a single row of Python objects; None if `rows` has to compute it."""
         if row.arguments is None:
             return None
         address, call = self._loaded(), self._library.functions().object_rows
@@ -127,8 +127,8 @@ class TextKernel:
         return self._taken(space, used.value) if done == 1 else None
 
     def _space(self) -> _Space:
-        """Room for a row that nobody uses."""
-        # A list's pop and append are atomic: no two threads get the same.
+        """Return unused memory for a row."""
+        # A list's pop and append are atomic, so threads never share it.
         try:
             return self._spaces.pop()
         except IndexError:
@@ -154,7 +154,7 @@ class TextKernel:
         return out
 
     def _object_rows(self, rows: ObjectRows) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """As `rows`; None where Python has to read the objects."""
+        """Return `rows`' result; None if Python has to read the objects."""
         if rows.arguments is None:
             return None
         address, call = self._loaded(), self._library.functions().object_rows
@@ -162,7 +162,7 @@ class TextKernel:
         parts, space = [], 0
         while first < rows.rows:
             last = min(first + _LOCKED, rows.rows)
-            # As many for each row as there were so far, and somewhat more.
+            # Estimated from the entries per row so far, plus a margin.
             expected = 9 * used // (8 * first) + 1 if first else 16
             space = max(needed.value, expected * (last - first))
             columns, values = np.empty(space, np.int32), np.empty(space, self._written)
@@ -184,7 +184,7 @@ class TextKernel:
         return columns, values.astype(self.operation.dtype, copy=False), ends
 
     def rows(self, texts: Texts | ObjectRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sparse rows: columns (int32) and values of all entries, and where rows start (int64)."""
+        """Return sparse rows: columns (int32) and values of all entries, and starts of rows (int64)."""
         if isinstance(texts, ObjectRows):
             result = self._object_rows(texts)
             if result is not None:
@@ -229,7 +229,7 @@ class TextKernel:
         return columns, values.astype(self.operation.dtype, copy=False), ends
 
     def _shared(self, texts: Texts, work: Callable[[int, int, int], None]) -> list[tuple[int, int]]:
-        """Do work on ranges of rows, on several threads where there is enough; the ranges."""
+        """Run work on ranges of rows, on several threads if there is enough; return the ranges."""
         pool = self._library.pool
         count = 1 if pool is None else max(1, min(4 * pool.threads, texts.size // _CHUNK, texts.rows))
         edges = [texts.rows * i // count for i in range(count + 1)]
@@ -241,17 +241,17 @@ class TextKernel:
         return bounds
 
     def _loaded(self) -> int:
-        """Where the operation is laid out."""
+        """Return the address of the operation's structure."""
         if self._text is None:
             self._load_once()
         return self._address
 
     def _load_once(self) -> None:
-        # Another thread may be in a call with what it loaded, which must not be replaced.
+        # Do not replace a structure that another thread may be using.
         with self._lock:
             if self._text is None:
                 text, self._keep = laid_out(self.operation, self._library)
-                # The last of all, as other threads ask for it first.
+                # Set last, because other threads check it first.
                 self._address = ctypes.addressof(text)
                 self._text = text
 
@@ -263,7 +263,7 @@ def _joined(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.
 
 
 class _Space:
-    """Room for the entries of one row."""
+    """Memory for the entries of a row."""
 
     def __init__(self, entries: int, dtype: np.dtype) -> None:
         self.entries = entries

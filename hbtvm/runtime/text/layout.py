@@ -1,4 +1,4 @@
-"""Lays out a vectorizer's tables for the compiled code that reads them."""
+"""Lay out a vectorizer's tables for the compiled code that reads them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SLOT = np.dtype([("first", np.uint64), ("second", np.uint64), ("column", np.int
 
 
 def laid_out(operation: Vectorize, library: TextLibrary) -> tuple[TextFields, list[Any]]:
-    """An operation as the code takes it, and what has to be kept as long as that is used."""
+    """Return an operation's structure, and the objects to keep alive with it."""
     keep = list[Any]()
     analyzer, tables = operation.analyzer, operation.characters
 
@@ -75,7 +75,7 @@ def laid_out(operation: Vectorize, library: TextLibrary) -> tuple[TextFields, li
 def _slots(
     library: TextLibrary, vocabulary: Terms | None, stop: tuple[str, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The table of terms and stop words, and their bytes."""
+    """Return the table of terms and stop words, and their bytes."""
     known, more = vocabulary or Terms.of(()), Terms.of(stop)
     starts = np.concatenate([known.starts, more.starts[1:] + known.starts[-1]]).astype(np.uint32)
     pool = np.concatenate([known.pool, more.pool, np.zeros(PADDING, np.uint8)])
@@ -89,7 +89,7 @@ def _slots(
 
 
 def _ranges(members: np.ndarray) -> np.ndarray:
-    """How many ranges of characters there are, then the first and last of each: uint8."""
+    """Return the number of ranges of characters, then the first and last of each, uint8."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], members, [False]])))
     edges[1::2] -= 1
     return np.concatenate([[len(edges) // 2], edges]).astype(np.uint8)

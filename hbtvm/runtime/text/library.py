@@ -1,4 +1,4 @@
-"""The compiled code that cuts texts into terms: its functions, and what they take, as `text.c` has it."""
+"""The compiled code that cuts texts into terms: the functions and structures of `text.c`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hbtvm.runtime.cpu import check_architecture
 from hbtvm.runtime.native.objects.loading import closing, open_library
 from hbtvm.runtime.threads import ThreadPool
 
-_VERSION = 2  # that of `text.c`: what its functions take
+_VERSION = 2  # version of the interface of `text.c`
 
 _I64, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
@@ -45,29 +45,29 @@ class InputFields(ctypes.Structure):
 
 
 class Functions(NamedTuple):
-    """The functions. Those of one text, and of Python's objects, keep the interpreter locked."""
+    """The functions. Those for one text, and for Python objects, keep the interpreter locked."""
 
     # `sums`, `rows`: weighted sums, and sparse rows, of many texts
     sums: Any
     rows: Any
-    # `one_sums`, `one_row`: of one text
+    # `one_sums`, `one_row`: the same for one text
     one_sums: Any
     one_row: Any
     fill: Any  # fills a table with terms
-    # `object_sums`, `object_rows`: as `sums` and `rows`, of the features of Python's objects
+    # `object_sums`, `object_rows`: as `sums` and `rows`, for features of Python objects
     object_sums: Any
     object_rows: Any
-    # `read`, `release`: reads Python's texts, and frees what was read
+    # `read`, `release`: read Python texts, and free the result
     read: Any
     release: Any
 
 
 class TextLibrary:
-    """The compiled code of a package, loaded when it is first called.
+    """The compiled code of a package, loaded at the first call.
 
     `code`: the shared library.
-    `pool`: threads that share long calls; None for the calling thread alone.
-    `target`: the package's; None for code that was compiled here.
+    `pool`: threads that share long calls; None for the calling thread only.
+    `target`: the package's target; None for code that was compiled here.
     """
 
     def __init__(
@@ -77,23 +77,23 @@ class TextLibrary:
         self._functions: Functions | None = None
 
     def check(self) -> None:
-        """Check that this machine can run the code, if there is some.
+        """Check that this machine can run the code, if any.
 
-        Raises `PackageError` if it is of another architecture.
+        Raises `PackageError` if it is for another architecture.
         """
         if self._code and self._target is not None and self._target["kind"] == "llvm":
             check_architecture(self._target)
 
     def functions(self) -> Functions:
-        """The functions.
+        """Return the functions.
 
-        Raises `PackageError` if they can't be loaded here, or take other arguments than this release passes.
+        Raises `PackageError` if they can't be loaded here, or have another interface than this release calls.
         """
         if self._functions is None:
             self.check()
             released = closing(open_library(self._code, "the library for texts"))
             locked = ctypes.PyDLL(released._name, handle=released._handle)
-            # Its functions keep it, and so it has to keep what unloads the code.
+            # The functions keep the library alive, so it keeps the finalizer that unloads the code.
             vars(locked)["released"] = released
             try:
                 version = int(released["hbtvm_text_version"]())
@@ -111,7 +111,7 @@ class TextLibrary:
 
 
 def _found(released: Any, locked: Any) -> Functions:
-    # (As attributes, the library would keep them, and so itself.)
+    # As attributes, the library would keep them, and so itself, alive.
     functions = Functions(
         released["hbtvm_text_sums"],
         released["hbtvm_text_rows"],

@@ -1,4 +1,4 @@
-"""Texts and features out of lists and arrays of Python's objects, read by compiled code (`text/python.h`)."""
+"""Texts and features in lists and arrays of Python objects, read by compiled code (`text/python.h`)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Gathered(ctypes.Structure):
 
 
 class _Memory:
-    """What was read, released with the last reference to it."""
+    """The result of a read, released with the last reference to it."""
 
     def __init__(self, release: Callable[[Any], None]) -> None:
         self.gathered, self._release = _Gathered(), release
@@ -62,16 +62,15 @@ class _Memory:
 
 
 class ObjectRows:
-    """Rows of features, which compiled code reads as it computes them.
+    """Rows of features, which compiled code reads while it computes.
 
-    `rows`: a list or tuple of rows, or an array of them: see `hbtvm.graph.columns.text.Analyzer.form` for
-        what a row is. Of strings, an array may have the shape (n, k).
-    `form`: that.
-    `separator`: between the name of a feature and its text.
-    `plain`: reads the rows in Python, where compiled code can't.
-    `rows`: how many there are.
-    `arguments`: for the functions of `hbtvm.runtime.text.library.Functions`, between the operation and the
-        first row; None where the interpreter, or the container, is of a kind that they don't read.
+    `rows`: a list, tuple or array of rows of `form`. An array of strings may have the shape (n, k).
+    `form`: see `hbtvm.graph.columns.text.Analyzer.form`.
+    `separator`: separates a feature's name and text.
+    `plain`: reads the rows in Python if compiled code can't.
+    `rows`: number of rows.
+    `arguments`: arguments of `hbtvm.runtime.text.library.Functions`, between the operation and the first row;
+        None if the functions can't read the interpreter's objects, or the container.
     """
 
     def __init__(self, rows: Any, form: Form, separator: str, plain: Callable[[], Texts]) -> None:
@@ -90,9 +89,9 @@ class ObjectRows:
 
 
 def read_texts(library: TextLibrary, values: Any) -> Texts | None:
-    """Texts of a list or tuple, or of an array of objects, shape (n,), read by compiled code.
+    """Read the texts of a list, a tuple, or an array of objects, shape (n,), by compiled code.
 
-    Returns None where a value is no text, or anything else is not as expected.
+    Returns None if a value is not a text, or compiled code can't read the container.
     """
     python, objects = _python(), _objects(values, flat=True)
     if python is None or objects is None:
@@ -109,7 +108,7 @@ def read_texts(library: TextLibrary, values: Any) -> Texts | None:
 
 
 def _objects(values: Any, flat: bool) -> tuple[Any, _Objects, int] | None:
-    """What has to be kept, where the objects lie, and of an array of two dimensions its width, else 0."""
+    """Return the object to keep alive, the objects' location, and a two-dimensional array's width, else 0."""
     if type(values) is list:
         return values, _Objects(_LIST, id(values), 0, len(values)), 0
     if type(values) is tuple:
@@ -126,7 +125,7 @@ def _objects(values: Any, flat: bool) -> tuple[Any, _Objects, int] | None:
 
 @functools.cache
 def _python() -> _Python | None:
-    """The interpreter's functions and types; None for one whose objects are not as expected."""
+    """Return the interpreter's functions and types; None if its objects have an unknown layout."""
     free = not getattr(sys, "_is_gil_enabled", lambda: True)()
     if sys.implementation.name != "cpython" or free:
         return None

@@ -1,6 +1,6 @@
-"""Reads columns of texts, or of dicts and lists of features, as vectorizers of scikit-learn take them.
+"""Read columns of texts, or of dicts and lists of features, for vectorizers of scikit-learn.
 
-Texts of Arrow are read where they lie.
+Texts of Arrow are read in place.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NUMBERS = frozenset((int, float, bool, np.float64, np.float32, np.int64, np.int
 
 
 class TextReader:
-    """Reads a column as a vectorizer of scikit-learn's would.
+    """Reads a column as a vectorizer of scikit-learn does.
 
-    `analyzer`: what it expects.
+    `analyzer`: the vectorizer's analyzer.
     `where`: the column, for errors.
     `library`: the code that reads objects.
     """
@@ -35,7 +35,7 @@ class TextReader:
         self._pairs = analyzer.kind == "pairs"
 
     def of_values(self, values: Sequence[Any] | np.ndarray) -> Texts | ObjectRows:
-        """Python values as texts, shape (n,), or features, of strings also of shape (n, k).
+        """Return Python values as texts, shape (n,), or features; strings may also have the shape (n, k).
 
         Raises `InputError` if a value is not a text, naming its row.
         """
@@ -51,7 +51,7 @@ class TextReader:
             return of_strings([self.decoded(one, row) for row, one in enumerate(values)])
 
     def decoded(self, value: Any, row: int | None = None) -> str:
-        """A text of Python, which may be given as bytes; errors as in `of_values`."""
+        """Return a Python text, which may be bytes; errors as in `of_values`."""
         if isinstance(value, str):
             return str(value)
         if isinstance(value, bytes):
@@ -62,17 +62,17 @@ class TextReader:
         raise self.refused(value, row)
 
     def refused(self, value: Any, row: int | None) -> InputError:
-        """The error for a value that is no text."""
+        """Return the error for a value that is not a text."""
         kind = "" if value is None else f" ({type(value).__name__})"
         return InputError(f"{self._place(row)}: expected a text, got {described(value)}{kind}.")
 
     def refuse_type(self, name: str) -> InputError:
-        """The error for a column of a type that has no texts."""
+        """Return the error for a column of a type without texts."""
         what = "dicts or lists of features" if self._pairs else "texts"
         return InputError(f"{self._where}: expected {what}, got {name}.")
 
     def of_arrow(self, array: Any) -> Texts:
-        """Texts of Arrow, without a copy; errors as in `of_values`."""
+        """Return texts of Arrow without a copy; errors as in `of_values`."""
         if self._pairs:
             raise self.refuse_type("texts")
         if array.null_count:
@@ -106,7 +106,7 @@ class TextReader:
             raise InputError(f"{self._where}: features can't be read: {error}.") from None
 
     def _plain(self, rows: Sequence[Any]) -> Texts | None:
-        """Rows of names alone, of names with numbers that are not 0, or of names with texts."""
+        """Return rows of names, of names with nonzero numbers, or of names with texts; None for others."""
         form = self._analyzer.form
         if form == "pair":
             return None
@@ -144,7 +144,7 @@ class TextReader:
         return of_strings(names, np.array(starts, np.int64), np.array(values, np.float64))
 
     def _pairs_of(self, row: Any) -> Iterable[tuple[str | bytes, float]]:
-        """The terms of a row with what they count."""
+        """Yield the terms of a row with their counts."""
         form, separator = self._analyzer.form, self._analyzer.separator
         if form == "string":
             yield from ((name, 1.0) for name in row)

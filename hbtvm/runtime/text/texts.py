@@ -1,4 +1,4 @@
-"""Texts as UTF-8 and offsets: what a kernel for texts reads."""
+"""Texts as UTF-8 and offsets, the input of kernels for texts."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 
 import numpy as np
 
-PADDING = 16  # bytes behind terms that may be read
+PADDING = 16  # bytes after terms that may be read
 
 
 def address_of(array: np.ndarray) -> int:
-    """Where an array's memory begins. (numpy's ``ctypes`` makes an object first.)"""
+    """Return an array's address. (numpy's ``ctypes`` would create an object first.)"""
     address: int = array.__array_interface__["data"][0]
     return address
 
 
 class Texts:
-    """Texts, one behind the other.
+    """Concatenated texts.
 
-    `rows`: how many rows there are: of one text each, or those of `row_starts`.
-    `address`: where the bytes begin.
-    `offsets`: where the offsets begin: text i is from offset i to offset i + 1.
-    `wide`: whether offsets are of 64 bits, rather than 32.
-    `row_starts`: where they lie, int64: row i has the texts ``row_starts[i]`` to ``row_starts[i + 1]``, each
-        a term; None for one each. Behind terms there are `PADDING` bytes that may be read.
-    `values`: where it lies what each term counts, float64; None for 1.
-    `texts`: how many there are.
-    `size`: bytes in all.
+    `rows`: number of rows: of one text each, or those of `row_starts`.
+    `address`: address of the bytes.
+    `offsets`: address of the offsets: text i is from offset i to offset i + 1.
+    `wide`: whether offsets have 64 bits rather than 32.
+    `row_starts`: address of starts of rows, int64: row i has the texts ``row_starts[i]`` to
+        ``row_starts[i + 1]``, each a term; None for one text per row. `PADDING` readable bytes follow terms.
+    `values`: address of the terms' counts, float64; None for 1.
+    `texts`: number of texts.
+    `size`: bytes in total.
     """
 
     def __init__(
@@ -53,20 +53,20 @@ class Texts:
         return int(kind.from_address(self.offsets + size * at).value)
 
     def text(self, row: int) -> str:
-        """One of the texts."""
+        """Return a text."""
         first, end = self._offset(row), self._offset(row + 1)
         data = ctypes.string_at(self.address + first, end - first)
         try:
             return data.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:  # of Arrow, which does not look
+        except UnicodeDecodeError:  # Arrow does not check
             return data.decode("utf-8", "replace")
 
     def lowered(self, rows: Sequence[int]) -> Texts:
-        """Some of the texts, in lower case."""
+        """Return some of the texts, in lower case."""
         return of_strings([self.text(row).lower() for row in rows])
 
     def with_lowered(self, rows: Sequence[int]) -> Texts:
-        """All of the texts, some of them in lower case."""
+        """Return all texts, some of them in lower case."""
         every = [self.text(row) for row in range(self.rows)]
         for row in rows:
             every[row] = every[row].lower()
@@ -76,9 +76,9 @@ class Texts:
 def of_strings(
     texts: Sequence[str | bytes], row_starts: np.ndarray | None = None, values: np.ndarray | None = None
 ) -> Texts:
-    """Strings; those that are terms (`row_starts`) may be bytes, which are UTF-8.
+    """Return strings as texts; terms (`row_starts`) may be bytes of UTF-8.
 
-    Raises `TypeError` if there are others.
+    Raises `TypeError` for other values.
     """
     data, lengths = b"", None
     try:

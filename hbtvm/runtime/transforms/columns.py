@@ -18,13 +18,13 @@ from hbtvm.runtime.transforms.transformer import Transformer
 from hbtvm.runtime.unreadable import reading
 
 _EXACT = 2**53  # integers up to this are exact in float64
-_BLOCK = 1 << 19  # dense values in memory at a time that become sparse rows
+_BLOCK = 1 << 19  # dense values in memory at a time while they become sparse rows
 
 
 class TransformedColumns:
     """The ``transform`` of a package that does not predict.
 
-    Its columns are selected from the rows, computed by numpy (`Transformer`), or computed by kernels.
+    It selects columns of the rows, or computes them by numpy (`Transformer`) or by kernels.
 
     `package`: the package; its ``transforms`` is True.
     `kernels`: its kernels, if it has any.
@@ -56,7 +56,7 @@ class TransformedColumns:
         return self._as_integers(X, result) if self._keeps_integers else result
 
     def _as_integers(self, X: Any, result: Any) -> Any:
-        """Return `result` in the type of `X` if that is of integers or bools."""
+        """Return `result` in the dtype of `X` if that holds integers or bools."""
         inputs = self._kernels.inputs
         plain = inputs.plain if isinstance(inputs, FeedReader) else inputs
         dtype = X.dtype if is_sparse(X) else plain.numbers(X).dtype

@@ -1,4 +1,4 @@
-"""Sparse rows of scipy (CSR) from places and values that are known to be right."""
+"""Sparse rows of scipy (CSR) from valid indices and values."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from hbtvm.errors import MissingPackageError
 
-MOST_INT32 = (1 << 31) - 1  # scipy has places in int32 as long as there are no more entries
+MOST_INT32 = (1 << 31) - 1  # most entries for which scipy's indices are int32
 
 
 class CsrRows:
     """Makes ``scipy.sparse.csr_matrix`` objects.
 
-    scipy's constructor checks its arrays, which takes longer than to compute a row. So a matrix is made of
-    the attributes of an empty one that the constructor made, where a trial shows that this works. With a
-    release of scipy in which it does not, the constructor is called.
+    scipy's constructor checks its arrays, which takes longer than computing a row. So matrices are copies of
+    an empty matrix with other attributes, if a trial shows that this works with the installed scipy; else the
+    constructor is called.
 
     Raises `MissingPackageError` if scipy is not installed.
 
@@ -30,17 +30,17 @@ class CsrRows:
         self._class = sparse_library().csr_matrix
         self._width = width
         empty = self._class((0, width), dtype=dtype)
-        # Places ascend in every row, none is there twice.
+        # Indices ascend in every row, without duplicates.
         empty.has_sorted_indices = empty.has_canonical_format = True
         self._attributes = dict(getattr(empty, "__dict__", {}))
         self._quick = _works(self)
 
     def make(self, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray) -> Any:
-        """Return the matrix of rows; the arrays are its own from now on.
+        """Return the matrix of rows, which keeps the arrays.
 
         `data`: shape (entries,).
-        `indices`: int32 or int64, shape (entries,): their columns, which ascend in each row.
-        `indptr`: of the same type, shape (n + 1,): where each row begins.
+        `indices`: int32 or int64, shape (entries,): columns, ascending in each row.
+        `indptr`: the same dtype, shape (n + 1,): starts of rows.
         """
         shape = len(indptr) - 1, self._width
         if not self._quick:
@@ -56,11 +56,11 @@ class CsrRows:
         return matrix
 
     def of_places(self, places: np.ndarray, values: np.ndarray | None) -> Any:
-        """Return the matrix of rows that have at most as many entries each.
+        """Return the matrix of rows with at most `places.shape[1]` entries each.
 
         `places`: int32, shape (n, most): columns, ascending in each row; -1 for no entry. The matrix may keep
             it.
-        `values`: of the matrix' type, shape (n, most); None if all are 1. The matrix may keep it.
+        `values`: the matrix's dtype, shape (n, most); None if all are 1. The matrix may keep it.
         """
         n, most = places.shape
         dtype = self._attributes["data"].dtype if self._attributes else np.dtype(np.float64)
@@ -79,7 +79,7 @@ class CsrRows:
 
 
 def side_by_side(parts: Sequence[Any]) -> Any:
-    """Return one ``csr_matrix`` of the columns of several, whose rows' places ascend."""
+    """Concatenate the columns of several ``csr_matrix`` objects with ascending indices."""
     entries, width = sum(len(one.data) for one in parts), sum(one.shape[1] for one in parts)
     kind: Any = np.int32 if max(entries, width) <= MOST_INT32 else np.int64
     indptr = np.zeros(len(parts[0].indptr), kind)
@@ -87,7 +87,7 @@ def side_by_side(parts: Sequence[Any]) -> Any:
         indptr += one.indptr
     dtype = np.result_type(*(one.dtype for one in parts))
     data, indices = np.empty(entries, dtype), np.empty(entries, kind)
-    # Where the entries of each row go next.
+    # The position of each row's next entry.
     next_one, first = indptr[:-1].copy(), 0
     for one in parts:
         counts = np.diff(one.indptr)
@@ -101,7 +101,7 @@ def side_by_side(parts: Sequence[Any]) -> Any:
 
 
 def sparse_library() -> Any:
-    """scipy.sparse.
+    """Return scipy.sparse.
 
     Raises `MissingPackageError` if it is not installed.
     """
@@ -114,7 +114,7 @@ def sparse_library() -> Any:
 
 
 def _works(rows: CsrRows) -> bool:
-    """Whether a matrix made of attributes is what the constructor makes of the same arrays."""
+    """Return whether a matrix from attributes equals the constructor's matrix."""
     width = rows._width
     if not {"_shape", "data", "indices", "indptr"} <= set(rows._attributes):
         return False

@@ -1,4 +1,4 @@
-"""Marks of missing values by themselves: bools, of all columns of an array at a time."""
+"""Tables of marks of missing values: bools, computed for all columns of an array together."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from hbtvm.runtime.feeds.host import refuse
 
 
 def are_marks(columns: Sequence[Column]) -> bool:
-    """Whether columns are marks of missing values in columns of the input, which the library has as bools.
+    """Return whether all columns are marks of missing values in the input, which the library returns as
+    bools.
 
-    (What computes with marks has further steps on them.)
+    Columns with further steps on marks are not.
     """
     return all(
         isinstance(column.source, Raw)
@@ -28,7 +29,7 @@ def are_marks(columns: Sequence[Column]) -> bool:
 
 
 class Marks:
-    """Computes them.
+    """Computes marks of missing values.
 
     `feeds`: the columns, for which `are_marks` is true, with names for errors.
     `width`: columns of the input.
@@ -39,16 +40,16 @@ class Marks:
         self._raws = [feed.source.index for feed in feeds if isinstance(feed.source, Raw)]
         missing = [feed.steps[0].missing for feed in feeds if isinstance(feed.steps[0], IsMissing)]
         self._missing = missing[0]
-        # Where indicators differ, columns are looked at one by one.
+        # If indicators differ, columns are computed one by one.
         self._one = all(one is missing[0] or one == missing[0] for one in missing)
         self._all = self._raws == list(range(width))
         self._no_nan = not all(feed.allow_nan for feed in feeds)
         self._no_inf = not all(feed.allow_inf for feed in feeds)
 
     def of_array(self, X: np.ndarray) -> np.ndarray | None:
-        """The marks in an array's rows, bool, shape (n, columns).
+        """Return the marks of an array, bool, shape (n, columns).
 
-        None where `of_columns` has to read values one by one, or to say which is refused.
+        None if `of_columns` has to read columns one by one, or to raise an error.
         """
         kind = X.dtype.kind
         if X.ndim != 2 or X.shape[1] != self._width or not self._one or kind not in "iubf":
@@ -65,9 +66,9 @@ class Marks:
         return mask
 
     def of_columns(self, evaluator: Evaluator) -> list[np.ndarray]:
-        """The marks in the input's columns, bool, shape (n,) each.
+        """Return the marks of the input's columns, bool, shape (n,) each.
 
-        Raises `InputError` if a column has values that are refused; names it.
+        Raises `InputError` if a column has refused values; it names the column.
         """
         masks = []
         for feed in self._feeds:

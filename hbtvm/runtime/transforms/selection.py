@@ -1,4 +1,4 @@
-"""Selectors by themselves: some of the rows' columns as they are; and sparse rows out of dense ones."""
+"""`Selection`: some of the rows' columns, unchanged; and conversion of dense rows to sparse rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hbtvm.runtime.transforms.csr_rows import sparse_library
 
 
 class Selection:
-    """Keeps columns of rows of any container, in the rows' type.
+    """Selects columns of rows in any container, in the rows' dtype.
 
     Raises `PackageError` if there is no such column.
 
@@ -35,7 +35,7 @@ class Selection:
         Raises `InputError` if the rows don't fit the selector.
         """
         if is_sparse(X):
-            # Checks all that is checked of dense rows.
+            # This makes the checks of dense rows.
             rows = len(SparseRows(self._inputs, X, ""))
             result = X.tocsr()[:, self._kept]
         else:
@@ -50,10 +50,10 @@ class Selection:
 
 
 def sparse_rows(tiles: Iterable[np.ndarray], like: Any) -> Any:
-    """Return dense rows as one sparse matrix (CSR).
+    """Return dense rows as a sparse matrix (CSR).
 
-    `tiles`: at least one array of rows, one below the other.
-    `like`: if this is a sparse array of scipy, the result is one, else it is a matrix.
+    `tiles`: at least one array of rows, in order.
+    `like`: if a sparse array of scipy, the result is one, too; else it is a matrix.
     """
     scipy = sparse_library()
     kind = scipy.csr_array if isinstance(like, getattr(scipy, "sparray", ())) else scipy.csr_matrix

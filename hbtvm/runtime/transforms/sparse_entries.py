@@ -1,6 +1,6 @@
-"""What sparse rows of a table consist of: at most one entry for each value that is encoded, and numbers.
+"""The entries of a table's sparse rows: numbers, and at most one entry for each encoded value.
 
-What an encoder makes of one value is at most one entry of a row, whatever number of columns it has.
+An encoder's columns for one value have at most one entry in a row.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _INT32 = np.dtype(np.int32)
 class Entry:
     """At most one entry of each row."""
 
-    column: Column  # what is read: its source and the steps that make codes, or all of them
+    column: Column  # its source, and the steps that make codes, or all steps
     at: int  # the table's first column of the entry
-    # `places`, `values`: by code, the table's column (-1 for none) and the value there; None for a number as
-    # it comes, whose column is `at`
+    # `places`, `values`: by code, the table's column (-1 for none) and the value there; None for an unchanged
+    # number, whose column is `at`
     places: np.ndarray | None = None
     values: np.ndarray | None = None
 
 
 def is_known(table: Table) -> bool:
-    """Whether the type of a table's columns together is known, or that of the numbers that are read."""
+    """Return whether the common dtype of a table's columns, or of the numbers that it reads, is known."""
     casts = {_last_cast(column.steps) for column in table.columns}
     if None not in casts or "float64" in casts:
         return True
-    # Codes of values that are no numbers have no type of their own.
+    # Codes of values that are not numbers have no dtype.
     return all(column.encoder is None or _last_cast(column.steps) for column in table.columns)
 
 
 def dtype_of(table: Table) -> np.dtype | None:
-    """The type of a table's columns together; None for that of the numbers that are read."""
+    """Return the common dtype of a table's columns; None for that of the numbers that it reads."""
     casts = {_last_cast(column.steps) for column in table.columns}
     if "float64" in casts:
         return np.dtype(np.float64)
@@ -50,7 +50,7 @@ def dtype_of(table: Table) -> np.dtype | None:
 
 
 def entries_of(table: Table) -> list[Entry]:
-    """What a table's rows consist of, from left to right."""
+    """Return the entries of a table's rows, from left to right."""
     entries: list[Entry] = []
     previous: tuple[Any, ...] | None = None
     for at, column in enumerate(table.columns):
@@ -72,7 +72,7 @@ def entries_of(table: Table) -> list[Entry]:
 
 
 def _coded(column: Column) -> tuple[Column, int, np.ndarray, np.ndarray] | None:
-    """What makes codes of a column, how many, those that give a number but 0, and which; None for others."""
+    """Return a column's coder, number of codes, codes of nonzero numbers, and these numbers; else None."""
     if not isinstance(column.source, Raw):
         return None
     encodes = [i for i, step in enumerate(column.steps) if isinstance(step, Encode)]
@@ -83,7 +83,7 @@ def _coded(column: Column) -> tuple[Column, int, np.ndarray, np.ndarray] | None:
         if not folds(read.steps):
             return None
     elif bins and not column.allow_nan:
-        # (What comes of bins is NaN where a number is missing.)
+        # (Bins keep NaN for missing numbers.)
         cut = bins[-1]
         read = replace(column, steps=column.steps[: cut + 1])
     else:
@@ -91,16 +91,16 @@ def _coded(column: Column) -> tuple[Column, int, np.ndarray, np.ndarray] | None:
     last, rest = column.steps[cut], column.steps[cut + 1 :]
     count = len(last.edges) + 1 if isinstance(last, Bins) else len(last)  # type: ignore[arg-type]
     codes, values = _not_zero(rest, count)
-    # Numbers that are refused are looked for where they are.
+    # Refused numbers are searched for in the source.
     if (not column.allow_nan and np.isnan(values).any()) or (not column.allow_inf and np.isinf(values).any()):
         return None
     return read, count, codes, values
 
 
 def _not_zero(steps: tuple[Step, ...], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The codes of which steps make a number but 0, and the numbers, float64."""
+    """Return the codes that steps turn into nonzero numbers, and the numbers, float64."""
     if steps and isinstance(steps[0], Equals):
-        # As there may be a column for each of many codes, not all of them are computed for each.
+        # There may be a column for each of many codes, so do not compute all codes for each column.
         zero, one = of_numbers(steps[1:], np.array([0.0, 1.0])).tolist()
         if zero == 0:
             codes = np.array(steps[0].codes if one != 0 else (), np.intp)
@@ -111,5 +111,5 @@ def _not_zero(steps: tuple[Step, ...], count: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _last_cast(steps: Sequence[Step]) -> str | None:
-    """The type that the last rounding gives a column."""
+    """Return the dtype of a column's last rounding."""
     return next((step.dtype for step in reversed(steps) if isinstance(step, Cast)), None)

@@ -1,4 +1,4 @@
-"""Tables whose rows are sparse: from codes and numbers to places and values, without the dense columns."""
+"""Sparse rows of tables: from codes and numbers to indices and values, without dense columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hbtvm.runtime.transforms.sparse_entries import dtype_of, entries_of
 
 _INT32, _F32, _F64 = np.dtype(np.int32), np.dtype(np.float32), np.dtype(np.float64)
 
-_BLOCK = 1 << 13  # entries that are found at a time
+_BLOCK = 1 << 13  # entries computed at a time
 
 
 class SparseTable:
@@ -50,9 +50,9 @@ class SparseTable:
         self._values = np.concatenate([np.empty(0), *values])
         starts = np.cumsum([0, *(len(one) for one in tables)])[:-1]
         self._rows = max(1, _BLOCK // len(entries))
-        # Repeated for a block of rows, as numpy takes many times as long for rows of a few columns.
+        # Repeated for a block of rows: numpy is many times slower on rows of a few columns.
         self._first = np.tile(starts, (self._rows, 1))
-        # The columns of numbers as they come.
+        # The columns of unchanged numbers.
         self._columns = np.tile(np.array([entries[i].at for i in self._plain], _INT32), (self._rows, 1))
         self._all_ones = bool((self._values[self._places >= 0] == 1).all())
         self._ones = not self._plain and self._all_ones
@@ -70,7 +70,7 @@ class SparseTable:
             self._shortcuts()
 
     def _shortcuts(self) -> None:
-        """For arrays of which nothing but codes is read, and where all values are 1."""
+        """Prepare tables for arrays of which only codes are read, and for values that are all 1."""
         coders, of_row = [], []
         for one in self._entries:
             source = one.column.source
@@ -83,7 +83,7 @@ class SparseTable:
         self._dense = DenseCodes(coders, [one.places for one in self._entries if one.places is not None])
         self._raws = [raw for raw, _ in of_row]
         self._of_row = of_row
-        # What is filled in is rounded to the type of the rows.
+        # Filled-in values are rounded to the rows' dtype.
         self._exact_row = any(coder.fills for coder in coders)
 
     def rows(self, X: Any) -> Any:
@@ -105,7 +105,7 @@ class SparseTable:
                     return self._csr[self._dtype].of_places(places, None)
         if self._dtype is None and type(X) is np.ndarray and X.dtype.kind in "iub":
             self._reader.plain.check_types(X)
-            # The library makes float64 of whole numbers, also of those that float32 holds.
+            # The library converts whole numbers to float64, even those that float32 holds.
             X = X.astype(np.float64)
         matrix = self._reader.prepare(X)
         if not len(matrix):
@@ -118,7 +118,7 @@ class SparseTable:
         return self._many(matrix, dtype)
 
     def _array_row(self, X: np.ndarray) -> Any:
-        """The only row of an array; None where some value has to be looked at by itself."""
+        """Return the only row of an array; None if a value needs individual treatment."""
         kind = X.dtype.kind
         if self._exact_row and kind == "f" and X.dtype != np.float64:
             return None
@@ -136,7 +136,7 @@ class SparseTable:
         return self._one(places, None, self._dtype)
 
     def _row(self, row: list[float], dtype: np.dtype) -> Any:
-        """One row of the matrix that the reader makes."""
+        """Return the sparse row of a row of the reader's matrix."""
         places: list[int] = []
         values: list[float] = []
         for x, pairs, entry in zip(row, self._pairs, self._entries, strict=True):
@@ -152,10 +152,10 @@ class SparseTable:
         return self._csr[dtype].make(data, np.array(places, _INT32), np.array((0, count), _INT32))
 
     def _many(self, matrix: np.ndarray, dtype: np.dtype) -> Any:
-        """Rows of the matrix that the reader makes."""
+        """Return the sparse rows of the reader's matrix."""
         places = np.empty(matrix.shape, _INT32)
         values = None if self._ones else np.empty(matrix.shape, dtype)
-        # Some rows at a time, so that what is computed in between stays in the cache.
+        # In blocks of rows, so that intermediate results stay in the cache.
         for start in range(0, len(matrix), self._rows):
             rows = slice(start, start + self._rows)
             own = None if values is None else values[rows]
@@ -163,7 +163,7 @@ class SparseTable:
         return self._csr[dtype].of_places(places, values)
 
     def _fill(self, matrix: np.ndarray, places: np.ndarray, values: np.ndarray | None) -> None:
-        """Places and values of some rows."""
+        """Compute indices and values of some rows."""
         n = len(matrix)
         if self._coded:
             codes = matrix[:, self._at_codes].astype(np.intp)
@@ -182,7 +182,7 @@ class SparseTable:
 
 
 def _columns(at: list[int]) -> Any:
-    """Columns by their places: a slice, where they are next to each other."""
+    """Return an index of columns: a slice if they are adjacent."""
     together = at and at == list(range(at[0], at[-1] + 1))
     return slice(at[0], at[-1] + 1) if together else at
 

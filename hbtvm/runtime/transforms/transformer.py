@@ -1,4 +1,4 @@
-"""Pipelines whose last step transforms: a table's columns by numpy, terms of texts by their own code."""
+"""Pipelines whose last step transforms: numpy computes a table's columns, compiled code terms of texts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from hbtvm.runtime.transforms.sparse_table import SparseTable
 class Transformer:
     """Computes the table of a package.
 
-    `package`: one that has a table.
+    `package`: a package with a table.
     `library`: the code that cuts texts into terms.
-    `reader`: what reads rows' columns.
+    `reader`: the reader of rows' columns.
     """
 
     def __init__(self, package: Package, library: TextLibrary) -> None:
@@ -39,7 +39,7 @@ class Transformer:
         assert table is not None
         self._table, self._frame = table, package.frame
         feeds, self._blocks = list[Feed](), list[Table | TextOperation]()
-        # Columns of terms with steps of their own, or between other columns.
+        # Columns of terms with further steps, or between other columns.
         self._terms: dict[Vectorize, TextOperation] = {}
         for block in blocks_of(table):
             if isinstance(block, Table):
@@ -63,14 +63,14 @@ class Transformer:
         self.reader = FeedReader(package.input, feeds, "float64", dtypes, library=library)
         self._input, self._library = package.input, library
         self._marks = self._made_marks()
-        # Those of rows that are read twice may be gone at the second time.
+        # An iterator would be exhausted at the second reading.
         several = len(self._blocks) > 1 and package.input.rows_are_values
         self._plans = not several and self._frame is None
-        # Made with the first rows, as scipy is needed for it.
+        # Created with the first rows, because it needs scipy.
         self._sparse_blocks: list[SparseTable | CsrRows | None] | None = None
 
     def _made_marks(self) -> Marks | None:
-        """What computes the table, if it is nothing but marks of missing values."""
+        """Return the marks of a table that has only marks of missing values; else None."""
         only = self._blocks[0]
         if len(self._blocks) > 1 or not isinstance(only, Table) or self._table.sparse:
             return None
@@ -100,7 +100,7 @@ class Transformer:
         return _side_by_side([self._dense(block, evaluator, columns) for block in self._blocks])
 
     def _read(self, X: Any) -> tuple[dict[int, RawColumn], Evaluator]:
-        """The input's columns, and what computes tables of them."""
+        """Return the input's columns and the evaluator of tables."""
         columns, rows = self.reader.columns(X)
         if not rows:
             raise InputError("expected at least one row, got none.")
@@ -112,7 +112,7 @@ class Transformer:
         return columns, evaluator
 
     def _sparse(self, X: Any) -> Any:
-        """The table as a sparse matrix."""
+        """Return the table as a sparse matrix."""
         if self._sparse_blocks is None:
             self._sparse_blocks = [self._sparse_block(block) for block in self._blocks]
         if len(self._blocks) == 1 and isinstance(self._sparse_blocks[0], SparseTable):
@@ -142,7 +142,7 @@ class Transformer:
         return parts[0] if len(parts) == 1 else side_by_side(parts)
 
     def _row_of_terms(self, value: Any) -> Any:
-        """The only row of a table of one text's terms; None where that is not so."""
+        """Return the row of a table of one text's terms; None for other tables and values."""
         assert self._sparse_blocks is not None
         block, maker = self._blocks[0], self._sparse_blocks[0]
         if not isinstance(maker, CsrRows) or isinstance(block, Table):
@@ -154,7 +154,7 @@ class Transformer:
         return maker.make(values, columns, np.array((0, len(values)), np.int32))
 
     def _sparse_block(self, block: Table | TextOperation) -> SparseTable | CsrRows | None:
-        """What makes sparse rows of a block; None where its columns are computed as those of other tables."""
+        """Return the computation of a block's sparse rows; None if its columns are computed densely."""
         if not isinstance(block, Table):
             return CsrRows(block.kernel.width, np.dtype(block.kernel.operation.dtype))
         known = self._plans and is_known(block)
@@ -168,7 +168,7 @@ class Transformer:
         return block.sums(columns[block.raw]).astype(block.kernel.operation.dtype, copy=False)
 
     def _data_frame(self, X: Any, evaluator: Evaluator, columns: Mapping[int, RawColumn]) -> Any:
-        """The table as a data frame of the library that the pipeline was told to give."""
+        """Return the table as a data frame of the pipeline's library."""
         try:
             library = importlib.import_module(str(self._frame))
         except ImportError:
@@ -189,7 +189,7 @@ class Transformer:
             else:
                 arrays += list(self._dense(block, evaluator, columns).T)
         if self._frame == "pandas":
-            # By place, as two columns may have one name.
+            # By position, because columns may share a name.
             frame = library.DataFrame(dict(enumerate(arrays)), copy=False)
             frame.columns = list(names)
             if isinstance(X, library.DataFrame):
@@ -205,7 +205,7 @@ class Transformer:
 
 
 def _terms(block: TextOperation, rows: CsrRows, column: RawColumn) -> Any:
-    """The terms of texts as sparse rows."""
+    """Return the terms of texts as sparse rows."""
     at, values, starts = block.kernel.rows(block.texts(column))
     values = values.astype(block.kernel.operation.dtype, copy=False)
     narrow = np.int32 if len(values) <= MOST_INT32 else np.int64
@@ -213,12 +213,12 @@ def _terms(block: TextOperation, rows: CsrRows, column: RawColumn) -> Any:
 
 
 def _of_one_type(columns: Mapping[int, RawColumn], beside: list[np.dtype]) -> Mapping[int, RawColumn]:
-    """Return numbers in their common type, as an array of all columns has them.
+    """Convert numbers to their common dtype, as in an array of all columns.
 
     Parameters
     ----------
     beside
-        Types of numbers in columns that are not read.
+        Dtypes of numbers in unread columns.
     """
     arrays = {i: column.numbers("") for i, column in columns.items() if isinstance(column, Numbers)}
     dtypes = {*beside, *(array.dtype for array in arrays.values())}
@@ -229,7 +229,7 @@ def _of_one_type(columns: Mapping[int, RawColumn], beside: list[np.dtype]) -> Ma
 
 
 def _typed(column: Column, evaluator: Evaluator, columns: Mapping[int, RawColumn]) -> np.ndarray:
-    """A data frame's column; one that no step changes keeps its type of numbers."""
+    """Return a data frame's column; without steps, it keeps its dtype of numbers."""
     values = _plain(evaluator.checked(column))
     raw = columns[column.source.index] if isinstance(column.source, Raw) and not column.steps else None
     return raw.numbers("") if isinstance(raw, Numbers) and values.dtype.kind == "f" else values
@@ -240,6 +240,6 @@ def _side_by_side(blocks: list[np.ndarray]) -> np.ndarray:
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
-    """Python values as numbers, where none of them is a text."""
+    """Convert Python values to numbers, unless there is a text among them."""
     texts = values.dtype == object and any(isinstance(value, str) for value in values.flat)
     return values if values.dtype.kind == "f" or texts else values.astype(np.float64)
