@@ -37,13 +37,13 @@ class KernelChoice:
     # `strategy`, `config`: name of the strategy, and its schedule configuration
     strategy: str
     config: Config
-    seconds: float | None  # measured seconds per call; None where nothing was measured
+    seconds: float | None  # measured seconds per call; None if not measured
     threads: int  # most threads that a call may use
     origin: str  # origin of the choice: ``"tuned"``, or as in `hbtvm.compiler.selection.choose.Choice`
-    # A CPU's kernel as the tuner built and timed it, to be packaged as it is. A GPU's is built anew, since a
-    # package's has portable code beside what was timed.
+    # A CPU's kernel as the tuner built and timed it. A GPU's kernel is built again, since packages also hold
+    # portable code.
     library: bytes | None = None
-    object: bytes = b""  # what `library` was linked from; empty without one
+    object: bytes = b""  # the object that `library` was linked from; empty without a library
 
 
 def stamp() -> dict[str, str]:
@@ -105,7 +105,7 @@ def assemble(
 def _fitted(
     forests: Sequence[Operand], kernels: Sequence[KernelChoice], target: Target
 ) -> list[tuple[Operand, KernelChoice]]:
-    """Every operand with each choice, translated to it."""
+    """Pair every operand with each choice, translated to it."""
     return [
         (forest, kernel if forest is forests[0] else _translated(kernel, forest, target))
         for forest in forests
@@ -119,7 +119,7 @@ _Code = tuple[bytes, Launch | None, bytes]  # a kernel's library, its launch on 
 def _built(
     pairs: Sequence[tuple[Operand, KernelChoice]], target: Target, staged: bool, limited: bool
 ) -> list[_Code]:
-    """Build what is not built yet."""
+    """Build the kernels that are not built yet."""
     calls: list[Callable[[], _Code]] = []
     logged: dict[int, tuple[str, Callable[[], _Code]]] = {}
     for forest, kernel in pairs:
@@ -141,10 +141,10 @@ def _kept(library: bytes, object_file: bytes) -> _Code:
 
 
 def build_packaged(strategy: str, workload: Workload, config: Config, target: Target, staged: bool) -> _Code:
-    """Build one kernel as packages hold it.
+    """Build a kernel for a package.
 
     `strategy`: the strategy's name.
-    `staged`: whether a GPU's kernel is one of several that run in turn.
+    `staged`: whether a GPU's kernel is one of several stages.
     Raises `BuildError` if it cannot be built.
     """
     chosen = strategies_on(target, family_of(workload))[strategy]
@@ -169,7 +169,7 @@ def _entry(forest: Operand, kernel: KernelChoice, target: Target, code: _Code) -
 
 
 def _translated(kernel: KernelChoice, forest: Operand, target: Target) -> KernelChoice:
-    """Return a choice, made for another operand, as one that fits this one; its time is unknown."""
+    """Translate another operand's choice to this operand; its time is unknown."""
     workload = workload_of(forest, kernel.rows, kernel.threads)
     there = strategies_on(target, forest.family)
     strategy = there[kernel.strategy]

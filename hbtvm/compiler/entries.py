@@ -1,4 +1,4 @@
-"""A kernel and its tables, described as packages and runtimes take them."""
+"""A kernel and its tables, described for packages and runtimes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ def entry_of(
     launch: Launch | None = None,
     object_file: bytes = b"",
 ) -> KernelEntry:
-    """Lay out a kernel's tables, and describe it as one that nobody timed.
+    """Lay out a kernel's tables, and describe it without a time.
 
-    `workload`: what the kernel was, or will be, built for.
-    `library`, `launch`, `object_file`: what was built, how a GPU's kernel is started, and what a CPU's was
-        linked from.
+    `workload`: the workload that the kernel is built for.
+    `library`, `launch`, `object_file`: the machine code, a GPU kernel's launch, and a CPU kernel's object.
     """
     signature = strategy.signature(workload, config)
     tables = (*strategy.shared(forest).values(), *strategy.tables(forest, config).values())
@@ -49,5 +48,5 @@ def entry_of(
 
 
 def parallel_of(config: Config) -> Parallel:
-    """Return what threads share with a configuration; nothing, if it has no such knob."""
+    """Return how threads share work in a configuration; ``"none"`` without such a knob."""
     return cast(Parallel, config.get("parallel", "none"))

@@ -1,4 +1,4 @@
-"""Compilers of C by target: this machine's own, or those that make code for another architecture."""
+"""C compilers by target: this machine's, or cross compilers."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from hbtvm.runtime.native.objects import build
 from hbtvm.schedules.workload import Target
 
 _BASELINES = {"x86_64": "x86-64", "aarch64": "armv8-a"}
-"""What every CPU of an architecture can do, as C compilers call it."""
+"""C compilers' names of the baseline of each architecture."""
 
 _ARM_NAMES = {"fullfp16": "fp16", "neon": "simd"}
-"""Instruction sets that C compilers call otherwise than LLVM."""
+"""C compilers' names of instruction sets where they differ from LLVM's."""
 
 
 def is_cross(target: Target) -> bool:
-    """Return whether a target's CPU is of another architecture than this machine's."""
+    """Return whether a target's CPU has another architecture than this machine."""
     return target["kind"] == "llvm" and architecture(target) != host_architecture()
 
 
 def linker(target: Target) -> str:
-    """Return the path of a compiler, of C or C++, that links shared libraries for a target.
+    """Return the path of a C or C++ compiler that links shared libraries for a target.
 
-    For this machine's architecture it is what `hbtvm.runtime.native.objects.build.c_compiler` finds, $CXX
-    first; for others, Debian's cross compiler.
+    For this machine's architecture, it is that of `hbtvm.runtime.native.objects.build.c_compiler`; for
+    others, Debian's cross compiler.
 
     Raises `BuildError` if there is none; it names Debian's package.
     """
@@ -44,19 +44,18 @@ def linker(target: Target) -> str:
 
 
 def c_compiler(target: Target) -> str:
-    """Return the path of the C compiler that makes code for a target; errors as of `linker`.
+    """Return the path of the C compiler for a target; errors as for `linker`.
 
-    Where there is a compiler of C++ only, it is that one, which takes every file for C++ unless told
-    otherwise (``-x c``).
+    Without one it is a C++ compiler, which compiles every file as C++ unless ``-x c`` is among its options.
     """
     return build.of_c(linker(target))
 
 
 def machine_options(target: Target) -> tuple[str, ...]:
-    """Return the options of gcc and clang by which C is compiled for the instruction sets of a target.
+    """Return the options of gcc and clang for the instruction sets of a target.
 
-    They come from the features, not from the CPU's name, since compilers know fewer CPUs than LLVM.
-    Of a GPU's description, which tells nothing of the CPU beside it, there are none.
+    They follow from the features, not from the CPU's name, since compilers know fewer CPUs than LLVM. There
+    are none for a GPU, whose description does not include its host's CPU.
     """
     if target["kind"] != "llvm":
         return ()

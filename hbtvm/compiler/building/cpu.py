@@ -1,4 +1,4 @@
-"""Compile scheduled modules for CPUs into shared libraries that need nothing but `tvm_ffi`."""
+"""Compile scheduled modules for CPUs to shared libraries that need only `tvm_ffi`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from hbtvm.schedules.workload import Target, Workload
 from hbtvm.strategies.base import Strategy
 from hbtvm.tuning.measuring.program import OBJECT
 
-_NO_DEBUGGING = "-Wl,--strip-debug"  # debuggers' tables are as large as the code, and tell of nobody's source
+_NO_DEBUGGING = "-Wl,--strip-debug"  # debug information is as large as the code, and refers to no source file
 _SUPPORT = ("kernels/errors.c", "kernels/workspace.c")  # C files with the functions that kernels call
 
 _MATHEMATICS = ("-Wl,--no-as-needed", "-lm")
-"""C compilers, other than those of C++, link functions such as pow only where asked to; as TVM passes it, the
-library comes before the kernel."""
+"""C compilers, unlike C++ compilers, link functions such as pow only on request; TVM passes the library
+before the kernel."""
 
 
 def build_kernel(strategy: Strategy, workload: Workload, config: Config, target: Target, path: str) -> None:
@@ -39,14 +39,14 @@ def build_kernel(strategy: Strategy, workload: Workload, config: Config, target:
 
     Raises `BuildError` if there is no C compiler, or linking failed.
 
-    `path`: the shared library to write; it appears whole or not at all. Beside it, at ``path + OBJECT``,
-        appears what it was linked from, without scratch memory.
+    `path`: the shared library, which is written atomically. The object that it was linked from, without
+        scratch memory, is written to ``path + OBJECT``.
     """
     build_module(strategy.module(workload, config), target, path)
 
 
 def build_module(module: Any, target: Target, path: str) -> None:
-    """Compile and link a scheduled `tvm.IRModule`, as `build_kernel` says.
+    """Compile and link a scheduled `tvm.IRModule`, as `build_kernel` does.
 
     If $HBTVM_KERNEL_CACHE_DIR names a folder, libraries are kept there, and equal modules are built once. A
     library's key is the lowered module, the target, TVM's version and `PassContext`, the files that lower and
@@ -76,7 +76,7 @@ def build_module(module: Any, target: Target, path: str) -> None:
 
 @functools.cache
 def _building_sources() -> tuple[Path, ...]:
-    """Return the files that decide what a scheduled module becomes."""
+    """Return the source files on which the result of a build depends."""
     compiler = Path(__file__).resolve().parents[1]
     python = [path for room in ("building", "lowering") for path in sorted((compiler / room).rglob("*.py"))]
     return (*python, *(SOURCES / name for name in _SUPPORT), *sorted(SOURCES.rglob("*.h")))
@@ -101,18 +101,17 @@ def compile_module(module: Any, target: Target) -> Any:
 
 
 def link_library(compiled: Any, path: str, target: Target | None = None) -> None:
-    """Write a compiled module as a shared library, scratch memory included (see `workspace.c`), and
-    what needs no TVM to be loaded (`errors.c`).
+    """Link a compiled module to a shared library that loads without TVM (see `workspace.c`, `errors.c`).
 
-    Its object appears beside it.
+    Writes its object beside it.
 
     Raises `BuildError` if there is no compiler for the target, or linking failed.
 
-    `target`: what it was compiled for; by default, this machine.
+    `target`: the target that it was compiled for; by default, this machine.
     """
-    # A kernel needs nothing of C++, whose compilers take three times as long to link it.
+    # Kernels do not need C++, whose compilers take three times as long to link.
     compiler = of_c(linker(target or resolve()))
-    # Beside its final place, so that the last step is a rename within one file system.
+    # In the same folder, so that the last step is a rename within a file system.
     with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path)), prefix=".link-") as folder:
         built = os.path.join(folder, "kernel.so")
         try:
@@ -125,13 +124,13 @@ def link_library(compiled: Any, path: str, target: Target | None = None) -> None
         except RuntimeError as error:
             raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
         objects = [one for one in Path(folder).glob("*.o") if one != support]
-        if len(objects) == 1:  # code for GPUs brings others
+        if len(objects) == 1:  # code for GPUs has further objects
             os.replace(objects[0], path + OBJECT)
         os.replace(built, path)
 
 
 def strip_object(data: bytes, target: Target) -> bytes:
-    """Return a kernel's object, compiled for a target, without what is for debuggers.
+    """Return a kernel's object, compiled for a target, without debug information.
 
     Raises `BuildError` if the linker failed.
     """
@@ -155,7 +154,7 @@ def require_compilers(target: Target, *, linked: bool) -> None:
 
 
 def executor(target: Target) -> bytes:
-    """Return the shared library that runs the kernels of packages for a CPU, compiled once for all processes.
+    """Return the executor for a CPU, compiled once for all processes.
 
     Raises `BuildError` if there is no C compiler, or it failed.
     """
@@ -163,7 +162,7 @@ def executor(target: Target) -> bytes:
 
 
 def host_executor() -> bytes:
-    """Return the executor for any CPU of this machine's architecture, as it works beside a GPU.
+    """Return the executor for any CPU of this machine's architecture, for use beside a GPU.
 
     Raises `BuildError` if there is no C compiler, or it failed.
     """
@@ -175,8 +174,7 @@ def text_library(target: Target | None = None) -> bytes:
 
     Raises `BuildError` if there is no C compiler, or it failed.
 
-    `target`: what it is compiled for, any CPU of the architecture; by default, this machine. Beside a GPU,
-        too.
+    `target`: its architecture is compiled for; by default, this machine's, as beside a GPU.
     """
     return _text_library(c_compiler(target or resolve()))
 
@@ -188,5 +186,5 @@ def _text_library(compiler: str) -> bytes:
 
 @functools.cache
 def _support_object(compiler: str) -> bytes:
-    """Return the object file of what kernels call, compiled once for all processes."""
+    """Return the object of the functions that kernels call, compiled once for all processes."""
     return compiled_once(compiler, _SUPPORT, ["-std=gnu11", "-O2", "-fPIC", "-r", "-nostdlib"])

@@ -1,4 +1,4 @@
-"""Compile scheduled modules to a GPU's machine code, and derive the launch that starts it without TVM."""
+"""Compile scheduled modules to a GPU's machine code, and derive its launch without TVM."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _SHARED = "tirx.use_dyn_shared_memory"
 def source_and_launch(module: Any, target: Target, parts: int = 1, bounds: bool = True) -> tuple[str, Launch]:
     """Return the CUDA source of a scheduled module, score epilogue included, and its kernel's launch.
 
-    `parts`: partial sums that the kernel leaves of each score, which the epilogue adds.
-    `bounds`: whether the kernel is to have bounds (see `hbtvm.compiler.lowering.cuda.row_bounds`).
-    Raises `BuildError` if a `Launch` cannot describe how the kernel is started.
+    `parts`: partial sums of each score, which the epilogue adds.
+    `bounds`: whether the kernel has bounds (see `hbtvm.compiler.lowering.cuda.row_bounds`).
+    Raises `BuildError` if a `Launch` cannot describe the kernel's launch.
     """
     if bounds:
         module = with_bounds(module, parts)
@@ -62,9 +62,9 @@ def code_of(source: str, target: Target, portable: bool = False) -> bytes:
 
 
 def code_without_spills(source: str, target: Target) -> bytes:
-    """As `code_of`, of kernels that keep all they have in registers.
+    """Return the machine code as `code_of` does.
 
-    Raises `InvalidConfigError` if one spills registers to memory.
+    Raises `InvalidConfigError` if a kernel spills registers to memory.
     """
     code, report = machine_code(source, target, "-Xptxas=-v")
     spilled = sum(map(int, re.findall(r"(\d+) bytes spill stores", report)))
@@ -74,9 +74,9 @@ def code_without_spills(source: str, target: Target) -> bytes:
 
 
 def check_toolkit(target: Target) -> None:
-    """Check that this machine can compile for a GPU, before any work is done.
+    """Check that this machine can compile for a GPU.
 
-    Raises `BuildError` if there is no CUDA compiler, or none that knows the architecture.
+    Raises `BuildError` if there is no CUDA compiler that knows the architecture.
     """
     nvcc()
     try:
@@ -89,12 +89,12 @@ def check_toolkit(target: Target) -> None:
 
 
 def write_code(path: str, code: bytes, launch: Launch) -> None:
-    """Write a candidate's code and launch into one file, which appears whole or not at all."""
+    """Write a candidate's code and launch to a file, atomically."""
     write_whole(path, json.dumps(codec.write(launch), sort_keys=True).encode() + b"\n" + code)
 
 
 def write_whole(path: str, content: bytes) -> None:
-    """Write a file that appears whole or not at all."""
+    """Write a file atomically."""
     folder, name = os.path.split(os.path.abspath(path))
     descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name[:40]}.")
     with os.fdopen(descriptor, "wb") as file:
@@ -109,7 +109,7 @@ def read_code(path: str) -> tuple[bytes, Launch]:
 
 
 def _launch(kernel: Any, host: Any) -> Launch:
-    """Return a kernel's launch, read from the lowered host function that starts it.
+    """Read a kernel's launch from the lowered host function that starts it.
 
     `kernel`: the scheduled function, whose parameters are the arrays.
     `host`: the lowered host function, which has the call.

@@ -1,4 +1,4 @@
-"""Compile the kernels of a recursive model to a GPU's machine code, and find out what each takes."""
+"""Compile the kernels of a recursive model to a GPU's machine code, and derive their arguments."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _BUFFER = re.compile(r"(state|child|number|vector|scratch|table|levels|barrier)(
 
 
 def level_source(kernels: Kernels, target: Target) -> tuple[str, Kernels]:
-    """Return the CUDA source of a configuration's kernels, and the kernels with what each takes.
+    """Return the CUDA source of a configuration's kernels, and the kernels with their arguments.
 
-    Raises `BuildError` if a kernel takes something else than there is.
+    Raises `BuildError` if a kernel has an unknown argument.
     """
     persistent = _KERNEL.format(PERSISTENT) if PERSISTENT in kernels.functions else None
-    # Steps share what is equal as they are written; looking for more takes most of the time.
+    # Steps already share common subexpressions; the pass would take most of the time.
     with tvm.transform.PassContext(disabled_pass=["tirx.CommonSubexprElim"]):
         source, _, module = split(tvm.IRModule(kernels.functions), target, persistent)
     taken = {
@@ -46,7 +46,7 @@ def level_source(kernels: Kernels, target: Target) -> tuple[str, Kernels]:
 
 
 def build_levels(kernels: Kernels, target: Target, portable: bool) -> tuple[bytes, Kernels]:
-    """Compile a configuration's kernels to machine code; the kernels with what each takes.
+    """Compile a configuration's kernels; return the machine code, and the kernels with their arguments.
 
     Raises `BuildError` if there is no CUDA compiler, or it fails.
     """
@@ -55,14 +55,14 @@ def build_levels(kernels: Kernels, target: Target, portable: bool) -> tuple[byte
 
 
 def write_levels(path: str, code: bytes, kernels: Kernels) -> None:
-    """Write a candidate's code and what its kernels take into one file, which appears whole or not at all."""
+    """Write a candidate's code and its kernels' arguments to a file, atomically."""
     cuda_build.write_whole(path, pickle.dumps((code, replace(kernels, functions={}, tables=()))))
 
 
 def read_levels(content: bytes, kernels: Kernels) -> tuple[bytes, Kernels]:
-    """Return the code of a file of `write_levels`, and the kernels with what each takes.
+    """Return the code of a file of `write_levels`, and the kernels with their arguments.
 
-    `kernels`: the same kernels, of which tables are taken.
+    `kernels`: the same kernels, with tables.
     """
     code, compiled = pickle.loads(content)
     return code, replace(compiled, tables=kernels.tables)
@@ -82,6 +82,6 @@ def _program(program: Program, taken: Mapping[str, tuple[StepArgument, ...]]) ->
 
 
 def _step(step: Step, taken: Mapping[str, tuple[StepArgument, ...]]) -> Step:
-    """A step with what its kernel takes; one that is part of another kernel takes nothing by itself."""
+    """Add its kernel's arguments to a step; a step within another kernel has none."""
     name = _KERNEL.format(step.function)
     return replace(step, function=name, arguments=taken.get(name, ()))

@@ -29,7 +29,7 @@ from hbtvm.schedules.cuda.steps import GRID_STRIDED, PREFETCHED
 from hbtvm.schedules.workload import Target
 
 LOWERING = (
-    # TVM's own first passes for GPUs, until blocks are lowered and buffers are flat.
+    # TVM's first passes for GPUs, until blocks are lowered and buffers are flat.
     s_tir.transform.CanonicalizeLoop,
     s_tir.transform.LowerCrossThreadReduction,
     s_tir.transform.LowerInitBlock,
@@ -46,11 +46,11 @@ LOWERING = (
 
 _REWRITES = {**REWRITES, TENSOR: multiply, PREFETCHED: prefetch.prefetch, GRID_STRIDED: grid_stride}
 
-# Not TVM's flags: those flush denormal numbers to zero, which sends some rows to other leaves.
+# TVM's flags would flush denormal numbers to zero, which changes some rows' leaves.
 _FLAGS = ("-O3", "-ftz=false")
 
 ROUNDED_ONCE = "// A product and a sum may be rounded once.\n"
-"""Begins the source of functions that say so (`MULTIPLY_ADD`)."""
+"""First line of the source of functions with the attribute `MULTIPLY_ADD`."""
 
 
 PORTABLE = "{}{}".format(*OLDEST_PORTABLE)
@@ -69,26 +69,26 @@ def lower(module: Any, target: Target) -> tuple[str, Any]:
 
 
 def helpers(source: str) -> str:
-    """Return the functions that CUDA source calls."""
+    """Return the helper functions that CUDA source calls."""
     return "".join(one.SOURCE for one in (near_entries, kept_bits, prefetch) if f"{one.NAME}(" in source)
 
 
 def _lowered(module: Any) -> Any:
-    """Return a scheduled module after TVM's own first passes, with what schedules only annotate."""
+    """Return a scheduled module after TVM's first passes, with annotated loops rewritten."""
     rewritten = rewrite_loops(module, LOWERING, _REWRITES)
     lowered = tirx.transform.prim_func_pass(lambda function, *_: _with_calls(function), opt_level=0)
     return lowered(rewritten)
 
 
 def _with_calls(function: Any) -> Any:
-    """Return a lowered function that calls those of `helpers`."""
+    """Return a lowered function that calls the functions of `helpers`."""
     return kept_bits.keep_bits(near_entries.read_near(_of_one_type(function)))
 
 
 def _of_one_type(function: Any) -> Any:
-    """Return a lowered function whose comparisons are of numbers of one type.
+    """Cast the operands of a lowered function's comparisons to common types.
 
-    TVM's simplifier leaves threads' numbers of 32 bits beside bounds of 64 bits, which its own next pass
+    TVM's simplifier leaves comparisons of 32-bit thread indices with 64-bit bounds, which its next pass
     refuses.
     """
 
@@ -100,10 +100,10 @@ def _of_one_type(function: Any) -> Any:
 
 
 def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, Any, Any]:
-    """Return the CUDA source of a lowered module's kernels, what is left for the host, and the kernels.
+    """Return the CUDA source of a lowered module's kernels, the host's module, and the kernels.
 
-    `shared`: name of a kernel that reads what other blocks write while it runs: its arguments are not told
-        apart by ``__restrict__``.
+    `shared`: name of a kernel that reads other blocks' results while it runs, so that its arguments are not
+        ``__restrict__``.
     """
     tvm_device = tvm_target(target)
     graph, _, finalize = tirx.get_default_tir_pipeline(tvm_device)
@@ -129,7 +129,7 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
     `options`: more options for the compiler.
     `portable`: whether to add PTX, which a driver compiles for any other GPU of compute capability `PORTABLE`
         or later.
-    Returns the machine code (a cubin, or a fatbin where it is portable), and what the compiler printed (with
+    Returns the machine code (a cubin, or a fatbin if portable), and the compiler's messages (with
     ``-Xptxas=-v`` among the options: registers, spills, stack and shared memory of each kernel).
     """
     number = str(target["arch"]).removeprefix("sm_")
@@ -147,7 +147,7 @@ def machine_code(source: str, target: Target, *options: str, portable: bool = Fa
 
 
 def _compiled(command: list[str], source: str) -> bytes:
-    """Run the compiler; return the machine code, what the compiler printed, and the size of the former."""
+    """Run the compiler; return the machine code, its messages, and the size of the former."""
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         source_file, binary = Path(folder, "kernels.cu"), Path(folder, "kernels.bin")
         source_file.write_text(source)
@@ -162,7 +162,7 @@ def _compiled(command: list[str], source: str) -> bytes:
 def compile_cuda(module: Any, target: Target, portable: bool = False) -> Any:
     """Compile a scheduled module, host code included, to a TVM executable that links like a CPU's kernel.
 
-    TVM's CUDA runtime has to be loaded, which takes NVIDIA's driver or stubs of its libraries (see
+    TVM's CUDA runtime must be loaded, which needs NVIDIA's driver or stubs (see
     `hbtvm.compiler.building.cuda_stubs`). `portable` is as in `machine_code`.
     """
     device = tvm_target(target)
@@ -172,7 +172,7 @@ def compile_cuda(module: Any, target: Target, portable: bool = False) -> Any:
 
 @contextmanager
 def _compiler(target: Target, portable: bool, first: str) -> Iterator[None]:
-    """Return a context within which TVM compiles CUDA source, behind a first line, by `machine_code`."""
+    """Make TVM compile CUDA source, after a first line, by `machine_code` within the context."""
     name = "tvm_callback_cuda_compile"
     before = tvm.get_global_func(name)
 

@@ -1,4 +1,4 @@
-"""Where the programs of NVIDIA's CUDA toolkit are on this machine."""
+"""Paths of the programs of NVIDIA's CUDA toolkit on this machine."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hbtvm.errors import BuildError
 def find(program: str) -> str | None:
     """Return the path of a program of the toolkit; None if there is none.
 
-    It is looked for on the ``PATH``, in ``$CUDA_HOME``, ``$CUDA_PATH`` and ``/usr/local/cuda``, and in
-    NVIDIA's Python packages, in this order.
+    Searches the ``PATH``, ``$CUDA_HOME``, ``$CUDA_PATH``, ``/usr/local/cuda``, and NVIDIA's Python packages,
+    in this order.
     """
     return next(filter(None, (shutil.which(program, path=folder) for folder in _folders())), None)
 

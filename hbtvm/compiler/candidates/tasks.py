@@ -149,7 +149,7 @@ def forests_of(
 def _narrow_forests(
     ensemble: TreeEnsemble, values: DType, complete: bool, prologue: Prologue | None = None
 ) -> list[Forest]:
-    """The forest over float32 columns, and maybe one for rows without missing values before it."""
+    """Return the forest over float32 columns, maybe after a forest for rows without missing values."""
     forests = [make_forest(ensemble, "float32", values, prologue=prologue)]
     if complete and is_wide(workload_of(forests[0], 1)) and not forests[0].columns_are_features:
         whole = make_forest(ensemble, "float32", values, missing=False, prologue=prologue)
@@ -168,9 +168,9 @@ def usable(
 ) -> tuple[dict[str, Strategy], dict[str, str]]:
     """Return the strategies that can hold an operand on a target, and the reasons why the others cannot.
 
-    Raises `InputError` if a name is unknown, or none of those asked for can hold the forest.
+    Raises `InputError` if a name is unknown, or no requested strategy can hold the operand.
 
-    `names`: the strategies asked for; None for all.
+    `names`: the requested strategies; None for all.
     `target`: as `hbtvm.compiler.targets.target.resolve` describes it.
     """
     unknown = [name for name in names or () if name not in ALL_STRATEGIES]
@@ -212,7 +212,7 @@ def refusal(strategy: Strategy, workload: Workload, target: Target) -> str | Non
         return reason
     if prologue_of(workload) is not None:
         return f"{strategy.name} computes no arithmetic in front of trees on a GPU"
-    # Defaults are chosen to fit a multiprocessor's limits; where one does not, no configuration does.
+    # Defaults fit a multiprocessor's limits if any configuration does.
     if strategy.space(workload, target).contains(strategy.default(workload, target)):
         return None
     return f"{strategy.name} takes more for such a model than a multiprocessor of {target['arch']} has"
@@ -234,7 +234,7 @@ def make_tasks(
     `folder`: written by `hbtvm.compiler.candidates.program.write_study`.
     `fleet`: whether candidates are measured on remote devices.
     `device`: number of the GPU that candidates run on here.
-    `title`: how the tasks' names begin.
+    `title`: prefix of the tasks' names.
     """
     tasks = []
     for rows in batch_sizes:
@@ -267,7 +267,7 @@ def make_tasks(
 
 
 def describe(record: Record) -> tuple[Describe, Space] | None:
-    """What describes a record's workload's programs, and its space; None where this version knows neither."""
+    """Return the description function and space of a record's workload; None if unknown to this version."""
     strategy = strategies_on(record.target, family_of(record.workload)).get(record.strategy)
     if strategy is None or not is_known(record.workload, record.target):
         return None
@@ -276,7 +276,7 @@ def describe(record: Record) -> tuple[Describe, Space] | None:
         if strategy.refuse(workload) is not None:
             return None
         space = strategy.space(workload, target)
-        space.contains(strategy.default(workload, target))  # fails of sizes that no model has
+        space.contains(strategy.default(workload, target))  # fails for sizes that no model has
         return partial(describe_kernel, strategy, workload, target["kind"] == "cuda"), space
     except (ArithmeticError, LookupError, TypeError, ValueError):
-        return None  # no model has such a workload, or another version's has
+        return None  # the workload is not of this version's models

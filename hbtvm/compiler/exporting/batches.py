@@ -1,4 +1,4 @@
-"""How a library for C reads batches of Arrow: a package's front as constants."""
+"""Constants for a C library's reader of Arrow batches: a package's front."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from hbtvm.runtime.text.library import TextFields, TextLibrary
 
 @dataclass(frozen=True)
 class Batches:
-    """What reads batches of a package."""
+    """The reader of a package's batches."""
 
-    # `fields`, `kept`: ``struct front``, and what it points to
+    # `fields`, `kept`: ``struct front``, and the objects that it points to
     fields: FrontFields
     kept: Recorder
-    # For each column of the matrix, which of the input's it is made of; empty if it is the same one
+    # The input's column of each column of the matrix; empty if equal
     read: tuple[int, ...]
-    # Names of constants of type ``struct text``, by the addresses that stand for them in `fields`
+    # Names of constants of type ``struct text``, by their placeholder addresses in `fields`
     texts: dict[int, str]
-    # These constants, with what they point to, in the same order
+    # These constants, with the objects that they point to, in the same order
     layouts: tuple[tuple[TextFields, Recorder], ...]
 
 
 def batches_of(package: Package) -> Batches:
-    """Return what reads batches of a package.
+    """Return the reader of a package's batches.
 
-    Raises `UnsupportedModel` if something in it can't be done as Python does it; in one sentence.
+    Raises `UnsupportedModel` if C can't reproduce a part of it.
     """
     front = lowered(package)
     layouts: dict[int, tuple[TextFields, Recorder]] = {}
 
     def text_of(operation: Vectorize) -> int:
-        # Hashes are computed here, whatever the target is.
+        # Hashes are computed on this machine, whatever the target.
         fields, kept = laid_out(operation, TextLibrary(text_library()))
         layouts[ctypes.addressof(fields)] = fields, Recorder.of(kept)
         return ctypes.addressof(fields)
@@ -51,7 +51,7 @@ def batches_of(package: Package) -> Batches:
 
 
 def texts_source(batches: Batches, tables: Tables) -> str:
-    """Return the C file of the constants for texts: their structures share names with the executor's."""
+    """Return a separate C file of constants for texts: their structures' names are the executor's, too."""
     constants = Constants(tables, {})
     for name, (fields, kept) in zip(batches.texts.values(), batches.layouts, strict=True):
         constants.public("text", name, fields, kept)

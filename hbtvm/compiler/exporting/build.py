@@ -1,7 +1,7 @@
 """Build a library from its source, the executor's, its tables and the objects of its kernels.
 
-One object holds all of it, of which only the functions of the header can be seen: several libraries can be
-linked into one program. The static library holds that object, and the shared one is linked from it.
+One object holds everything and exports only the header's functions, so that a program can link several
+libraries. The static library holds that object, and the shared library is linked from it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _ARROW = (
     "text/text.c",
     *sorted(f"arrow/{one.name}" for one in (SOURCES / "arrow").glob("*.c")),
 )
-"""What reads batches of Arrow."""
+"""Sources of the reader of Arrow batches."""
 
-_STRUCTURES = (*RECURSIVE, "exported/recursive.c")  # what computes recursive models
+_STRUCTURES = (*RECURSIVE, "exported/recursive.c")  # sources of the executor of recursive models
 
 _MAIN = "__tvm_ffi_main"
 _SCRATCH = ("__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace")
-"""What kernels define weakly, and `workspace.c` for good."""
+"""Functions that kernels define weakly, and `workspace.c` strongly."""
 
 _TABLES = """\
 .section .rodata.hbtvm_tables,"a"
@@ -43,23 +43,23 @@ hbtvm_tables:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a library is made of."""
+    """The parts of a library."""
 
-    # `source`, `texts`, `header`: its own C file, the one of constants for texts (empty if it reads no
-    # batches), and the header
+    # `source`, `texts`, `header`: its C file, that of constants for texts (empty if it reads no batches), and
+    # the header
     source: str
     texts: str
     header: str
     tables: bytes  # the kernels' tables
     kernels: Sequence[bytes]  # objects, in the order of their numbers
-    names: Sequence[str]  # of the functions that the header declares
-    # Objects of a recursive model's kernels, and what their functions are called within the library by the
-    # names that they have; None of other models
+    names: Sequence[str]  # names of the functions that the header declares
+    # Objects of a recursive model's kernels, and their functions' names in the library by original name; None
+    # for other models
     recursive: Sequence[tuple[bytes, Mapping[str, str]]] | None = None
 
 
 def kernel_name(number: int) -> str:
-    """The function of a kernel within a library."""
+    """Return the name of a kernel's function in a library."""
     return f"hbtvm_kernel_{number}"
 
 
@@ -75,9 +75,9 @@ def build(
 
     Raises `BuildError` if the compiler fails, or kernels need a function that no C library has.
 
-    `name`: of the library.
-    `parts`: what it is made of, beside the executor.
-    `machine`: options that tell the instruction sets.
+    `name`: the library's name.
+    `parts`: its parts, besides the executor.
+    `machine`: options for the instruction sets.
     `options`: further options of the compiler, such as sanitizers.
     """
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as place:
@@ -87,7 +87,7 @@ def build(
         (folder / "tables.bin").write_bytes(parts.tables)
         (folder / "tables.s").write_text(_TABLES)
         command = [tools.compiler, *OPTIONS, "-fvisibility=hidden", *options, f"-I{SOURCES}", "-I."]
-        # What looks whether the CPU has these instruction sets uses none of them.
+        # The check for these instruction sets must not use them.
         run([*command, "-c", f"{name}.c", "-o", "model.o"], "compile the model", folder)
         run([tools.compiler, "-c", "tables.s", "-o", "tables.o"], "assemble the tables", folder)
         objects = ["model.o", "tables.o"]
@@ -123,7 +123,7 @@ def build(
 
 
 def _rename(tools: Tools, name: str, names: Mapping[str, str], folder: Path) -> None:
-    """Give an object's functions names of their own, and hide all else but scratch memory."""
+    """Rename an object's functions, and hide all other symbols except scratch memory's."""
     kept = [f"--keep-global-symbol={one}" for one in (*names.values(), *_SCRATCH)]
     renamed = [f"--redefine-sym={old}={new}" for old, new in names.items()]
     run([tools.objcopy, *renamed, name], "name a kernel", folder)
@@ -149,5 +149,5 @@ def _compiled(compiler: str, names: Sequence[str], options: tuple[str, ...]) -> 
 
 @functools.cache
 def _object(compiler: str, name: str, options: tuple[str, ...]) -> bytes:
-    """An object that all libraries have, compiled once for all processes."""
+    """Return an object that all libraries have, compiled once for all processes."""
     return compiled_once(compiler, [name], options)

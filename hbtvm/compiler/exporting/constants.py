@@ -40,22 +40,22 @@ NAMES = {
     recursive.Input: "recursive_input",
     recursive.Model: "recursive_model",
 }
-"""What C calls the structures."""
+"""The structures' names in C."""
 
 _TYPES = {"int64": "int64_t", "float64": "double", "float32": "float", "uint8": "uint8_t"}
 _ALIGNMENT, _LINE = 64, 100
-_FEW = 64  # numbers of an array that are written as C source; more go to the tables
+_FEW = 64  # most numbers of an array written as C source; longer arrays go to the tables
 
 
 @dataclass
 class Tables:
-    """The tables of all kernels, one behind the other, equal ones once."""
+    """The concatenated tables of all kernels; equal tables are stored once."""
 
     data: bytearray = field(default_factory=bytearray)
     places: dict[bytes, int] = field(default_factory=dict)
 
     def place(self, array: np.ndarray) -> int:
-        """Where an array's bytes begin: a multiple of 64."""
+        """Return the offset of an array's bytes, a multiple of 64."""
         content = np.ascontiguousarray(array).tobytes()
         if content not in self.places:
             self.data.extend(bytes(-len(self.data) % _ALIGNMENT))
@@ -65,7 +65,7 @@ class Tables:
 
 
 class Recorder(Kept):
-    """What a description points to, by address."""
+    """The objects that a description points to, by address."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,9 +73,9 @@ class Recorder(Kept):
 
     @classmethod
     def of(cls, kept: Sequence[Any]) -> Recorder:
-        """From arrays and structures that something else keeps."""
+        """Record arrays and structures that others keep alive."""
         recorder = cls()
-        # What is empty may lie where something else begins.
+        # An empty array may share its address with another object.
         for one in sorted(kept, key=lambda one: isinstance(one, np.ndarray) and one.size > 0):
             if isinstance(one, np.ndarray):
                 recorder.numpy(one)
@@ -97,10 +97,10 @@ class Recorder(Kept):
 
 
 class Constants:
-    """C source of constants, in the order in which they refer to each other.
+    """C source of constants, in order of their references.
 
-    `tables`: where the tables of kernels go.
-    `functions`: by the addresses that stand for them: kernels' functions, and what other files define.
+    `tables`: collects the kernels' tables.
+    `functions`: names of functions and of other files' constants, by placeholder address.
     """
 
     def __init__(self, tables: Tables, functions: Mapping[int, str]) -> None:
@@ -109,11 +109,11 @@ class Constants:
         self._names: dict[str, str] = {}
 
     def structure(self, value: Any, kept: Recorder) -> str:
-        """Define a structure and all that it points to; return the expression of its address."""
+        """Define a structure and the objects that it points to; return the expression of its address."""
         return f"&{self._define('struct ' + NAMES[type(value)], '', self._fields(value, kept))}"
 
     def public(self, kind: str, name: str, value: Any, kept: Recorder) -> None:
-        """Define a structure under a name that other files know."""
+        """Define a structure with external linkage."""
         body = self._fields(value, kept)
         self.lines.append(f"const struct {kind} {name} = {body};")
 
@@ -127,7 +127,7 @@ class Constants:
         return self._define("char *const", "[]", _braced([quoted(one) for one in texts]))
 
     def define(self, kind: str, body: str) -> str:
-        """Define a constant of a type of its own; return its name."""
+        """Define a constant with a type; return its name."""
         return self._define(kind, "", body)
 
     def _define(self, kind: str, suffix: str, body: str) -> str:
@@ -180,7 +180,7 @@ class Constants:
 
 
 def number(value: float | int) -> str:
-    """A number as C has it, to the last bit.
+    """Return a number as an exact C constant.
 
     `value`: an int, or a float, which becomes a constant of type double.
     """
@@ -194,7 +194,7 @@ def number(value: float | int) -> str:
 
 
 def quoted(text: str | bytes) -> str:
-    """A text as a C literal of its UTF-8 bytes; zero-terminated, so that it must hold no such byte."""
+    """Return a text as a C literal of its UTF-8 bytes; it must not contain a zero byte."""
     characters = []
     for byte in text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"):
         char = chr(byte)
@@ -203,7 +203,7 @@ def quoted(text: str | bytes) -> str:
 
 
 def _braced(items: Sequence[str]) -> str:
-    """An initialiser, in lines that are not too long."""
+    """Return an initialiser, wrapped."""
     if not items:
         return "{0}"
     lines, line = [], "  "

@@ -25,7 +25,7 @@ int main(void) {
     return 1;
   }
 """
-"""How each example begins."""
+"""The beginning of each example."""
 
 _MAIN = """CALL
   if (code == UPPER_OK) {
@@ -107,7 +107,7 @@ _CALL_BATCH = """\
 
 
 def example(library: Library) -> str:
-    """Return the C file, which tells at its top how it is compiled."""
+    """Return the C file, with compiler commands at the top."""
     method = library.methods[0]
     result = method.c_types[1]
     text = _TOP + (_ROWS if library.rows else _BATCH) + OPENING + _MAIN

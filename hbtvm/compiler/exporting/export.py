@@ -1,4 +1,4 @@
-"""`export`: a package as a library for C and whatever has an interface to C."""
+"""`export`: a package as a library for C, and for languages that call C."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _RESERVED = frozenset(_WORDS.split())  # words of C and C++, and names of other 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written."""
+    """The result of an export."""
 
-    name: str  # of the library
+    name: str  # the library's name
     files: tuple[Path, ...]  # libraries, header and example
-    functions: tuple[str, ...]  # names of the functions that compute outputs, without their endings
-    lacking: tuple[str, ...]  # names of Python's functions that the library does not have
-    compiler: str = "cc"  # what compiles programs that use it
+    functions: tuple[str, ...]  # names of the functions that compute outputs, without suffixes
+    lacking: tuple[str, ...]  # names of Python functions that the library lacks
+    compiler: str = "cc"  # compiler of programs that use it
 
 
 def export(
@@ -60,27 +60,27 @@ def export(
 ) -> Exported:
     """Write a package as a library for C: ``libNAME.so``, ``libNAME.a``, ``NAME.h`` and ``example.c``.
 
-    The libraries hold the whole model and need nothing but libc, libm and threads. They compute the same as
-    the package in Python, bit for bit. The header tells how they are used.
+    The libraries hold the whole model and need only libc, libm and threads. Results equal the package's in
+    Python, bit for bit. The header documents their use.
 
     Parameters
     ----------
     package
-        A package, as a path, bytes or an open file, or the model that was loaded or compiled.
+        A package, as a path, bytes or an open file, or a loaded or compiled model.
     directory
-        The folder to write to. It is made if it is not there.
+        The folder to write to; created if necessary.
     name
-        What the library is called and its functions' names begin with: letters, digits and underscores.
-        By default made of the package's file name, or ``"model"``.
+        The name of the library and the prefix of its functions: letters, digits and underscores. By default
+        derived from the package's file name, or ``"model"``.
     force
-        Whether files that are there already are replaced.
+        Whether to replace existing files.
 
     Raises
     ------
     PackageError
-        If the package can't be read, or C can't compute what it does. Nothing is written then.
+        If the package can't be read, or C can't compute its outputs; nothing is written.
     InputError
-        If `name` is no name in C, or files are there already.
+        If `name` is not an identifier in C, or files exist already.
     FileError
         If files can't be written.
     BuildError
@@ -123,11 +123,12 @@ def _prepared(package: Package, name: str, options: Sequence[str] = ()) -> _Prep
 
 
 class _Prepared:
-    """A library that is known to be possible.
+    """A library to write.
 
-    `name`: of the library.
+    `name`: the library's name.
     `options`: further options of the compiler, such as sanitizers.
-    Raises `PackageError` if it is not possible; the text continues a sentence that begins with the package.
+    Raises `PackageError` if C can't compute the package's outputs; the text continues a sentence that begins
+    with the package.
     """
 
     def __init__(self, package: Package, name: str, options: Sequence[str] = ()) -> None:
@@ -173,7 +174,7 @@ class _Prepared:
         self.lacking = (*lacking, *unread)
 
     def _first(self, package: Package) -> Part:
-        """The package's own model, which may read other values than numbers from batches of Arrow."""
+        """Return the package's model, which may read values other than numbers from batches of Arrow."""
         others: Exception | None = None
         rows = None
         try:
@@ -220,7 +221,7 @@ def _rows(package: Package) -> Rows:
 
 
 def write_library(package: Package, folder: Path, name: str, options: Sequence[str] = ()) -> None:
-    """Write a library into a folder that is there, compiled with further options, such as sanitizers."""
+    """Write a library to an existing folder, compiled with further options, such as sanitizers."""
     _prepared(package, name, options).write(folder)
 
 
@@ -248,7 +249,7 @@ def _check_folder(folder: Path, files: Sequence[str], force: bool) -> None:
 
 
 def _publish(built: Path, folder: Path, files: Sequence[str]) -> None:
-    """Move files to their place: all at once, or one by one where the folder is there."""
+    """Move files to their folder: all at once, or one by one if the folder exists."""
     if not folder.exists():
         os.rename(built, folder)
         return

@@ -1,4 +1,4 @@
-"""The header of a library for C: what it declares, and all that its users need to know."""
+"""The header of a library for C, with its documentation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hbtvm.compiler.exporting.methods import DTYPES, Method
 
-ABI = 1  # version of the interface; functions are only added as long as it stays
+ABI = 1  # version of the interface; within a version, functions are only added
 
 CODES = (
     ("OK", "no error"),
@@ -32,26 +32,26 @@ CODES = (
     ("ERROR_UNKNOWN_CATEGORY", "a category that was not there in training"),
     ("ERROR_NULL", "a missing value in a column that had none in training"),
 )
-"""Names and meanings of what functions return, in the order of their numbers (`enum exported_code`)."""
+"""Names and meanings of status codes, in the order of their numbers (`enum exported_code`)."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """What is told of a library."""
+    """The facts of a library that its header states."""
 
-    name: str  # of the library, and what the names of its functions begin with
-    # `model`, `version`: the model in words, and the version of what compiled it
+    name: str  # the library's name, the prefix of its functions
+    # `model`, `version`: the model in words, and the version of hbtvm that compiled it
     model: str
     version: str
     methods: Sequence[Method]
     width: int  # columns of rows
     rows: bool  # whether it reads rows of numbers
-    columns: Sequence[str]  # names of columns; empty where the model was trained without
+    columns: Sequence[str]  # names of columns; empty if the model was trained without
     labels: Sequence[Sequence[str]]  # the labels of each target
     codes: Sequence[int]  # columns that hold codes of categories
-    lacking: Sequence[str]  # names of Python's functions that it does not have
+    lacking: Sequence[str]  # names of Python functions that it lacks
     arrow: bool  # whether it reads batches of Arrow
-    # Instruction sets that it looks for when it is opened, by names that both LLVM and C compilers know
+    # Instruction sets that it checks for when opened, by names that LLVM and C compilers share
     features: Sequence[str]
 
 
@@ -74,7 +74,7 @@ def header(library: Library) -> str:
 
 
 def comment(text: str, indent: str = "") -> str:
-    """Paragraphs as a C comment, in lines that are not too long."""
+    """Return paragraphs as a C comment, wrapped."""
     lines = []
     for part in text.split("\n"):
         lines += textwrap.wrap(part.replace("*/", "* /"), 106, break_long_words=False) or [""]
@@ -135,7 +135,7 @@ def _numbers(library: Library) -> str:
 
 
 def errors_of(name: str, upper: str) -> str:
-    """Codes, and the structure that tells where something is wrong."""
+    """Return the status codes, and the structure of an error's location."""
     codes = "\n".join(
         f"  {upper}_{code} = {number}{',' if number + 1 < len(CODES) else ''} /* {text} */"
         for number, (code, text) in enumerate(CODES)
@@ -157,7 +157,7 @@ const char *{name}_message(int code);"""
 
 
 def opening(name: str) -> str:
-    """What opens and closes a model."""
+    """Return the declarations that open and close a model."""
     threads = comment(
         "Open the model. `threads` is the most that work on one call, the caller included; 0 for as many as "
         "it was tuned for, but no more than the CPUs that the process may use. They start with the first "
@@ -206,16 +206,16 @@ def _functions(library: Library, method: Method) -> str:
 
 
 def ends_of(library: Library, method: Method) -> Iterator[str]:
-    """What ends the names of a method's functions."""
+    """Yield the suffixes of a method's functions."""
     if library.rows:
         yield from map(suffix, DTYPES)
-    # Of what depends on the rows' type, a batch would decide on the type of the results.
+    # If results depend on the rows' type, a batch would decide the type of the results.
     if library.arrow and not method.model and len({*method.c_types}) == 1:
         yield "arrow"
 
 
 def suffix(dtype: str) -> str:
-    """How functions for rows of a type end."""
+    """Return the suffix of functions for rows of a dtype."""
     return "f" + dtype.removeprefix("float")
 
 
@@ -255,12 +255,12 @@ def _facts(library: Library) -> str:
 
 
 def plain(text: str) -> str:
-    """A text from a package in a comment: no character may end it."""
+    """Return a package's text for a comment, which it must not end."""
     return "".join(one if one.isprintable() and one.isascii() and one != "*" else "?" for one in text)
 
 
 def declared(library: Library) -> list[str]:
-    """Names of all functions."""
+    """Return the names of all functions."""
     ends = [
         "abi_version",
         "message",

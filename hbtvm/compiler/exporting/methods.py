@@ -1,4 +1,4 @@
-"""What functions a library for C has: which outputs of a package C computes, in which types."""
+"""The functions of a library for C: the outputs of a package that C computes, and their types."""
 
 from __future__ import annotations
 
@@ -44,30 +44,30 @@ _C_TYPES = {
 class Method:
     """A function of the library for rows of both types."""
 
-    name: str  # as in Python; ``"predict_class"`` gives positions of labels
-    model: int  # 0 for the package's own kernels, 1 for those of the package of its ``transform``
-    epilogues: tuple[Epilogue, Epilogue]  # for rows of float32 and of float64
-    told: str  # what a row's results are, in words
+    name: str  # as in Python; ``"predict_class"`` returns positions of labels
+    model: int  # 0 for the package's kernels, 1 for those of its ``transform``
+    epilogues: tuple[Epilogue, Epilogue]  # for float32 and float64 rows
+    told: str  # a description of a row's results
 
     @property
     def columns(self) -> int:
-        """Results of a row."""
+        """Number of results of a row."""
         return self.epilogues[0].columns
 
     @property
     def c_types(self) -> tuple[str, str]:
-        """Of the results, for rows of float32 and of float64."""
+        """C types of the results for float32 and float64 rows."""
         one, other = (_C_TYPES[epilogue.dtype.name] for epilogue in self.epilogues)
         return one, other
 
 
 def methods_of(package: Package) -> tuple[list[Method], list[str]]:
-    """Return the functions of a package's library, and names of those of Python that C does not compute."""
+    """Return the functions of a package's library, and names of Python functions that it lacks."""
     methods, lacking = list[Method](), list[str]()
     if package.transforms:
         return [_transform(package, 0)], lacking
     spec = package.output
-    # Mostly, labels are what ``predict`` returns.
+    # Mostly, ``predict`` returns labels.
     names = [name for name in OUTPUTS[1:] if name in spec.outputs]
     if spec.predicts_labels and "label" in names:
         names.remove("label")
@@ -103,7 +103,7 @@ def methods_of(package: Package) -> tuple[list[Method], list[str]]:
 
 
 def label_names(package: Package, methods: Sequence[Method]) -> list[list[str]]:
-    """The labels of each target as texts; empty where no function gives positions of labels."""
+    """Return the labels of each target as texts; empty if no function returns positions of labels."""
     if not any(method.name == "predict_class" for method in methods):
         return []
     return [[_text(label) for label in labels.tolist()] for labels in package.output.classes]
@@ -114,7 +114,7 @@ def _text(label: object) -> str:
 
 
 def _outputs(package: Package) -> int:
-    """Scores of a row."""
+    """Return the number of scores of a row."""
     return package.kernels[0].signature.outputs
 
 

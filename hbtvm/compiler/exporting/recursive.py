@@ -1,4 +1,4 @@
-"""A recursive model as a library for C: its description as constants, and functions around it."""
+"""A recursive model as a library for C: constants of its description, and functions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from hbtvm.runtime.package.file import Package
 from hbtvm.runtime.recursive.description import model_of, names_of
 from hbtvm.schedules.workload import Target
 
-_SYMBOL = "__tvm_ffi_"  # what names of TVM's functions begin with in objects
+_SYMBOL = "__tvm_ffi_"  # prefix of TVM's functions in objects
 
 
 class Prepared:
-    """A library that is known to be possible; parameters and errors as for that of other models.
+    """A library to write; parameters and errors as for other models.
 
-    `functions`, `lacking`: names of the functions that compute outputs, and of Python's that are not there.
+    `functions`, `lacking`: names of the functions that compute outputs, and of Python functions that it
+    lacks.
     """
 
     def __init__(self, package: Package, name: str, options: Sequence[str] = ()) -> None:
@@ -79,17 +80,17 @@ class Prepared:
         (folder / "example.c").write_text(example(library))
 
     def _names(self, content: bytes) -> list[str]:
-        """Functions of an object that steps call."""
+        """Return the functions of an object that steps call."""
         lists = (names_of(one) for one in self._entry.kernels if one.object == content)
         return list(dict.fromkeys(name for names in lists for name in names))
 
     def _source(self, tables: Tables) -> str:
-        """The C file."""
+        """Return the C file."""
         entry, library = self._entry, self._library
         known: dict[int, str] = {}
 
         def function(name: str) -> Function:
-            # A number that stands for the address.
+            # A placeholder for the address.
             at = next((at for at, one in known.items() if one == name), len(known) + 1)
             known[at] = name
             return Function(at)
@@ -127,12 +128,12 @@ class Prepared:
 
 
 def _name(number: int, function: str) -> str:
-    """A function of a recursive model's kernels within the library."""
+    """Return the library's name of a function of a recursive model's kernels."""
     return f"hbtvm_recursive_{number}_{function}"
 
 
 def _run(library: RecursiveLibrary) -> str:
-    """What all functions of outputs call."""
+    """Return the C function that all functions of outputs call."""
     name = library.name
     names = input_names(library.entry)
     fields = ", ".join(f"given ? given->{one} : NULL" for one in names) or "NULL"

@@ -45,7 +45,7 @@ _REST = """  NAME_structures structures = {1, NODES, 2, starts, first, childFIEL
 
 
 def example(library: RecursiveLibrary) -> str:
-    """Return the C file, which tells at its top how it is compiled."""
+    """Return the C file, with compiler commands at the top."""
     output, result, _ = library.outputs[0]
     fields, names = [], input_names(library.entry)
     for one, name in zip(library.entry.inputs, names, strict=True):

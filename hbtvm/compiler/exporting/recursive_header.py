@@ -24,7 +24,7 @@ CODES = (
     (25, "ERROR_ROOM", "there are more results than there is room for"),
     (26, "ERROR_SIZE", "more than 2^31 - 2^16 nodes or edges"),
 )
-"""Numbers, names and meanings of what functions return (`enum exported_code`, `enum recursive_status`)."""
+"""Numbers, names and meanings of status codes (`enum exported_code`, `enum recursive_status`)."""
 
 _RESULTS = {
     "roots": "one for each node that is nobody's child, in the order of nodes",
@@ -42,36 +42,36 @@ _WORDS = """
     this throw true try typedef typeid typename typeof union unix unsigned using virtual void volatile
     while xor xor_eq
 """
-"""Words of C and C++, and names that headers or compilers define."""
+"""Keywords of C and C++, and names that headers or compilers define."""
 
 _RESERVED = frozenset(_WORDS.split()) | {*_FIELDS}
 
 
 @dataclass(frozen=True)
 class RecursiveLibrary:
-    """What is told of a library."""
+    """The facts of a library that its header states."""
 
-    # `name`, `model`, `version`, `features`, `lacking`: as of `hbtvm.compiler.exporting.header.Library`
+    # `name`, `model`, `version`, `features`, `lacking`: as in `hbtvm.compiler.exporting.header.Library`
     name: str
     model: str
     version: str
     entry: RecursionEntry  # the recursive model
-    methods: Sequence[Method]  # what the layers behind compute
-    labels: Sequence[str]  # of classes
+    methods: Sequence[Method]  # methods of the layers behind
+    labels: Sequence[str]  # classes' labels
     lacking: Sequence[str]
     features: Sequence[str]
 
     @property
     def outputs(self) -> list[tuple[str, str, int]]:
-        """Name, type in C and numbers of a result, of each function that computes one."""
+        """Return the name, C type and size of a result, for each function of outputs."""
         width = math.prod(self.entry.shape)
         outputs = [(one.name, one.c_types[0], one.columns) for one in self.methods]
-        # Without layers behind, the readout is what Python's predict gives.
+        # Without layers behind, the readout is the prediction.
         return [*outputs, ("readout", "float", width)] if outputs else [("predict", "float", width)]
 
 
 def input_names(entry: RecursionEntry) -> list[str]:
-    """What inputs are called in C: as they are called, or by their number."""
+    """Return the inputs' C identifiers: their names if possible, else numbered."""
     names: list[str] = []
     for at, one in enumerate(entry.inputs):
         fits = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", one.name, re.ASCII) and one.name not in _RESERVED
@@ -81,7 +81,7 @@ def input_names(entry: RecursionEntry) -> list[str]:
 
 
 def declared(library: RecursiveLibrary) -> list[str]:
-    """Names of all functions."""
+    """Return the names of all functions."""
     ends = ["abi_version", "message", "open", "close", "cpu_lacks", *(one for one, _, _ in library.outputs)]
     if library.labels:
         ends += ["classes", "class_name"]
@@ -210,7 +210,7 @@ _TOLD = {
 
 
 def _calls(library: RecursiveLibrary) -> str:
-    """What all functions of outputs have in common."""
+    """Return the documentation that all functions of outputs share."""
     results = _RESULTS[library.entry.over]
     return comment(
         f"The functions below write their results to `out`: {results}. `results` tells for how many there is "

@@ -1,4 +1,4 @@
-"""How rows of numbers become what kernels read, as `Model` of the same package reads arrays."""
+"""Conversion of rows of numbers for kernels, equal to `Model`'s conversion of arrays."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hbtvm.runtime.text.library import TextLibrary
 
 
 def row_reader(package: Package) -> Inputs | FeedReader:
-    """What reads a package's rows in Python."""
+    """Return the reader of a package's rows in Python."""
     types = DTYPES if package.stages else sorted({kernel.dtype for kernel in package.kernels})
     return reader_of(package, types, TextLibrary(package.text_library))
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """Of rows of one type: the fields of C's `struct conversion`, types by their numbers."""
+    """The fields of C's `struct conversion` for rows of a type; types are numbers."""
 
     through: int
     to: int
@@ -33,17 +33,17 @@ class Conversion:
 class Rows:
     """The fields of C's `struct input`."""
 
-    columns: int  # of the caller's rows
-    read: tuple[int, ...]  # for each column of the model, which of these it is; empty if it is the same one
-    missing: float | None  # a number that stands for NaN
-    conversions: tuple[Conversion, Conversion]  # of rows of float32 and of float64
+    columns: int  # columns of the caller's rows
+    read: tuple[int, ...]  # the caller's column of each of the model's columns; empty if equal
+    missing: float | None  # a number that means NaN
+    conversions: tuple[Conversion, Conversion]  # for float32 and float64 rows
 
 
 def rows_of(package: Package, inputs: Inputs | FeedReader) -> Rows:
-    """Return how rows of a package are converted.
+    """Return the conversion of a package's rows.
 
-    `inputs`: what reads its rows in Python.
-    Raises `PackageError` if rows are more than numbers, or numpy computes something of them. The text
+    `inputs`: the reader of its rows in Python.
+    Raises `PackageError` if rows have other values than numbers, or numpy computes a column. The text
     continues a sentence that begins with the package.
     """
     spec, read = package.input, tuple[int, ...]()
@@ -61,7 +61,7 @@ def rows_of(package: Package, inputs: Inputs | FeedReader) -> Rows:
 
 
 def _columns(package: Package, reader: FeedReader) -> tuple[int, ...]:
-    """The columns of a pipeline's rows that its kernels read, if all of these are numbers as they come."""
+    """Return the columns of a pipeline's rows that its kernels read, which must be unchanged numbers."""
     columns = []
     for feed in reader.feeds:
         if feed.steps or not isinstance(feed.source, Raw):

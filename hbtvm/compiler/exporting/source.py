@@ -27,10 +27,10 @@ def source(
 ) -> str:
     """Return the C file.
 
-    `parts`: the model, and the one of its ``transform``, if it has another.
-    `functions`: names of kernels' functions, by the numbers that stand for their addresses in `parts`.
-    `tables`: is filled with the kernels' tables.
-    `batches`: what reads batches of Arrow.
+    `parts`: the model, and that of its ``transform``, if any.
+    `functions`: names of kernels' functions, by their placeholder addresses in `parts`.
+    `tables`: collects the kernels' tables.
+    `batches`: the reader of Arrow batches.
     """
     texts = {} if batches is None else batches.texts
     constants = Constants(tables, {**functions, **{at: f"&{name}" for at, name in texts.items()}})
@@ -62,7 +62,7 @@ def source(
 
 
 def input_of(constants: Constants, rows: Rows | None) -> str:
-    """How rows are read, a ``struct row_input``."""
+    """Return a ``struct row_input`` for the rows."""
     if rows is None:
         return "{0}"
     read = f", .read = {constants.array(np.array(rows.read, np.int64))}" if rows.read else ""
@@ -91,7 +91,7 @@ def _epilogue(constants: Constants, epilogue: Epilogue) -> str:
 
 
 def preamble(name: str, headers: Sequence[str]) -> list[str]:
-    """How a library's source begins: with its header, whose functions are seen from outside, and others."""
+    """Return the start of a library's source: its header, whose functions it exports, and others."""
     return [
         "#pragma GCC visibility push(default)",
         f'#include "{name}.h"',
@@ -107,7 +107,7 @@ def preamble(name: str, headers: Sequence[str]) -> list[str]:
 
 
 def cpu_check(name: str, features: Sequence[str]) -> str:
-    """The function that names the first instruction set that this CPU lacks."""
+    """Return the C function that names the first instruction set that the CPU lacks."""
     checks = [f'  if (!__builtin_cpu_supports("{one}")) return "{one}";' for one in features]
     start = ["  __builtin_cpu_init();"] if checks else []
     lines = [f"const char *{name}_cpu_lacks(void) {{", *start, *checks, "  return NULL;", "}"]
@@ -115,10 +115,10 @@ def cpu_check(name: str, features: Sequence[str]) -> str:
 
 
 def opening(name: str, exported: str, of: str = "") -> str:
-    """The model's type, and the functions that open and close it and tell of errors.
+    """Return the model's type, and the functions that open and close it and describe errors.
 
     `exported`: the name of its description.
-    `of`: what is behind names of the executor's functions, for models that are no model of rows.
+    `of`: suffix of the executor's functions, for models of structures.
     """
     return f"""struct {name}_model {{
   struct opened{of} opened;

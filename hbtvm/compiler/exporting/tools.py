@@ -16,16 +16,16 @@ from hbtvm.errors import BuildError
 
 @dataclass(frozen=True)
 class Tools:
-    """Programs for one target."""
+    """Programs for a target."""
 
     compiler: str  # a C compiler that links
-    # `objcopy`, `ar`: of the binutils, or of LLVM
+    # `objcopy`, `ar`: from binutils or LLVM
     objcopy: str
     ar: str
 
 
 def tools_of(compiler: str) -> Tools:
-    """The programs beside a C compiler.
+    """Return the programs beside a C compiler.
 
     Raises `BuildError` if one is missing.
     """
@@ -52,7 +52,7 @@ def _beside(folder: str, prefix: str, program: str) -> str:
 def run(command: Sequence[str], what: str, folder: Path) -> None:
     """Run a program.
 
-    Raises `BuildError` if it fails; `what` is what it should have done.
+    Raises `BuildError` if it fails; `what` describes its task in a verb phrase.
     """
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Candidates as their lowered programs' loops, called as executors call them."""
+"""Descriptions of candidates: the loops of their lowered programs, called as executors call them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ CHUNKS_PER_THREAD = 4  # ``HBTVM_CHUNKS_PER_THREAD`` of the executor
 def describe_kernel(strategy: Strategy, workload: Workload, gpu: bool, config: Config) -> Nest:
     """Lower a configuration's kernel and describe its loops, for a call with all of a workload's rows.
 
-    Where threads share rows or trees (see ``hbtvm/native/executor/run.c``), their calls are the outermost
-    loop.
+    If threads share rows or trees (see ``hbtvm/native/executor/run.c``), their calls are the outermost loop.
     """
-    # Only searches that learn on loops come here; others need not load what walks programs.
+    # Imported here, because only searches that learn on loops need it.
     from hbtvm.compiler.features.loop_nest import loop_nest
 
     sizes = strategy.sizes(workload, config)

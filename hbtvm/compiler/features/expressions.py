@@ -1,9 +1,8 @@
 """Index expressions of a lowered kernel at a few points of its iteration space.
 
-A stride is a finite difference: an address is evaluated where every loop is at its first iteration, and,
-for each loop, where that one is at its second. What is read from memory counts as 0 in an address, and the
-loops that it depends on are remembered: whether neighbouring lanes ask for addresses that come from data
-decides between a load and a gather.
+A stride is a finite difference: an address is evaluated at every loop's first iteration, and, for each loop,
+at its second. Values from memory count as 0 in an address; the loops that they depend on are recorded,
+because data-dependent addresses of neighbouring lanes decide between a load and a gather.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from hbtvm.strategies.intrinsics.lookup import METHODS, OPERATOR, REGISTER
 class Value(NamedTuple):
     """An integer expression at a few points of the iteration space."""
 
-    first: int  # its value where every loop is at its first iteration; 0 for what is read from memory
-    # By a loop's number: how it changes from that loop's first iteration to the second
+    first: int  # its value at every loop's first iteration; 0 for values from memory
+    # By a loop's number: its change from the loop's first iteration to the second
     steps: Mapping[int, int]
-    # Numbers of the loops that change what it reads from memory; None if it reads nothing
+    # Numbers of the loops that change the values it reads from memory; None if it reads nothing
     data: frozenset[int] | None
-    code: int = -1  # the same for equal expressions of a statement, which a compiler computes once
+    code: int = -1  # equal for equal expressions of a statement, which a compiler computes once
 
 
 class Address(NamedTuple):
-    """What one load or store accesses."""
+    """The address of a load or store."""
 
     buffer: Any
-    element: Value  # number of the element in the flattened buffer; `Value.data` where it comes from data
-    span: int  # elements that data choose among; 1 where it does not depend on data
+    element: Value  # index of the element in the flattened buffer; `Value.data` if it depends on data
+    span: int  # elements that data choose among; 1 if it does not depend on data
     store: bool  # whether it is written
 
 
@@ -67,40 +66,40 @@ _BINARY: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "EQ": ("compare", operator.eq),
     "NE": ("compare", operator.ne),
 }
-"""Expressions of two operands: the kind of operation that they count as, and their value."""
+"""Binary expressions: the kind of operation that they count as, and their value."""
 
 _BITS = ("bitwise", "shift", "popcount", "clz", "ctz")
 _FREE = ("reinterpret", "likely", "exact")
-"""Calls that count as bit operations, by the beginning of their names, and that count as none."""
+"""Calls that count as bit operations, by prefix, and calls that do not count."""
 
 _EXPONENTIAL = {"multiply": 7, "add": 8, "bit": 3, "select": 2}
-"""Operations of an exponential, beside one multiplication."""
+"""Operations of an exponential, besides one multiplication."""
 
 _CONSTANT = Value(0, {}, None)
 
 
 @dataclass
 class Expressions:
-    """Evaluates the expressions of one statement after another."""
+    """Evaluates the expressions of statements in order."""
 
     sizes: Mapping[str, int]  # values of symbolic sizes, by name; others count as 1
     # Values of loop variables and bound variables, by their hash
     variables: dict[int, Value] = field(default_factory=dict)
     vector: bool = False  # whether the statement is in a vectorized loop
-    # Operations of the statement on what it reads from memory, by kind
+    # The statement's operations on values from memory, by kind
     operations: dict[str, float] = field(default_factory=dict)
-    # What it accesses; what is read twice is there once
+    # Its accesses; repeated loads occur once
     addresses: list[Address] = field(default_factory=list)
     _known: dict[Any, Value] = field(default_factory=dict)
     _layouts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     _codes: int = 0
 
     def start(self) -> None:
-        """Forget the statement before."""
+        """Start a new statement."""
         self.operations, self.addresses, self._known = {}, [], {}
 
     def value(self, node: Any) -> Value:
-        """Evaluate an expression; count what it computes from data, and note what it reads."""
+        """Evaluate an expression; count its operations on data, and record its accesses."""
         kind = type(node).__name__
         if kind == "IntImm":
             return self._coded((kind, int(node.value)), lambda: (int(node.value), {}, None))
@@ -128,7 +127,7 @@ class Expressions:
         return _CONSTANT
 
     def variable(self, node: Any, first: int, loop: int) -> None:
-        """Say that a variable counts a loop's iterations, from `first` on."""
+        """Define a variable that counts a loop's iterations from `first`."""
         self._codes += 1
         self.variables[hash(node)] = Value(first, {loop: 1}, None, self._codes)
 
@@ -140,9 +139,9 @@ class Expressions:
         entries: int = 1,
         store: bool = False,
     ) -> Value:
-        """Note an access to the element at some indices.
+        """Record an access to the element at some indices.
 
-        `offset`: how many elements behind it lies what is accessed, less than `entries`.
+        `offset`: offset of the accessed element from it, less than `entries`.
         """
         values = [self.value(node) for node in indices]
         key = hash(buffer), offset.code, store, *(value.code for value in values)
@@ -167,7 +166,7 @@ class Expressions:
         return 0, {}, frozenset(loop for loop, step in steps.items() if step) | (data or frozenset())
 
     def _layout(self, buffer: Any) -> list[tuple[int, int]]:
-        """For each dimension of a buffer: its size, and elements between neighbours."""
+        """Return the size and stride of each dimension of a buffer."""
         key = hash(buffer)
         if key not in self._layouts:
             layout: list[tuple[int, int]] = []
@@ -192,22 +191,22 @@ class Expressions:
         return self._computed(base, counted, lambda *_: 0, *node.args)
 
     def _exponential(self, power: Any) -> Value:
-        """The steps that it becomes, of `hbtvm.compiler.lowering.exponentials`."""
+        """Count the operations of `hbtvm.compiler.lowering.exponentials`."""
         known = sum(self.operations.values())
         value = self._computed(EXPONENTIAL, "multiply", lambda *_: 0, power)
-        if sum(self.operations.values()) > known:  # it was not there before
+        if sum(self.operations.values()) > known:  # a new expression
             for kind, count in _EXPONENTIAL.items():
                 self._count(kind, count)
         return value
 
     def _lookup(self, load: Any, index: Any, entries: Any, method: Any) -> Value:
-        """One of a run of entries, by `hbtvm.strategies.intrinsics.lookup.lookup`."""
+        """Evaluate a lookup by `hbtvm.strategies.intrinsics.lookup.lookup`."""
         offset, count, chosen = self.value(index), int(entries), METHODS[int(method)]
         known = len(self.addresses)
         value = self.access(load.source, load.indices, offset, count)
         if not self.vector or known == len(self.addresses):
             return value
-        if chosen == "scalar":  # out of the vector of indices, and into that of results
+        if chosen == "scalar":  # extract indices from a vector, and insert results
             self._count("convert", 2)
         elif chosen == "gather":
             self._count("other")
@@ -216,7 +215,7 @@ class Expressions:
         return value
 
     def _computed(self, kind: str, counted: str, compute: Callable[..., int], *operands: Any) -> Value:
-        """Compute at all points. What depends on loop variables alone is addressing, and not counted."""
+        """Compute at all points. Expressions of loop variables only are addressing, and not counted."""
         values = [self.value(node) for node in operands]
 
         def make() -> tuple[int, dict[int, int], frozenset[int] | None]:
@@ -236,7 +235,7 @@ class Expressions:
     def _coded(
         self, key: Any, make: Callable[[], tuple[int, dict[int, int], frozenset[int] | None]]
     ) -> Value:
-        """The value of an expression, made where the statement has none with this key yet."""
+        """Return the statement's value with this key, created if necessary."""
         if key not in self._known:
             self._codes += 1
             self._known[key] = Value(*make(), self._codes)
@@ -247,7 +246,7 @@ class Expressions:
 
 
 def element_bytes(buffer: Any) -> int:
-    """Bytes of one of a buffer's elements."""
+    """Return the bytes of a buffer's element."""
     return int(tvm_ffi.dtype(str(buffer.dtype)).itemsize)
 
 

@@ -1,7 +1,7 @@
-"""The loops, operations and memory accesses of a scheduled kernel, as a cost model's features need them.
+"""The loops, operations and memory accesses of a scheduled kernel, for a cost model's features.
 
-Nothing here knows which operator a kernel computes: it is lowered until blocks are gone and buffers have
-their final shapes, and every store becomes a `hbtvm.cost_model.encoding.nest.Statement`.
+This is independent of operators: a kernel is lowered until blocks are gone and buffers have their final
+shapes, and every store becomes a `hbtvm.cost_model.encoding.nest.Statement`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hbtvm.schedules.cuda.steps import GRID_STRIDED
 _KINDS = {0: SERIAL, 1: PARALLEL, 2: VECTORIZED, 3: UNROLLED}  # from `tvm.tirx.ForKind`
 
 _CLEANING = (s_tir.transform.StmtSimplify, tirx.transform.FlattenBuffer)
-"""Passes that change neither loops nor addresses, and take a third of the time."""
+"""Passes that change neither loops nor addresses, but take a third of the time."""
 
 
 def loop_nest(
@@ -46,8 +46,8 @@ def loop_nest(
     `module`: a `tvm.IRModule` with the scheduled function ``main``.
     `sizes`: values of the symbolic sizes in the function's signature, by name; others count as 1.
     `gpu`: whether it is lowered for a GPU. Its blocks are `PARALLEL` loops, and a block's threads are
-        `VECTORIZED` loops, innermost: accesses of neighbouring threads are coalesced as those of lanes are.
-    `calls`: into how many calls of the kernel the work is divided, which run in parallel.
+        innermost `VECTORIZED` loops, because accesses of neighbouring threads are coalesced like those of
+    lanes. `calls`: number of parallel calls of the kernel that divide the work.
     `shared`: name of the symbolic size that they divide; `sizes` has one call's share.
     Returns a statement for each store, and for each call that returns nothing, in program order.
     """
@@ -74,9 +74,9 @@ def _divided(statement: Statement, calls: int, shared: set[int]) -> Statement:
 
 
 class _Walk:
-    """Goes through a lowered function's statements.
+    """Collects a lowered function's statements.
 
-    `statements`: what it found.
+    `statements`: the collected statements.
     `divided`: numbers of the loops over the symbolic size that calls share.
     """
 
@@ -95,20 +95,20 @@ class _Walk:
         )
 
     def run(self, body: Any) -> None:
-        """Take in a function's body."""
+        """Collect a function's body."""
         strided: list[Any] = []
         tvm_ffi.structural_walk(
             body, (tirx.For, lambda loop: strided.append(loop) if GRID_STRIDED in loop.annotations else None)
         )
         if strided:
-            # What such a loop is bound to, the whole kernel runs in, also what comes before the loop.
+            # A loop bound to a GPU's axis encloses the whole kernel, including statements before the loop.
             bound = grid_stride(strided[0])
             self._bound(str(bound.node.thread_tag), bound.node.var, bound.value, body)
         else:
             self.visit(body)
 
     def visit(self, node: Any) -> None:
-        """Take in a statement and all within."""
+        """Collect a statement and the statements within."""
         kind = type(node).__name__
         if kind == "SeqStmt":
             for part in node.seq:
@@ -146,7 +146,7 @@ class _Walk:
                 self.visit(node.body)
 
     def _bound(self, tag: str, variable: Any, extent: Any, body: Any) -> None:
-        """Take in what a GPU's threads run. What is bound to an axis again runs no more often."""
+        """Collect the body of a loop bound to a GPU's axis; a second loop bound to the axis adds no iterations."""
         if tag in self._threads:
             self._expressions.variable(variable, 0, self._threads[tag].number)
             self.visit(body)
@@ -159,7 +159,7 @@ class _Walk:
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """While a warp multiplies on its tensor core, its threads work on one tile, not each on its own."""
+        """Treat a warp's threads as one in the context, in which they multiply a tile on a tensor core."""
         around = self._around
         self._around = [loop for loop in around if loop is not self._threads.get("threadIdx.x")]
         yield
@@ -182,7 +182,7 @@ class _Walk:
         expressions.vector = outside
 
     def _finish(self, lane_bytes: int) -> None:
-        """Make a statement of the operations and accesses since the one before."""
+        """Create a statement from the operations and accesses since the previous statement."""
         threads = {loop.number for tag, loop in self._threads.items() if tag.startswith("threadIdx")}
         loops = sorted(self._around, key=lambda loop: loop.number in threads)
         lanes = {loop.number for loop in loops if loop.kind == VECTORIZED and loop.extent > 1}
@@ -192,7 +192,7 @@ class _Walk:
                 element_bytes(buffer),
                 tuple(element.steps.get(loop.number, 0) for loop in loops),
                 store=store,
-                # A vector whose lanes all ask for the same entry is a load, wherever that entry is.
+                # A vector whose lanes all read the same entry is a load.
                 gather=element.data is not None and (not lanes or bool(lanes & element.data)),
                 span=span,
             )

@@ -1,10 +1,10 @@
 """Store a row tile's scores by rows, transposed inside registers.
 
-Vectors hold several rows' values of one output, while an output's values of neighbouring rows are a whole
-row apart in the scores: a vector would be stored element by element. Where a schedule annotates the loop over
-a tile's rows (`hbtvm.schedules.cpu.steps.STORED_BY_ROW`), blocks of `lanes` rows are transposed by shuffles,
-and whole vectors stored. Rows of fewer outputs than lanes are put together to vectors of several rows; where
-outputs are no multiple of lanes, the last vector of a row overlaps the one before, which has the same values.
+Vectors hold several rows' values of an output, but in the scores an output's values of neighbouring rows are
+a row apart, so vectors would be stored element by element. If a schedule annotates the loop over a tile's
+rows (`hbtvm.schedules.cpu.steps.STORED_BY_ROW`), blocks of `lanes` rows are transposed by shuffles and stored
+as whole vectors. Rows of fewer outputs than lanes share vectors; if outputs are not a multiple of lanes, the
+last vector of a row overlaps the previous vector with equal values.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-_UNROLLED = 6  # blocks of outputs up to which there is no loop over them
+_UNROLLED = 6  # most blocks of outputs that are unrolled
 
 
 def store_by_row(loop: Any, lanes: int) -> Any:
-    """Return what replaces an annotated loop of a lowered function.
+    """Return the replacement of an annotated loop of a lowered function.
 
-    It is ``for r: for o: scores[.., r, o] = values[.., o, r]``, with unit steps from one r to the next in
-    what is loaded, and from one o to the next in what is stored; rows are a multiple of `lanes`.
+    The loop is ``for r: for o: scores[.., r, o] = values[.., o, r]``, with unit strides of r in loads and of
+    o in stores; rows are a multiple of `lanes`.
     """
     rows, inner = int(loop.extent), loop.body
     store = inner.body
@@ -55,7 +55,7 @@ def store_by_row(loop: Any, lanes: int) -> Any:
     if outputs < lanes:
         vectors = [names.bind(taken(first, constant(n, o))) for n in range(outputs)]
         for at_vector, packed in enumerate(_packed(vectors, lanes, names)):
-            # (A vector begins at any row's any output: the sum of both is what counts.)
+            # (A vector may begin at any output of any row; only their sum matters.)
             names.steps.append(put(first, constant(at_vector * lanes, o), packed))
         body = tirx.SeqStmt(names.steps) if len(names.steps) > 1 else names.steps[0]
     else:
@@ -79,7 +79,7 @@ class _Names:
 
 
 def _packed(vectors: Sequence[Any], lanes: int, names: _Names) -> list[Any]:
-    """Few outputs, interleaved row by row."""
+    """Interleave few outputs row by row."""
     count = len(vectors)
     packed = []
     for at in range(count):
@@ -87,7 +87,7 @@ def _packed(vectors: Sequence[Any], lanes: int, names: _Names) -> list[Any]:
         result = None
         for output, vector in enumerate(vectors):
             if result is None:
-                # Lanes of other outputs are taken over later.
+                # Later selections replace lanes of other outputs.
                 result = vector
                 rows = [row if place == output else 0 for row, place in wanted]
                 if count == 1:
@@ -112,7 +112,7 @@ def _blocks(
     taken: Callable[[Any, Any], Any],
     put: Callable[[Any, Any, Any], Any],
 ) -> Any:
-    """Square blocks of as many outputs as rows."""
+    """Return the stores of square blocks of rows and outputs."""
     dtype = str(o.ty.dtype)
 
     def block(start: Any) -> Any:
@@ -143,9 +143,9 @@ def _blocks(
 
 
 def transposed(vectors: Sequence[Any], bind: Callable[[Any, str], Any]) -> list[Any]:
-    """The transpose of a square block of vectors, in log2 n steps of n shuffles of two vectors each.
+    """Return the transpose of a square block of vectors, by log2 n steps of n shuffles of two vectors each.
 
-    `bind`: gives an expression a name, and returns its variable.
+    `bind`: binds an expression to a named variable, and returns the variable.
     """
     size, names = len(vectors), list(vectors)
     half = size // 2

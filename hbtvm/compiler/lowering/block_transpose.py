@@ -1,6 +1,6 @@
 """Transpose square blocks of a row tile inside registers.
 
-The elements of a row tile's column are a row apart, so reading a column takes a load for each row. Where a
+The elements of a row tile's column are a row apart, so reading a column takes a load for each row. If a
 schedule annotates the two loops over a square block (`hbtvm.schedules.cpu.steps.TRANSPOSED`), the block is
 loaded by rows, transposed by shuffles (log2 n steps of n shuffles for a block of n times n), and stored
 by columns.
@@ -20,8 +20,8 @@ from hbtvm.compiler.lowering.lookups import masks_loads
 def transpose_block(loop: Any) -> Any:
     """Return the transpose that replaces an annotated loop nest of a lowered function.
 
-    The nest is ``for f: for r: store[.., f, r] = load[.., r, f]`` (or 0, where f is outside), with
-    unit steps from one f to the next in what is loaded, and from one r to the next in what is stored.
+    The nest is ``for f: for r: store[.., f, r] = load[.., r, f]`` (or 0 for f outside), with unit strides of
+    f in loads and of r in stores.
     """
     size, inner = int(loop.extent), loop.body
     store = inner.body
@@ -42,7 +42,7 @@ def transpose_block(loop: Any) -> Any:
         if masks_loads():
             mask = tirx.Shuffle([at(inside, n, 0) for n in range(size)], list(range(size)))
         else:
-            # LLVM would take each load apart: the last block alone is left to scalar loads.
+            # LLVM would split each load, so only the last block uses scalar loads.
             whole = at(inside, size - 1, 0)
     names = [tirx.Var(f"row_{n}", kind) for n in range(size)]
     steps = []

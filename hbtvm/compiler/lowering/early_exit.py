@@ -1,8 +1,8 @@
 """Early exit of walks: end their loop when all have reached a leaf, not after the deepest tree's levels.
 
-A tensor expression's reduction runs over a fixed extent. Where a schedule annotates its loop
-(`EARLY_EXIT`), the loop becomes a while loop that goes on as long as any walk moved in the last
-step: trees' paths differ in length, and the longest is rarely taken.
+A tensor expression's reduction has a fixed extent. If a schedule annotates its loop (`EARLY_EXIT`), the loop
+becomes a while loop that continues while any walk moved in the last step: trees' paths differ in length, and
+the longest is rarely taken.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def exit_early(loop: Any) -> Any:
     lanes = int(loop.annotations[EARLY_EXIT])
     stored: list[Any] = []
     tvm_ffi.structural_walk(loop.body, (tirx.BufferStore, lambda store: stored.append(store.buffer)))
-    # The last buffer of the reduction's state: how far each walk moved in its last step.
+    # The last buffer of the reduction's state: the distance that each walk moved in its last step.
     moved = stored[-1]
     count = int(moved.shape[0])
     places = range(0, count, lanes)

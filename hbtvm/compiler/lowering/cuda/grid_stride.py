@@ -1,7 +1,7 @@
 """Grid-stride loops: loops over tiles of rows that a fixed number of blocks share.
 
-Where a schedule annotates such a loop (`hbtvm.schedules.cuda.steps.GRID_STRIDED`), block b of n takes
-iterations b, b + n, b + 2 * n, and so on. All threads of a block run equally many, so the body may have
+If a schedule annotates such a loop (`hbtvm.schedules.cuda.steps.GRID_STRIDED`), block b of n runs iterations
+b, b + n, b + 2 * n, and so on. All threads of a block run equally many iterations, so the body may have
 barriers.
 """
 

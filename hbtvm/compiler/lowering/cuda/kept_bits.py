@@ -1,8 +1,8 @@
-"""Take masks of tests that fail by a predicated AND on CUDA.
+"""Apply masks of failed tests by a predicated AND on CUDA.
 
-``bits & (x <= t ? -1 : mask)`` becomes a comparison, a selection and an AND, all by the one unit that
-kernels of many tests keep busiest. A comparison that makes a predicate, for an AND that is left out where the
-test holds, takes one instruction less, which the compiler does not find by itself.
+``bits & (x <= t ? -1 : mask)`` becomes a comparison, a selection and an AND, all on the unit that limits
+kernels of many tests. A comparison to a predicate, and an AND that the predicate skips, take one instruction
+less; the compiler does not find this.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm import ir, tirx
 NAME = "hbtvm_keep"
 
 _WORDS = {"int32": "r", "int64": "l"}
-_NUMBERS = {"float32": "f", "float64": "d"}  # letters of inline assembly for words, and for what is compared
+_NUMBERS = {"float32": "f", "float64": "d"}  # letters of inline assembly by type
 
 
 def _function(word: str, number: str) -> str:
@@ -37,11 +37,11 @@ def _function(word: str, number: str) -> str:
 
 
 SOURCE = "#include <cstdint>\n" + "".join(_function(word, number) for word in _WORDS for number in _NUMBERS)
-"""The functions, one for each pair of types."""
+"""A function for each pair of types."""
 
 
 def keep_bits(function: Any) -> Any:
-    """Return a lowered function whose ANDs with masks of tests that fail are by `SOURCE`'s functions."""
+    """Return a lowered function that applies masks of failed tests by `SOURCE`'s functions."""
 
     def replaced(both: Any) -> Any:
         chosen, word = both.b, str(both.ty.dtype)
@@ -62,5 +62,5 @@ def keep_bits(function: Any) -> Any:
 
 
 def _of_several_rows(bits: Any) -> bool:
-    """Return whether a thread has these bits of several rows; of one, it has registers for less as it is."""
+    """Return whether a thread has these bits of several rows; single-row threads gain nothing."""
     return isinstance(bits, ir.TensorLoad) and int(bits.source.ty.shape[0]) > 1

@@ -1,11 +1,10 @@
-"""Read what kernels look up on CUDA from where a tree's tables, or a column of rows, begin.
+"""Address lookups on CUDA relative to the start of a tree's tables, or of a column of rows.
 
-The index of a table's entry has two parts: where the tree's own part of the table begins, which is the same
-for a whole walk and has 64 bits, and a node's number, which the walk has just computed. Where their sum is
-written as an index, it is computed anew at each level, in two halves, and then scaled in two. A function of
-a pointer and a number of 32 bits keeps the first part in the pointer, so that one multiplication and addition
-makes an entry's address. The same holds where a thread looks up which column it reads, of several rows: where
-the column begins is the first part, and the number is that of a row, at most the last one's.
+The index of a table's entry is the sum of the start of the tree's part, a 64-bit number that is constant
+during a walk, and a node's 32-bit number, which the walk has just computed. As a plain index, the sum is
+computed and scaled at each level in two halves. A function of a pointer and a 32-bit number keeps the start
+in the pointer, so that one multiply-add computes an entry's address. The same holds for threads that look up
+the column they read of several rows: the column's start is the pointer, and a row is the 32-bit number.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ template <typename T> static __device__ __forceinline__ T {NAME}(const T *first,
 #endif
 }}
 """
-"""The functions; what they read is constant while a kernel runs, as all tables and rows are."""
+"""The functions; tables and rows are constant while a kernel runs."""
 
 
 def read_near(function: Any) -> Any:
-    """Return a lowered function whose reads of its arrays at computed places are by `SOURCE`'s functions."""
+    """Return a lowered function that reads its arrays at computed indices by `SOURCE`'s functions."""
 
     def replaced(load: Any) -> Any:
         if load.source.scope() != "global" or len(load.indices) != 1:
             return load
         dtype, terms = str(load.ty.dtype), list(_terms(load.indices[0]))
-        # (Words of 64 bits gain nothing, and of leaves a walk reads one.)
+        # (64-bit words gain nothing, and a walk reads a single leaf.)
         numbers = [_entry(term) if dtype == "int32" else _row(term) for term in terms]
         near = [number for number in numbers if number]
         far = [term for term, number in zip(terms, numbers, strict=True) if not number]
@@ -63,7 +62,7 @@ def read_near(function: Any) -> Any:
 
 
 def _terms(index: Any) -> Iterator[Any]:
-    """Yield what is added up in an index."""
+    """Yield the terms of an index's sum."""
     if isinstance(index, tirx.Add):
         yield from _terms(index.a)
         yield from _terms(index.b)
@@ -72,15 +71,14 @@ def _terms(index: Any) -> Iterator[Any]:
 
 
 def _entry(term: Any) -> tuple[Any, ...]:
-    """Return the number of 32 bits, in a thread's register, that a term of an index is; empty for others."""
+    """Return the 32-bit number in a thread's register that a term of an index is; empty for other terms."""
     if not isinstance(term, tirx.Cast) or str(term.value.ty.dtype) != "int32":
         return ()
     return (term.value,) if _read(term) == {"local"} else ()
 
 
 def _row(term: Any) -> tuple[Any, ...]:
-    """Return the number of a row that all threads read at a time, and a row's size, whose product a term is;
-    empty for others.
+    """Return the factors of a term: a row that all threads read together, and a row's size; else empty.
 
     Rows with bounds have such terms (see `hbtvm.compiler.lowering.cuda.row_bounds`).
     """
@@ -96,7 +94,7 @@ def _row(term: Any) -> tuple[Any, ...]:
 
 
 def _read(term: Any) -> set[str]:
-    """Return the scopes of what a term of an index reads."""
+    """Return the scopes of the buffers that a term of an index reads."""
     scopes: set[str] = set()
     tvm_ffi.structural_walk(term, (ir.TensorLoad, lambda load: scopes.add(load.source.scope())))
     return scopes

@@ -1,17 +1,17 @@
-"""Prefetch tables to shared memory on CUDA: those of the next tile of trees, while threads walk this one's.
+"""Prefetch tables of the next tile of trees to shared memory on CUDA, while threads walk the current tile.
 
 A schedule places copies of a tile's tables in the loop over tiles (`hbtvm.schedules.cuda.steps.stage_table`):
-each thread loads some, stores them, and waits for the others. Where the schedule annotates the loop
+each thread loads some, stores them, and waits for the others. If the schedule annotates the loop
 (`hbtvm.schedules.cuda.steps.PREFETCHED`), tables are double-buffered, and copies are asynchronous::
 
     copy tile 0 to half 0 of the buffers
     for tile t, two of them unrolled:
-        wait for the own copies, then for all threads   # which then have left tile t - 1, too
+        wait for this thread's copies, then for all threads   # which then have left tile t - 1, too
         copy tile t + 1 to half (t + 1) % 2, if there is one
         walk the trees in half t % 2
 
-So one barrier a tile is enough, and no register holds what is copied (CUDA C++ Programming Guide,
-"Asynchronous Data Copies"). GPUs before compute capability 8.0 copy at once.
+So one barrier per tile suffices, and copies take no registers (CUDA C++ Programming Guide, "Asynchronous Data
+Copies"). GPUs before compute capability 8.0 copy synchronously.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ SOURCE = """#ifdef __CUDACC__
 #include <cuda_pipeline.h>
 #endif
 """
-"""What declares the functions that copy: CUDA's own header."""
+"""CUDA's header of the copying functions."""
 
-_MOST = 16  # bytes that a thread copies at once, at most
+_MOST = 16  # most bytes of a copy
 
 
 def prefetch(loop: Any) -> Any:
-    """Return what replaces an annotated loop over tiles of a lowered function."""
+    """Return the replacement of an annotated loop over tiles of a lowered function."""
     statements = list(loop.body.seq)
     shared = {one.buffer: one for one in statements if _is_shared(one)}
     copies = [one for one in statements if _fills(one, shared)]
@@ -58,13 +58,13 @@ def prefetch(loop: Any) -> Any:
     walks = [_put(_from_half(one, half, doubled), loop.loop_var, tile) for one in rest]
     step = [_call("__pipeline_commit"), _call("__pipeline_wait_prior", tirx.const(0, "int32")), _barrier()]
     body = tirx.IfThenElse(tile < loop.extent, tirx.SeqStmt([*step, following, *walks]), None)
-    # Where a half begins is a constant then, which is part of addresses as they are.
+    # A half's start is then a constant offset within addresses.
     both = tirx.For(half, zero, two, tirx.ForKind.UNROLLED, body)
     pairs = tirx.For(pair, zero, (loop.extent + one_more) // two, tirx.ForKind.SERIAL, both)
     return tirx.SeqStmt(
         [
             *(tirx.AllocBuffer(doubled[buffer], dict(one.annotations)) for buffer, one in shared.items()),
-            _barrier(),  # of blocks that go on to other rows, some threads may still walk the last tile
+            _barrier(),  # in blocks that go on to other rows, some threads may still walk the last tile
             *copied(zero, zero),
             held(int(loop.annotations[PREFETCHED]), pairs),
         ]
@@ -72,12 +72,12 @@ def prefetch(loop: Any) -> Any:
 
 
 def _is_shared(statement: Any) -> bool:
-    """Return whether a statement makes a tensor in shared memory."""
+    """Return whether a statement allocates a tensor in shared memory."""
     return isinstance(statement, tirx.AllocBuffer) and statement.buffer.scope().startswith("shared")
 
 
 def _fills(statement: Any, buffers: Any) -> bool:
-    """Return whether all that a statement stores goes to some buffers."""
+    """Return whether a statement stores to these buffers only."""
     stored: list[Any] = []
     tvm_ffi.structural_walk(statement, (tirx.BufferStore, lambda store: stored.append(store.buffer)))
     return bool(stored) and all(buffer in buffers for buffer in stored)
@@ -91,13 +91,13 @@ def _twice(buffer: Any) -> Any:
 
 
 def _start(buffer: Any, half: Any) -> Any:
-    """Return where a half begins, of a buffer for one tile that is doubled."""
+    """Return the offset of a half of a doubled buffer."""
     (count,) = buffer.shape
     return half.astype(str(count.ty.dtype)) * count
 
 
 def _put(statement: Any, variable: Any, value: Any) -> Any:
-    """Return a statement with a value in place of a variable."""
+    """Return a statement with a value substituted for a variable."""
     return tvm_ffi.structural_map(statement, (tirx.Var, lambda one: value if one.same_as(variable) else one))
 
 

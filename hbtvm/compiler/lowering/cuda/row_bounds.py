@@ -1,10 +1,9 @@
-"""Kernels for any number of rows, which leave raw scores by rows: CUDA's.
+"""CUDA kernels for any number of rows, which store raw scores by rows.
 
-A kernel's expressions are about whole tiles: all rows of a tile are read, and their sums are stored a tile at
-a time. A kernel with bounds takes the number of rows instead, reads the last of them in place of rows that
-there are not, and stores no score of those. Where it leaves no partial sums, it divides a row's sums,
-adds the base score, and stores raw scores by rows. So rows that are on a device are read where they lie, and
-one start of a kernel makes their scores.
+Schedules' kernels read and store whole tiles of rows. A kernel with bounds takes the number of rows, reads
+the last row in place of absent rows, and does not store their scores. Without partial sums, it divides a
+row's sums, adds the base score, and stores raw scores by rows. So a single launch computes the scores of rows
+in place on a device.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tvm.s_tir import SBlock
 from hbtvm.runtime.cuda.launch import BASE, BASE_SCORE, COUNT, DIVISOR
 
 _FIRST = (
-    # Up to here TVM looks for reductions over threads, and indices still tell a row from its tile.
+    # After these passes, TVM has found reductions over threads, and indices still separate rows from tiles.
     s_tir.transform.CanonicalizeLoop,
     s_tir.transform.LowerCrossThreadReduction,
 )
@@ -30,7 +29,7 @@ def with_bounds(module: Any, parts: int = 1) -> Any:
 
     `module`: its function ``main`` takes rows, shape (tiles, R, F), tables, and scores, float64, shape
         (tiles, parts * G, V, R), R in one axis or two, or (tiles, R, V), where G is 1.
-    `parts`: partial sums that it leaves of each score.
+    `parts`: partial sums of each score.
     Returns a module whose ``main`` takes rows, tables, scores, base scores (float64, shape (G * V,)), and
     three numbers, by the names of `hbtvm.runtime.cuda.launch`: the number of rows, the first base score, and
     the divisor. Scores are raw scores by rows, float64, shape (rows, G * V); of several parts, sums as
@@ -41,7 +40,7 @@ def with_bounds(module: Any, parts: int = 1) -> Any:
 
 
 class _Bounded:
-    """The parameters of a kernel with bounds, and what becomes of loads and stores."""
+    """The parameters of a kernel with bounds, and the rewrites of its loads and stores."""
 
     def __init__(self, function: Any, parts: int) -> None:
         self._function, self._parts = function, parts
@@ -66,17 +65,17 @@ class _Bounded:
         return tirx.PrimFunc(parameters, body, attrs=self._function.attrs)
 
     def _load(self, load: Any) -> Any:
-        """A load of a row that there is."""
+        """Return a load of an existing row."""
         if not load.source.same_as(self._rows) or int(self._tile) == 1:
             return load
         i, r, column = load.indices
         tile = tirx.const(int(self._tile), "int64")
-        # One number for a whole tile: where a row is a thread's own, so is what it is compared with.
+        # The limit within the tile: threads compare their row with it.
         last = tirx.min(self._count - i * tile, tile) - 1
         return tirx.BufferLoad(load.source, [i, tirx.min(r, last.astype(r.ty.dtype)), column])
 
     def _block(self, block: Any) -> Any:
-        """A block that stores raw scores, where it stored sums."""
+        """Return a block that stores raw scores in place of sums."""
         stores = any(region.source.same_as(self._scores) for region in block.writes)
         if not stores:
             return block
@@ -103,7 +102,7 @@ class _Bounded:
         row = i * tirx.const(int(self._tile), "int64") + r
         one = tirx.const(1, "float64")
         mean = tirx.if_then_else(self._divisor == one, store.value, store.value / self._divisor)
-        # The only base score is among a kernel's arguments, which takes no load.
+        # A single base score is a kernel argument, which needs no load.
         base = self._base_score if self._outputs == 1 else self._base[output]
         stored = tirx.BufferStore(self._raw, mean + base, [row, output])
         return tirx.IfThenElse(row < self._count, stored, None)

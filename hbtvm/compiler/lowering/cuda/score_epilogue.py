@@ -1,7 +1,7 @@
 """The score epilogue of GPU kernels: add the partial sums of scores, and lay scores out by rows.
 
-Where several blocks share a forest's trees (knob ``tree_blocks``), each leaves a partial sum of a score. The
-epilogue adds them, in float64 and always in the same order.
+If several blocks share a forest's trees (knob ``tree_blocks``), each stores a partial sum of a score. The
+epilogue adds them in float64, in a fixed order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__({EPILOGUE_THREADS}) {EPILOGUE}(
 
 
 def with_epilogue(module: Any, groups: int, parts: int) -> Any:
-    """Return a scheduled module with the epilogue as ``finish``, for devices that have TVM's runtime only.
+    """Return a scheduled module with the epilogue as ``finish``, for devices with only TVM's runtime.
 
     `module`: its function ``main`` makes scores, float64, shape (tiles, parts * G, V, R), or R in two axes.
     `groups`: groups of outputs, G.

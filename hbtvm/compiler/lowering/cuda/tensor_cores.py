@@ -1,8 +1,8 @@
 """Matrix products on tensor cores.
 
-Where a schedule annotates the loops over a tile of 16 x 16 sums (`TENSOR`), they become a call that a
-whole warp executes: CUDA's matrix functions (``nvcuda::wmma``) on tables in shared memory. TVM's own
-`Schedule.tensorize` needs a description to match for each shape and layout; this needs none.
+If a schedule annotates the loops over a tile of 16 x 16 sums (`TENSOR`), they become a call that a whole warp
+executes: CUDA's matrix functions (``nvcuda::wmma``) on tables in shared memory. TVM's `Schedule.tensorize`
+would need a description of each shape and layout.
 """
 
 from __future__ import annotations
