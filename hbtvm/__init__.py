@@ -1,10 +1,9 @@
 """Compile trained tree ensembles into fast, exact, self-contained packages.
 
 `tune` and `compile` take a trained scikit-learn, XGBoost or LightGBM model, as an object
-or a file, and return a model that predicts the same; `load` takes a package that such a
-model was saved to, and `export` makes a library for C of one. What they raise on purpose is an `HbtvmError`,
-or a `LogError` where a tuning log can't be read or written; `hbtvm.errors` lists them. Importing `hbtvm`
-imports neither the compiler nor a training library.
+or a file, and return a model that predicts the same; `load` reads a saved model's package, and `export`
+writes it as a library for C. Errors are `HbtvmError`, or `LogError` if a tuning log can't be read or written;
+`hbtvm.errors` lists them. Importing `hbtvm` imports neither the compiler nor a training library.
 
 Examples
 --------
@@ -79,17 +78,17 @@ _HOMES = {
     "load": "hbtvm.runtime.model",
     "LogError": "hbtvm.logs.store",
 }
-"""Where public names are defined; errors, where not listed, in `hbtvm.errors`."""
+"""Modules of public names; unlisted errors are in `hbtvm.errors`."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: loading a package must not cost a compiler."""
+    """Import a public name at its first use, so that loading a package does not import the compiler."""
     if name not in __all__:
         raise AttributeError(f"module 'hbtvm' has no attribute {name!r}")
     try:
         value = getattr(importlib.import_module(_HOMES.get(name, "hbtvm.errors")), name)
     except ModuleNotFoundError as error:
-        from hbtvm.errors import explained  # only where something is missing
+        from hbtvm.errors import explained  # only if a package is missing
 
         raise (explained(error) or error) from None
     globals()[name] = value

@@ -53,8 +53,7 @@ class Search:
 
     model: Model
     result: Result
-    # For a GPU of this machine, by batch size: the time of copies to and from the GPU, which the result's
-    # times leave out
+    # For a GPU of this machine, by batch size: the time of copies, which the result's times exclude
     copies: Mapping[int, Copies] = field(default_factory=dict)
     sample: str = ""  # for a recursive model, a description of the structures it was measured on; else empty
 
@@ -172,7 +171,7 @@ def _search(model: Any, options: SearchOptions) -> Search:
     settings = replace(run.settings, artifacts=artifacts)
     machine = None
     if run.fleet is not None:
-        # What this machine can't run, it can't rehearse for a fleet.
+        # This machine can only rehearse code that it can run.
         machine = fleet.fleet(run.fleet, rehearse=not (run.on_gpu or missing_features(run.target)))
         named = {**settings.stamp, "session": f"rpc:{run.fleet[2]}"}
         settings = replace(settings, stamp=named, batch=max(settings.batch, 2 * machine.devices))
@@ -221,7 +220,7 @@ class _Head:
 
 
 def _compiled(model: Any, run: Run) -> Package:
-    """The package of a model of rows, without a search."""
+    """Compile a model of rows without a search."""
     graph = graph_for(run.target, read_model(model, run.max_bytes), run.dtype, run.strategies)
     provenance = {"trials": 0, "started": utc_now()}
     if isinstance(graph.anchor, Columns):
@@ -244,7 +243,7 @@ def _package(
     provenance: dict[str, Any],
     limited: bool = False,
 ) -> Package:
-    """The package of kernels that were chosen piece by piece, and of the graph's other outputs."""
+    """Return the package of the pieces' chosen kernels, and of the graph's other outputs."""
     count = len(kernels) // len(pieces)
     parts = [(piece.operands, kernels[i * count : (i + 1) * count]) for i, piece in enumerate(pieces)]
     *stages, (operands, last) = parts
@@ -272,7 +271,7 @@ def _tuned(best: Entry, rows: int, run: Run, artifacts: Artifacts) -> KernelChoi
 
 
 def _row_bytes(graph: Graph, pieces: Sequence[Piece]) -> int:
-    """Bytes of a row that is copied to a GPU: with stages, all columns that they read, in float64."""
+    """Return the bytes of a row that is copied to a GPU; stages read all columns in float64."""
     if graph.stages:
         return 8 * (len(graph.feeds) or graph.input.n_features)
     forest = pieces[-1].operands[0]
@@ -289,7 +288,7 @@ def _copies(device: int, row: int, outputs: int, sizes: Sequence[int]) -> dict[i
 
 
 def _failure(result: Result) -> BaseException:
-    """Why a search has no result."""
+    """Return the error of a search without a result."""
     if result.log_error is not None:
         return result.log_error
     if result.interrupted:

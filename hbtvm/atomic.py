@@ -1,4 +1,4 @@
-"""Files that appear under their names once they are complete, and locks that end with their process."""
+"""Atomic writing of files, and locks that end with their process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def temporary_name(name: str) -> str:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Write a file beside `path`; on success it takes `path`'s place on the disk, else it is removed.
+    """Write a file beside `path`; on success it replaces `path`, else it is removed.
 
     The temporary file is locked while it is written, so that `clear` keeps it. Yields the path of an empty
     temporary file, to be written in place. Raises `OSError` if the folder can't be written.
@@ -49,8 +49,8 @@ def clear(folder: Path, name: str | None = None) -> None:
 
     A file is removed only if `replacing` named it, this user owns it, and no process holds its lock.
 
-    `folder`: where to look, not in folders within it.
-    `name`: of the file that was to be replaced; None for any.
+    `folder`: the folder; its subfolders are not searched.
+    `name`: the name of the replaced file; None for any.
     """
     start = "." if name is None else f".{name[:_MOST_NAME]}."
     with contextlib.suppress(OSError):
@@ -62,10 +62,10 @@ def clear(folder: Path, name: str | None = None) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file, which is removed at the end; the lock of a killed process ends with it.
+    """Hold a lock on a file, and remove the file at the end; a killed process loses its lock.
 
-    On a file system without locks, nothing is locked. Raises `InputError` if another process holds it; `busy`
-    is the sentence. Raises `OSError` if the lock file can't be made.
+    On a file system without locks, nothing is locked. Raises `InputError` with the text `busy` if another
+    process holds it. Raises `OSError` if the lock file can't be created.
     """
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
@@ -87,7 +87,7 @@ def locked(path: Path, busy: str) -> Iterator[None]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, whose names survive a crash."""
+    """Create a folder and its parents, durably."""
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
@@ -95,7 +95,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder's names to the disk, where the file system can."""
+    """Flush a folder's names to the disk, if the file system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -105,7 +105,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _temporary(path: Path) -> tuple[int, Path]:
-    """Make and lock a temporary file, with the permissions that the user's umask says."""
+    """Create and lock a temporary file, with the permissions of the user's umask."""
     while True:
         temporary = path.with_name(temporary_name(path.name[:_MOST_NAME]))
         handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

@@ -1,4 +1,4 @@
-"""Checks of arguments, with one sentence for each mistake; for the API and the runtime alike."""
+"""Checks of arguments, for the API and the runtime; each error is one sentence."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ MOST_THREADS = 2**16 - 1  # most threads of a call, as packages and archives sta
 
 
 def whole(name: str, value: Any, least: int, example: int, most: int | None = None) -> int:
-    """Check a whole number: a Python int, or one of numpy's.
+    """Check a whole number: an int of Python or numpy.
 
     `name`: the argument's name, for errors.
-    `value`: what was given.
-    `least`: the smallest value that is allowed.
-    `example`: a right value, for errors.
-    `most`: the largest value that is allowed.
-    Raises `InputTypeError` if it is no whole number; a bool, a float or a text is none, whatever its value.
-    Raises `InputError` if it is too small or too large.
+    `value`: its value.
+    `least`: the least allowed value.
+    `example`: a valid value, for errors.
+    `most`: the largest allowed value.
+    Raises `InputTypeError` if it is not a whole number; bools, floats and texts are not, whatever their
+    values. Raises `InputError` if it is too small or too large.
     """
     expected = f"expected a whole number of at least {least}, such as {example}"
     try:
@@ -40,9 +40,9 @@ def whole(name: str, value: Any, least: int, example: int, most: int | None = No
 
 
 def seconds(name: str, value: Any) -> float:
-    """Check a positive number of seconds: an int, a float, or one of numpy's.
+    """Check a positive number of seconds, of Python or numpy.
 
-    Raises `InputTypeError` if it is no number. Raises `InputError` if it is not above 0, or is NaN.
+    Raises `InputTypeError` if it is not a number. Raises `InputError` if it is not above 0, or is NaN.
     """
     number = _number(name, value, "expected a number of seconds above 0, such as 60")
     if not number > 0:
@@ -51,7 +51,7 @@ def seconds(name: str, value: Any) -> float:
 
 
 def share(name: str, value: Any) -> float:
-    """Check a number from 0 to 1; errors as those of `seconds`."""
+    """Check a number from 0 to 1; errors as for `seconds`."""
     expected = "expected a number from 0 to 1, such as 0.05"
     number = _number(name, value, expected)
     if not 0 <= number <= 1:
@@ -60,16 +60,16 @@ def share(name: str, value: Any) -> float:
 
 
 def path(name: str, value: Any) -> Path:
-    """Check the path of a file; raises `InputTypeError` if it is none."""
+    """Check the path of a file. Raises `InputTypeError` if it is not a path."""
     if not isinstance(value, str | os.PathLike):
         raise InputTypeError(f"{name} is {kind(value)}; expected the path of a file")
     return Path(value)
 
 
 def several(name: str, value: Any, one: type | tuple[type, ...], expected: str) -> tuple[Any, ...]:
-    """Check a list, tuple, array or the like; a single value of type `one` stands for a list of it.
+    """Check a list, tuple, array or the like; a single value of type `one` means a list of it.
 
-    Raises `InputTypeError` if it is neither; `expected` says what would be right.
+    Raises `InputTypeError` for other values; `expected` describes valid values.
     """
     if isinstance(value, one):
         return (value,)
@@ -82,7 +82,7 @@ def several(name: str, value: Any, one: type | tuple[type, ...], expected: str) 
 
 
 def flag(name: str, value: Any) -> bool:
-    """Check a bool (Python's or numpy's); raises `InputTypeError` if it is none."""
+    """Check a bool of Python or numpy. Raises `InputTypeError` if it is not a bool."""
     if type(value).__name__ not in ("bool", "bool_"):
         raise InputTypeError(f"{name} is {value!r}, {kind(value)}; expected True or False")
     return bool(value)
@@ -100,6 +100,6 @@ def _number(name: str, value: Any, expected: str) -> float:
 
 
 def kind(value: object) -> str:
-    """A value's type with its article, for errors: ``a str``, ``an int``."""
+    """Return a value's type with its article, for errors: ``a str``, ``an int``."""
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

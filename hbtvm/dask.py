@@ -32,11 +32,10 @@ def predict(
     Parameters
     ----------
     frame
-        The rows; only columns that the model reads, and those kept, are read. A model that was trained with
-        column names finds its columns by these.
+        The rows; only kept columns and those of the model are read. A model trained with column names finds
+        its columns by name.
     package
-        The compiled model: its path where this is called, or its content. It is one task's result, which is
-        sent to a worker once.
+        The compiled model: its path on the caller's machine, or its content. Each worker receives it once.
     output, keep, drop
         As of `hbtvm.spark.predict`.
     threads
@@ -44,8 +43,8 @@ def predict(
 
     Returns
     -------
-    A DataFrame with the same partitions and index, computed when it is asked for: what is kept, then the
-    predictions, named as in the files of ``hbtvm predict``.
+    A lazy DataFrame with the same partitions and index: kept columns, then the predictions, named as in the
+    files of ``hbtvm predict``.
 
     Raises
     ------
@@ -63,14 +62,14 @@ def predict(
 
 
 def _scored(part: pd.DataFrame, shipped: Shipped) -> pd.DataFrame:
-    """A task."""
+    """Predict a partition."""
     table = _table(part)
     predictions = shipped.scorer(table.schema)(table).to_pandas()
     return predictions.set_index(part.index)
 
 
 def _table(part: pd.DataFrame) -> pa.Table:
-    """A partition in Arrow; numbers of numpy as they are, among which pyarrow would look for NaN."""
+    """Convert a partition to Arrow; pyarrow must not turn NaN in numpy's numbers into null."""
     columns = {}
     for name in part.columns:
         column = part[name]

@@ -1,7 +1,7 @@
-"""Errors with one clear sentence each: what was found, and what would be right.
+"""Errors, each with a sentence that states the problem and valid values.
 
-All of them are importable from `hbtvm`. Besides `HbtvmError`, each is one of Python's own errors, so that
-code which knows nothing of hbtvm handles it as it handles other libraries' errors:
+All are importable from `hbtvm`. Each is both an `HbtvmError` and an error of Python, so that code that does
+not know hbtvm handles it like other libraries' errors:
 
 =======================  ==============================================================
 `InputError`             `ValueError`; `InputTypeError` is also a `TypeError`
@@ -35,9 +35,9 @@ class FileError(HbtvmError, OSError):
     Parameters
     ----------
     text
-        The sentence, which is all that ``str`` of the error gives.
+        The sentence, which ``str`` of the error returns.
     number
-        The operating system's error number; None where it is not known.
+        The operating system's error number; None if unknown.
     filename
         The file.
     """
@@ -67,19 +67,19 @@ class ModelNotFoundError(ModelFileError, FileNotFoundError):
 
 
 class UnsupportedModel(ModelError, TypeError):
-    """The model was understood, but is of a kind that hbtvm does not compile."""
+    """hbtvm does not compile this kind of model."""
 
 
 class InputError(HbtvmError, ValueError):
-    """The rows to predict, the output asked for or an option don't fit the model."""
+    """The rows, the requested output or an option don't fit the model."""
 
 
 class InputTypeError(InputError, TypeError):
-    """An argument is of a wrong type."""
+    """An argument has the wrong type."""
 
 
 class PackageError(HbtvmError, ValueError):
-    """A compiled package is missing, damaged, or made for something else."""
+    """A compiled package is missing, damaged, or for another machine or release."""
 
 
 class PackageFileError(FileError, PackageError):
@@ -91,11 +91,11 @@ class PackageNotFoundError(PackageFileError, FileNotFoundError):
 
 
 class TargetError(HbtvmError, ValueError):
-    """The target machine is unknown or can't run what is asked."""
+    """The target machine is unknown or can't run the code."""
 
 
 class DeviceError(HbtvmError, RuntimeError):
-    """The devices to measure or to predict on can't be had."""
+    """The devices to measure or predict on are not available."""
 
 
 class BuildError(HbtvmError, RuntimeError):
@@ -103,17 +103,17 @@ class BuildError(HbtvmError, RuntimeError):
 
 
 class MissingPackageError(HbtvmError, ImportError):
-    """A library that a part of hbtvm needs is not installed; predicting on a CPU does without."""
+    """A library that a part of hbtvm needs is not installed; prediction on a CPU needs only numpy."""
 
 
 def package_file_error(text: str, error: OSError, path: object) -> PackageFileError:
-    """A `PackageFileError` for what the operating system said of a path."""
+    """Return the `PackageFileError` for the operating system's error on a path."""
     kind = PackageNotFoundError if error.errno == errno.ENOENT else PackageFileError
     return kind(text, error.errno, str(path))
 
 
 def model_file_error(text: str, number: int, path: object) -> ModelFileError:
-    """A `ModelFileError` for an operating system's error number of a path."""
+    """Return the `ModelFileError` for the operating system's error number on a path."""
     kind = ModelNotFoundError if number == errno.ENOENT else ModelFileError
     return kind(text, number, str(path))
 
@@ -128,15 +128,15 @@ _SERVE = frozenset(("httptools", "orjson", "prometheus_client", "uvloop"))
 def missing_package(needs: str, module: str | None, install: str) -> MissingPackageError:
     """Return the error that a module is not installed.
 
-    `needs`: what needs the module, with the verb, as in ``"serving needs"``.
-    `install`: what pip installs, as in ``"hbtvm[serve]"``.
+    `needs`: the feature, with a verb, such as ``"serving needs"``.
+    `install`: the requirement for pip, such as ``"hbtvm[serve]"``.
     """
     quoted = f"'{install}'" if "[" in install else install
     return MissingPackageError(f"{needs} {module}, which is not installed: pip install {quoted}", name=module)
 
 
 def explained(error: ModuleNotFoundError) -> MissingPackageError | None:
-    """Return the error that says which extra installs a missing module; None if no extra does."""
+    """Return the error that names the extra with a missing module; None if no extra has it."""
     module = (error.name or "").partition(".")[0]
     if module in _TUNE:
         what, extra = "tuning and compiling need", "tune"

@@ -1,6 +1,6 @@
-"""MLflow's flavour ``hbtvm``: compiled models saved, logged and loaded, also as ``mlflow.pyfunc``.
+"""MLflow's flavour ``hbtvm``: save, log and load compiled models, also as ``mlflow.pyfunc``.
 
-What is saved is the package; loading and predicting take hbtvm and numpy, and no training library.
+It saves the package; loading and predicting need hbtvm and numpy, but no training library.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from hbtvm.runtime.model import Model, load
 
 FLAVOR_NAME = "hbtvm"
 
-TRANSFORM = "transform"  # the output that is a transformer's, or a pipeline's beside its predictions
+TRANSFORM = "transform"  # the output of a transformer, or of a pipeline's ``transform``
 
 _PACKAGE = "model.tar"
 _REQUIREMENTS = "requirements.txt"
 _PYTHON_ENV = "python_env.yaml"
 _CONDA_ENV = "conda.yaml"
 
-_MOST_COLUMNS = 1000  # columns without names from which on a signature does not list them
+_MOST_COLUMNS = 1000  # most unnamed columns that a signature lists
 
 
 def save_model(
@@ -55,21 +55,21 @@ def save_model(
     model
         The model, or its package's path.
     path
-        A folder that is made.
+        The folder to create.
     mlflow_model
         The `mlflow.models.Model` that this flavour is added to; None for a new one.
     signature
-        A `mlflow.models.ModelSignature`; None for what the package tells: its columns, of which those of
-        texts have a type, its predictions, and the parameter ``output``, which is added to any signature.
+        A `mlflow.models.ModelSignature`; by default, the package's columns, with a type for texts, and its
+        predictions. The parameter ``output`` is added to any signature.
     pip_requirements
-        What MLflow installs where the model is served; None for hbtvm and MLflow as they are here.
+        Requirements of serving; by default, the installed versions of hbtvm and MLflow.
     metadata
         Kept in the file ``MLmodel``.
 
     Raises
     ------
     InputError
-        If there is something at the path, or the model is for structures.
+        If the path exists, or the model takes structures.
     PackageError
         If the package can't be read.
     """
@@ -111,16 +111,16 @@ def log_model(
     metadata: dict[str, Any] | None = None,
     **more: Any,
 ) -> Any:
-    """Log a compiled model with the run at hand, or with a new one.
+    """Log a compiled model with the current run, or with a new run.
 
     Parameters
     ----------
     name
-        Of the logged model; of MLflow before 3 the folder among the run's artifacts.
+        The logged model's name; for MLflow before 3, the folder among the run's artifacts.
     registered_model_name
-        Under which it is registered, too.
+        The name to register it under.
     more
-        For `mlflow.models.Model.log`.
+        Further arguments of `mlflow.models.Model.log`.
 
     Other parameters, and errors, are those of `save_model`.
 
@@ -147,7 +147,7 @@ def load_model(model_uri: str, *, threads: int | None = None, device: str | None
     Parameters
     ----------
     model_uri
-        A folder, or such as ``runs:/<run>/model`` and ``models:/<name>/<version>``.
+        A folder, ``runs:/<run>/model``, ``models:/<name>/<version>`` or the like.
     threads, device
         As for `hbtvm.load`.
 
@@ -156,7 +156,7 @@ def load_model(model_uri: str, *, threads: int | None = None, device: str | None
     InputError
         If it has no such flavour.
     PackageError
-        As by `hbtvm.load`.
+        As for `hbtvm.load`.
     """
     folder = mlflow.artifacts.download_artifacts(artifact_uri=str(model_uri))
     flavor = MLflowModel.load(folder).flavors.get(FLAVOR_NAME)
@@ -166,7 +166,7 @@ def load_model(model_uri: str, *, threads: int | None = None, device: str | None
 
 
 def requirements(model: Model) -> list[str]:
-    """What pip installs to predict with a model through MLflow."""
+    """Return pip's requirements for predicting with a model through MLflow."""
     installed = "mlflow-skinny"
     for one in ("mlflow", "mlflow-skinny"):
         try:
@@ -180,7 +180,7 @@ def requirements(model: Model) -> list[str]:
 
 
 class _Predictor:
-    """What ``mlflow.pyfunc`` calls."""
+    """The model for ``mlflow.pyfunc``."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -193,7 +193,7 @@ class _Predictor:
 
         `model_input`: rows as `hbtvm.Model.predict` takes them; texts also as a frame of one column.
         `params`: ``output``: one of ``label``, ``proba``, ``raw``, ``decision``, ``score`` and ``transform``;
-            none stands for what the library's ``predict`` returns, or ``transform`` where there is none.
+            by default, the output of the library's ``predict``, or ``transform`` if there is none.
         Raises `InputError` if the rows don't fit the model, or it has no such output.
         """
         rows = self._rows(model_input)
@@ -203,7 +203,7 @@ class _Predictor:
         return self.model.predict(rows, output)
 
     def get_raw_model(self) -> Model:
-        """The compiled model; by this name MLflow asks for it."""
+        """Return the compiled model; MLflow calls this method."""
         return self.model
 
     def _rows(self, rows: Any) -> Any:
@@ -217,12 +217,12 @@ class _Predictor:
 
 
 def _load_pyfunc(path: str) -> _Predictor:
-    """Called by `mlflow.pyfunc.load_model`, with the package's path."""
+    """Load a package's path for `mlflow.pyfunc.load_model`."""
     return _Predictor(load(path))
 
 
 def _signature(model: Model) -> Any:
-    """What a package tells of its columns and predictions."""
+    """Return the signature of a package's columns and predictions."""
     example = np.asarray(model.example())
     dtype = np.dtype(str) if example.dtype.kind in "OU" else example.dtype
     outputs = schema.Schema([schema.TensorSpec(dtype, (-1, *example.shape[1:]))])
@@ -230,7 +230,7 @@ def _signature(model: Model) -> Any:
 
 
 def _inputs(model: Model) -> Any:
-    """Columns; numbers of any type, since MLflow takes no int64 for float64."""
+    """Return the columns' schema; numbers have any type, since MLflow refuses int64 for float64."""
     spec, reader = model.package.input, model.pipeline
     number = getattr(schema, "AnyType", None)
     if spec.rows_are_values:
@@ -254,7 +254,7 @@ def _inputs(model: Model) -> Any:
 
 
 def _with_output(signature: Any) -> Any:
-    """A signature that has the parameter ``output``: MLflow hands on no others."""
+    """Add the parameter ``output`` to a signature: MLflow passes declared parameters only."""
     known = [] if signature.params is None else list(signature.params.params)
     if not any(one.name == "output" for one in known):
         known.append(schema.ParamSpec("output", "string", None))
@@ -264,7 +264,7 @@ def _with_output(signature: Any) -> Any:
 
 
 def _write_environments(folder: Path, wanted: Sequence[str]) -> None:
-    """The files from which MLflow makes an environment to serve the model in."""
+    """Write the files of the environment in which MLflow serves the model."""
     version = ".".join(map(str, sys.version_info[:3]))
     lines = "".join(f"{one}\n" for one in wanted)
     (folder / _REQUIREMENTS).write_text(lines)

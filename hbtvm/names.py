@@ -1,4 +1,4 @@
-"""Names that users type, known without an import of the compiler."""
+"""Names that users type, available without importing the compiler."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BY_FAMILY: Mapping[str, tuple[str, ...]] = {
     "pointwise": ("fused",),
     "recursive": ("levels",),
 }
-"""Strategies by what they hold (`hbtvm.strategies.base.Operand.family`)."""
+"""Strategies by operand family (`hbtvm.strategies.base.Operand.family`)."""
 
 ALL_STRATEGIES = tuple(dict.fromkeys(name for names in BY_FAMILY.values() for name in names))  # all of them
 
 MODEL_ENDINGS = (
     ".pkl", ".pickle", ".joblib", ".json", ".ubj", ".txt", ".onnx", ".rec", ".pt2",
 )  # fmt: skip
-"""Names of files of trained models end so, by custom."""
+"""Usual suffixes of files of trained models."""

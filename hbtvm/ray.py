@@ -16,7 +16,7 @@ from hbtvm.errors import InputError
 from hbtvm.streaming.shipped import Shipped
 
 _ROWS = 65_536  # rows of a batch
-_received: dict[str, Shipped] = {}  # packages that came to this process, by the number of their object
+_received: dict[str, Shipped] = {}  # packages received by this process, by object id
 
 
 def predict(
@@ -34,11 +34,11 @@ def predict(
     Parameters
     ----------
     rows
-        Only columns that the model reads, and those kept, are read. A model that was trained with column
-        names finds its columns by these.
+        The rows; only kept columns and those of the model are read. A model trained with column names finds
+        its columns by name.
     package
-        The compiled model: its path on the driver, or its content. It is in Ray's object store once, and
-        loaded once by each worker.
+        The compiled model: its path on the driver, or its content. Ray's object store holds it once, and each
+        worker loads it once.
     output, keep, drop
         As of `hbtvm.spark.predict`.
     threads
@@ -48,8 +48,7 @@ def predict(
 
     Returns
     -------
-    A Dataset, computed when it is asked for: what is kept, then the predictions, named as in the files of
-    ``hbtvm predict``.
+    A lazy Dataset: kept columns, then the predictions, named as in the files of ``hbtvm predict``.
 
     Raises
     ------
@@ -75,7 +74,7 @@ def predict(
 
 
 class _Sent:
-    """A reference that is passed on as it is: arguments that are references are fetched for each task."""
+    """A wrapped reference: Ray would fetch a bare reference for each task."""
 
     def __init__(self, reference: ray.ObjectRef) -> None:
         self.reference = reference
@@ -90,6 +89,6 @@ class _Sent:
 
 
 def _score(table: pa.Table, sent: _Sent) -> pa.Table:
-    """A task."""
+    """Predict a batch."""
     scorer = sent.get().scorer(table.schema)
     return pa.Table.from_batches([scorer(table)], schema=scorer.schema)

@@ -1,4 +1,4 @@
-"""One description of a run, checked before any work is done: of a search, a compilation or an export."""
+"""Checked descriptions of runs: searches, compilations and exports."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ TRIALS, TIME_BUDGET = 240, 100.0
 """Default candidates and seconds of a search; an export has the default number of candidates."""
 
 BATCH_SIZES, RECURSIVE_SIZES = (1, 100, 10_000), (1, 10)
-"""Default batch sizes: rows of a call, and of recursive models structures."""
+"""Default batch sizes in rows, and in structures for recursive models."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What to compile for, and how."""
+    """The parameters of a compilation."""
 
     target: Target  # the machine that runs the code
-    # Batch sizes: rows or, of a recursive model, structures of a call; None for the model's default
+    # Batch sizes in rows or, for a recursive model, structures; None for the model's default
     sizes: tuple[int, ...] | None
     threads: int  # most threads of a call
     device: int  # number of the GPU; 0 for CPUs
@@ -68,7 +68,7 @@ class Run:
         return f"cuda:{self.device}" if self.on_gpu else None
 
     def sizes_of(self, recursive: bool) -> tuple[int, ...]:
-        """The batch sizes of a model."""
+        """Return the batch sizes of a model."""
         return self.sizes or (RECURSIVE_SIZES if recursive else BATCH_SIZES)
 
 
@@ -77,12 +77,12 @@ class SearchRun(Run):
     """A run that searches."""
 
     settings: Settings  # the settings of the search
-    # Where to measure: a tracker's host, port and key; None for this machine
+    # The fleet to measure on: a tracker's host, port and key; None for this machine
     fleet: fleet.Place | None = None
 
 
 def compile_run(options: CompileOptions) -> Run:
-    """Check the options of `hbtvm.compile`; errors as of `hbtvm.search`."""
+    """Check the options of `hbtvm.compile`; errors as for `hbtvm.search`."""
     return Run(**_common(options))
 
 
@@ -110,7 +110,7 @@ def export_run(options: SearchOptions) -> SearchRun:
 
 
 def _common(options: CompileOptions, threads: int | None = None) -> dict[str, Any]:
-    """The fields of `Run`; `threads` replaces the option."""
+    """Return the fields of `Run`; `threads` overrides the option."""
     target, device = _target(options.target, options.device)
     sizes = None if options.batch_sizes is None else _sizes(options.batch_sizes)
     if options.dtype not in ("float32", "float64"):
@@ -129,7 +129,7 @@ def _common(options: CompileOptions, threads: int | None = None) -> dict[str, An
 
 
 def _settings(options: SearchOptions, trials: int | None, time_budget: float | None) -> Settings:
-    """The settings of a search; without both limits it gets the default ones."""
+    """Return the settings of a search; without limits it gets the default limits."""
     if time_budget is not None:
         time_budget = checks.seconds("time_budget", time_budget)
     elif trials is None:
@@ -215,7 +215,7 @@ def _target(target: str | dict[str, Any], device: str | int | None) -> tuple[Tar
 
 
 def _measurable(target: Target, device: int) -> Target:
-    """The target as this machine measures it.
+    """Return the target that this machine measures.
 
     Raises `TargetError` if this machine can't run the target's code.
     """
@@ -236,7 +236,7 @@ def _measurable(target: Target, device: int) -> Target:
 
 
 def _strategies(strategies: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """The names of strategies; `hbtvm.compiler.candidates.tasks.usable` checks that they exist."""
+    """Return the names of strategies; `hbtvm.compiler.candidates.tasks.usable` checks that they exist."""
     if strategies is None:
         return None
     expected = "names in a list, such as ['gemm', 'bitvector']"
@@ -251,7 +251,7 @@ def _log(log: Log | str | os.PathLike[str] | None) -> Log | None:
 
 
 def read_model(model: Any, max_bytes: int | None = None) -> Graph:
-    """Return the graph of a model object or file; errors as of `hbtvm.frontends`."""
+    """Return the graph of a model object or file; errors as for `hbtvm.frontends`."""
     if max_bytes is not None and max_bytes < 1:
         raise InputError(f"expected max_bytes of at least 1, got {max_bytes}")
     if isinstance(model, Graph):
@@ -282,7 +282,7 @@ def recursive_model(
 
 
 def graph_for(machine: Target, graph: Graph, dtype: Dtype, names: Sequence[str] | None) -> Graph:
-    """Return the part of a graph that kernels compute: on GPUs no transforms, where the host can do them.
+    """Return the part of a graph that kernels compute; for GPUs, the host computes transforms if it can.
 
     ``names=["linear"]`` keeps the linear kernel.
     """

@@ -31,23 +31,22 @@ def predict(
     Parameters
     ----------
     frame
-        The rows; only columns that the model reads, and those kept, are read. A model that was trained with
-        column names finds its columns by these.
+        The rows; only kept columns and those of the model are read. A model trained with column names finds
+        its columns by name.
     package
-        The compiled model: its path on the driver, or its content. It is sent to each executor once.
+        The compiled model: its path on the driver, or its content. Each executor receives it once.
     output
         As of `hbtvm.Model.predict`, or ``"transform"``.
     keep
-        Columns that go into the result unchanged, in front of the predictions: ids, say.
+        Columns, such as ids, that are copied to the result before the predictions.
     drop
-        Other columns that are no features, of a model that knows its columns by their order alone.
+        Other columns that are not features, for a model without column names.
     threads
-        For one task; Spark counts a task as one core.
+        Threads of a task; Spark counts a task as one core.
 
     Returns
     -------
-    A DataFrame, computed when it is asked for: what is kept, then the predictions, named as in the files of
-    ``hbtvm predict``.
+    A lazy DataFrame: kept columns, then the predictions, named as in the files of ``hbtvm predict``.
 
     Raises
     ------
@@ -66,11 +65,11 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def _scoring(frame: DataFrame, shipped: Shipped) -> Task:
-    """The function of a task."""
+    """Return the function of a task."""
     here: Callable[[], Any] = lambda: shipped  # noqa: E731
     try:
         context = frame.sparkSession.sparkContext
-    except Exception:  # Spark Connect has none: the package then goes with the plan
+    except Exception:  # Spark Connect has no context: the package is part of the plan
         pass
     else:
         sent = context.broadcast(shipped)

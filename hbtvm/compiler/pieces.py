@@ -1,4 +1,4 @@
-"""A model's kernels one by one: each stage (`hbtvm.graph.stages`), and last what makes the scores."""
+"""The pieces of a model, one per kernel: its stages (`hbtvm.graph.stages`), then the scores."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from hbtvm.strategies.trees.forest import DType
 
 @dataclass(frozen=True)
 class Piece:
-    """What one kernel computes."""
+    """The part of a model that a kernel computes."""
 
-    graph: Graph  # as a model by itself, over the columns that it reads
-    # From `hbtvm.compiler.candidates.tasks.operands_of`; the first is the one that is tuned
+    graph: Graph  # the part as a model, over the columns that it reads
+    # From `hbtvm.compiler.candidates.tasks.operands_of`; the first is tuned
     operands: Sequence[Operand]
     strategies: dict[str, Strategy]  # those that can hold it, by name
-    title: str = ""  # which piece it is, for names of tasks; empty where it is the only one
+    title: str = ""  # its name in tasks; empty for the only piece
 
 
 def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: Target) -> list[Piece]:
-    """Return the pieces of a model, in the order in which they run.
+    """Return the pieces of a model in execution order.
 
     Raises `InputError` if the target or none of the strategies can hold a piece.
 
     `dtype`: as for `hbtvm.compiler.candidates.tasks.operands_of`.
-    `names`: the strategies asked for; None for all.
-    `target`: what to compile for.
+    `names`: the requested strategies; None for all.
+    `target`: the target to compile for.
     """
     on_gpu = target["kind"] == "cuda"
     if not graph.stages:
@@ -51,7 +51,7 @@ def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: T
     pieces = []
     for i, work in enumerate(works):
         anchor = work.anchor
-        # What stages make is float64 whatever the rows are.
+        # Stages' columns are float64 whatever the rows' type.
         of_rows = all(column < width for column in work.columns)
         alone = Graph(
             graph.library,
@@ -63,7 +63,7 @@ def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: T
             scaled=work.scaled if of_rows else None,
         )
         trees = isinstance(anchor, TreeEnsemble)
-        # What trees compare later is not rounded.
+        # Columns that trees compare are not rounded.
         later = [one.columns for one in works[i + 1 :] if isinstance(one.anchor, TreeEnsemble)]
         compared = any(column >= width for columns in later for column in columns)
         kind = dtype if trees and not compared else "float64"

@@ -146,7 +146,7 @@ class _Walk:
                 self.visit(node.body)
 
     def _bound(self, tag: str, variable: Any, extent: Any, body: Any) -> None:
-        """Collect the body of a loop bound to a GPU's axis; a second loop bound to the axis adds no iterations."""
+        """Collect the body of a loop bound to a GPU's axis; a second loop on the axis adds no iterations."""
         if tag in self._threads:
             self._expressions.variable(variable, 0, self._threads[tag].number)
             self.visit(body)

@@ -1,8 +1,8 @@
 """Lower exponentials (see `hbtvm.strategies.intrinsics.exponential`) to arithmetic, and permutes of a table.
 
-``exp(x) = 2**(n / N) * exp(r)`` with a whole number n and ``|r| <= log(2) / (2 * N)``. The first factor is
-put together from the bits of n, the second is a polynomial. With AVX-512, N is 16: one instruction looks up
-``2**(j / 16)`` for eight values of j, and half of the polynomial is saved. Elsewhere N is 1.
+``exp(x) = 2**(n / N) * exp(r)`` with a whole number n and ``|r| <= log(2) / (2 * N)``. The bits of n give the
+first factor, a polynomial the second. With AVX-512, N is 16: one instruction looks up ``2**(j / 16)`` for
+eight values of j, and the polynomial has half as many terms. Elsewhere N is 1.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from hbtvm.compiler.lowering.lookups import register_lanes
 from hbtvm.strategies.intrinsics.exponential import EXPONENTIAL
 
 _ROUNDS = 1.5 * 2.0**52
-"""Added to a number of moderate size, it leaves the nearest whole number in the lowest bits."""
+"""Adding it to a number of moderate size leaves the nearest whole number in the lowest bits."""
 
-_LOWEST = -1022 * math.log(2)  # where all bits of half the first factor are 0
-_HIGHEST = 709.79  # beyond the last power that float64 holds, of which it still holds half
+_LOWEST = -1022 * math.log(2)  # at which all bits of half the first factor are 0
+_HIGHEST = 709.79  # beyond float64's largest power, half of which float64 still holds
 _PARTS = 16  # entries of the table: two registers of eight
 
 _ENTRIES = (2.0 ** (np.arange(_PARTS) / _PARTS - 1)).view(np.int64) - (np.arange(_PARTS) << 48)
-"""Bits of half the powers, less those that j has in ``n << 48``."""
+"""Bits of half the powers, minus the bits of j in ``n << 48``."""
 
 _DEGREES = {1: 11, _PARTS: 6}
-"""The last powers of the series, by the number of parts: the next are below 1e-14."""
+"""Degrees of the series by the number of parts: further terms are below 1e-14."""
 
 
 def lower(call: Any) -> Any:
-    """Return the expression that replaces a call."""
+    """Return the replacement of a call."""
     return _Exponential(int(str(call.ty.dtype).partition("x")[2] or 1)).of(call.args[0])
 
 
 class _Exponential:
-    """Expressions of vectors of so many numbers."""
+    """Expressions of vectors of `lanes` numbers."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
         self.parts = _PARTS if register_lanes("float64") == 8 and lanes % 8 == 0 else 1
 
     def of(self, x: Any) -> Any:
-        """e to the powers x."""
+        """Return e to the powers x."""
         low, high = self._number(_LOWEST), self._number(_HIGHEST)
         return _let(
             x,
@@ -59,14 +59,14 @@ class _Exponential:
         rounds = self._number(_ROUNDS)
 
         def reduced(t: Any) -> Any:
-            # The product is not rounded by itself, so that one step is enough.
+            # A fused multiply-add does not round the product, so one step suffices.
             r = x - (t - rounds) * self._number(math.log(2) / self.parts)
             return _let(r, lambda r: self._twice(r) * self._half_power(t))
 
         return _let(x * self._number(self.parts / math.log(2)) + rounds, reduced)
 
     def _twice(self, r: Any) -> Any:
-        """Twice the polynomial, by which half of the largest power may still be multiplied."""
+        """Return twice the polynomial; its product with half of the largest power does not overflow."""
         degree = _DEGREES[self.parts]
         result = self._number(2 / math.factorial(degree))
         for n in range(degree - 1, -1, -1):
@@ -74,7 +74,7 @@ class _Exponential:
         return result
 
     def _half_power(self, t: Any) -> Any:
-        """Half of 2 to the n / parts, where n are the low bits of `t`."""
+        """Return half of 2 to the n / parts, where n is in the low bits of `t`."""
         whole = tirx.reinterpret(self._type("int64"), t)
         if self.parts == 1:
             bits = (whole << self._whole(52)) + self._whole(1022 << 52)
@@ -93,7 +93,7 @@ class _Exponential:
 
 
 def _entries(n: Any, lanes: int) -> Any:
-    """Entries of the table, by the lowest four bits of each number."""
+    """Return entries of the table by the lowest four bits of each number."""
     if lanes > 8:
         halves = [part(f"int64x{lanes // 2}", n) for part in (tirx.vectorlow, tirx.vectorhigh)]
         parts = [_let(one, lambda one: _entries(one, lanes // 2)) for one in halves]

@@ -1,4 +1,4 @@
-"""The gather kernel of models of several kernels: columns of rows and of stages become a kernel's rows."""
+"""The gather kernel of staged models: it copies columns of rows and stages to a kernel's rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hbtvm.runtime.cuda.launch import GATHER, GATHER_THREADS
 def gather_source() -> str:
     """Return the CUDA source of the kernel that gathers a stage's rows.
 
-    Of each column the table ``columns``, int32 of shape (``reads``, 3), has its number in its source, the
-    columns of all stages before that source, and the width of the source; 0 where that is the rows. What a
-    stage makes lies behind what the stages before it make, each with room for ``stride`` rows. Rows from
-    ``count`` to ``padded`` become zeros, so that a kernel reads whole tiles of defined numbers.
+    The table ``columns``, int32 of shape (``reads``, 3), has each column's index in its source, the number of
+    columns of all stages before that source, and the width of the source, or 0 for the rows. Stages' columns
+    are concatenated, each with room for ``stride`` rows. Rows from ``count`` to ``padded`` become zeros, so
+    that a kernel reads whole tiles of defined numbers.
     """
     return f"""
 extern "C" __global__ void __launch_bounds__({GATHER_THREADS}) {GATHER}(

@@ -1,7 +1,7 @@
 """Lower lookups (see `hbtvm.strategies.intrinsics.lookup`) to machine instructions.
 
-TVM calls `lower` for each lookup of a kernel (and `lower_exact` for values that are to be rounded) in its
-last pass before code generation, when loops are vectors and buffers are flat.
+TVM calls `lower` for each lookup of a kernel (and `lower_exact` for values to round) in its last pass before
+code generation, when loops are vectors and buffers are flat.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _GATHERS = {
     ("int32", 4): "llvm.x86.avx2.gather.d.d",
 }
 _WIDEST = {"avx512": 64, "avx2": 32, "neon": 16, "": 0}
-"""Bytes of a vector register, by the instruction set that `_unit` returns."""
+"""Bytes of a vector register by `_unit`'s instruction sets."""
 
-_TABLE = 64  # bytes that one of NEON's table instructions looks into: four registers
+_TABLE = 64  # bytes of the largest table of a NEON instruction: four registers
 
 
 def lower(call: Any) -> Any:
@@ -51,7 +51,7 @@ def lower(call: Any) -> Any:
     dtype, lanes = _type(call)
     if lanes == 1:
         return _load(load.source, load.indices[0] + _as(load.indices[0], index))
-    load = load.value  # one for all lanes
+    load = load.value  # the same for all lanes
     chosen = METHODS[_number(method)]
     return _vector(load.source, load.indices[0], index, _number(entries), chosen, dtype, lanes)
 
@@ -92,18 +92,18 @@ def _one_by_one(buffer: Any, start: Any, index: Any, lanes: int) -> Any:
         pair = tirx.Shuffle([name], [lane // 2])
         entry = pair >> tirx.const(32, "int64") if lane % 2 else pair & tirx.const(0xFFFFFFFF, "int64")
         loads.append(_load(buffer, base + entry))
-    # Where LLVM knows all bits of an index but one, its optimizer undoes the extraction in pairs.
-    # The fence hides from it where the index comes from, and costs no instruction.
+    # If LLVM knows all but one bit of an index, its optimizer undoes the extraction in pairs. The fence hides
+    # the index's origin from it, and costs no instruction.
     kind = f"float64x{half}"
     fenced = tirx.call_llvm_pure_intrin(kind, "llvm.arithmetic.fence", tirx.reinterpret(kind, index))
     return tirx.Let(name, tirx.reinterpret(f"int64x{half}", fenced), tirx.Shuffle(loads, list(range(lanes))))
 
 
 def _permute(buffer: Any, start: Any, index: Any, entries: int, dtype: str, lanes: int, pairs: bool) -> Any:
-    """Load the whole run, permute each register (or pair), and select among them by the index."""
+    """Load the whole run, permute each register (or pair), and select by the index."""
     one, two = _PERMUTES[dtype, lanes]
     name = tirx.Var("index", f"int32x{lanes}")
-    # The instructions use the low bits only; the selects below use the others.
+    # The instructions use the low bits only; the selects below use the high bits.
     low = name if np.dtype(dtype).itemsize == 4 else tirx.Cast(f"int64x{lanes}", name)
     registers = [
         _load(buffer, tirx.Ramp(start + tirx.const(at, _type(start)[0]), 1, lanes))
@@ -118,7 +118,7 @@ def _permute(buffer: Any, start: Any, index: Any, entries: int, dtype: str, lane
         parts = [tirx.call_llvm_pure_intrin(kind, two, a, low, b) for a, b in neighbours]
         registers = registers[2 * len(parts) :]
     for register in registers:
-        # AVX2's instructions take the index last, as LLVM's AVX-512 ones do.
+        # AVX2's instructions take the index last, like LLVM's AVX-512 intrinsics.
         parts.append(tirx.call_llvm_pure_intrin(kind, one, register, low))
     while len(parts) > 1:
         upper = (name & tirx.const(step, f"int32x{lanes}")) != tirx.const(0, f"int32x{lanes}")
@@ -131,7 +131,7 @@ def _permute(buffer: Any, start: Any, index: Any, entries: int, dtype: str, lane
 def _by_bytes(buffer: Any, start: Any, index: Any, entries: int, dtype: str) -> Any:
     """Return four entries of four bytes each, by NEON's instructions for tables of up to 64 bytes.
 
-    What an index is too large for, those leave as it is: each table of a run fills in its own lanes.
+    The instructions skip lanes with too large indices, so each table of a run fills its lanes.
     """
     kind, lanes = "int8x16", 4
     registers = [
@@ -139,12 +139,12 @@ def _by_bytes(buffer: Any, start: Any, index: Any, entries: int, dtype: str) -> 
         for at in range(0, entries, lanes)
     ]
     tables = [registers[at : at + 4] for at in range(0, len(registers), 4)]
-    # The four bytes of entry n are numbers 4n to 4n + 3.
+    # Entry n has the bytes 4n to 4n + 3.
     numbers = index * tirx.const(0x04040404, "int32x4") + tirx.const(0x03020100, "int32x4")
     name = tirx.Var("bytes", kind)
     value = tirx.call_llvm_pure_intrin(kind, f"llvm.aarch64.neon.tbl{len(tables[0])}", *tables[0], name)
     for n, table in enumerate(tables[1:], 1):
-        # Modulo 256, numbers below the table's first are beyond its last.
+        # Modulo 256, indices below the table's start are beyond its end.
         shifted = name + tirx.const((-n * _TABLE + 128) % 256 - 128, kind)
         value = tirx.call_llvm_pure_intrin(kind, f"llvm.aarch64.neon.tbx{len(table)}", value, *table, shifted)
     return tirx.Let(name, tirx.reinterpret(kind, numbers), tirx.reinterpret(f"{dtype}x{lanes}", value))
@@ -163,24 +163,24 @@ def _gather(buffer: Any, start: Any, index: Any, dtype: str, lanes: int) -> Any:
 
 
 def _unit() -> str:
-    """Return the widest instruction set for lookups that the current target has; "" for none."""
+    """Return the current target's widest instruction set for lookups; "" for none."""
     target = tvm.target.Target.current()
     features = set() if target is None else {str(name).lstrip("+") for name in target.attrs.get("mattr", ())}
     return "neon" if "neon" in features else {512: "avx512", 256: "avx2"}.get(vector_bits(features), "")
 
 
 def masks_loads() -> bool:
-    """Return whether the current target loads some lanes of a vector by one instruction."""
+    """Return whether the current target has masked vector loads."""
     return _unit() in ("avx512", "avx2")
 
 
 def register_lanes(dtype: str) -> int:
-    """Return the numbers of a type in the widest register of the current target; 0 of SSE's."""
+    """Return the lanes of a dtype in the current target's widest register; 0 for SSE."""
     return _WIDEST[_unit()] // np.dtype(dtype).itemsize
 
 
 def _type(expression: Any) -> tuple[str, int]:
-    """Return the type of an element, and the lanes."""
+    """Return an expression's element type and lanes."""
     element, _, lanes = str(expression.ty.dtype).partition("x")
     return element, int(lanes or 1)
 
@@ -190,7 +190,7 @@ def _number(constant: Any) -> int:
 
 
 def _as(like: Any, index: Any) -> Any:
-    """Return an index in the integer type of another."""
+    """Cast an index to the integer type of `like`."""
     element, lanes = _type(like)[0], _type(index)[1]
     return tirx.Cast(element if lanes == 1 else f"{element}x{lanes}", index)
 

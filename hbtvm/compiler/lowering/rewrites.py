@@ -1,4 +1,4 @@
-"""Rewrite the loops that a schedule can only annotate, once TVM's first passes have lowered the function."""
+"""Rewrite annotated loops after TVM's first passes have lowered the function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hbtvm.schedules.network.loops import LOOP_ROWS
 from hbtvm.schedules.network.nearest import NEAREST_ROWS
 
 LOWERING = (
-    # TVM's own first passes, until blocks are lowered and buffers are flat.
+    # TVM's first passes, until blocks are lowered and buffers are flat.
     s_tir.transform.CanonicalizeLoop,
     s_tir.transform.LowerInitBlock,
     s_tir.transform.PlanAndUpdateBufferAllocationLocation,
@@ -35,7 +35,7 @@ LOWERING = (
 
 
 def held(blocks: int, statement: Any) -> Any:
-    """Return a statement with the launch bound of its kernel: blocks that a multiprocessor holds at least."""
+    """Add a launch bound to a kernel's statement: least blocks per multiprocessor."""
     count = tirx.const(blocks, "int32")
     return tirx.AttrStmt(tirx.const(0, "int32"), "tirx.launch_bounds_min_blocks_per_sm", count, statement)
 
@@ -50,7 +50,7 @@ REWRITES: Rewrites = {
     NEAREST_ROWS: find_nearest,
     LOOP_ROWS: make_row_loop,
 }
-"""By annotation: the function that returns what replaces a loop that has it."""
+"""By annotation: the function that returns the replacement of a loop."""
 
 
 def walks_by_scalars(module: Any) -> bool:
@@ -65,10 +65,10 @@ def walks_by_scalars(module: Any) -> bool:
 def rewrite_loops(
     module: Any, lowering: Sequence[Callable[[], Any]] = LOWERING, rewrites: Rewrites = REWRITES
 ) -> Any:
-    """Lower a scheduled module and rewrite its annotated loops; one without is returned as it is.
+    """Lower a scheduled module and rewrite its annotated loops; without any, return the module unchanged.
 
     `lowering`: the target's passes until blocks are lowered and buffers are flat.
-    `rewrites`: by annotation: the function that returns what replaces a loop that has it.
+    `rewrites`: by annotation: the function that returns the replacement of a loop.
     """
     if not _annotated(module, rewrites):
         return module

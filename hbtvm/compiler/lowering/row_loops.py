@@ -1,4 +1,4 @@
-"""Statements of a network's loops over a row's own values (see `hbtvm.schedules.network.loops`)."""
+"""Statements of a network's loops over a row's values (see `hbtvm.schedules.network.loops`)."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from hbtvm.strategies.network.row_loops import COUPLING, IMPUTATION
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a stage, for a vector of rows side by side."""
+    """Columns of a stage, for a vector of rows."""
 
-    first: Place  # the first row's first column
-    step: Any  # from one column to the next, in elements
+    first: Place  # the first column of the first row
+    step: Any  # stride of columns, in elements
 
     def load(self, column: Any, lanes: int = 1, row: Any = 0) -> Any:
-        """A column's values of some rows from `row` on."""
+        """Return a column's values of `lanes` rows from `row` on."""
         return self.first.load(column * self.step + row, lanes)
 
     def store(self, value: Any, column: Any, lanes: int = 1, row: Any = 0) -> Any:
-        """The statement that puts them there."""
+        """Return the statement that stores such values."""
         return self.first.store(value, column * self.step + row, lanes)
 
 
 def make_row_loop(loop: Any) -> Any:
-    """Return what replaces an annotated loop of a lowered function.
+    """Return the replacement of an annotated loop of a lowered function.
 
-    It is ``for row: for output: found[.., output, row] = call(..)``, with unit steps from one row to the next
-    in all that is computed by rows, unless there is a single row.
+    The loop is ``for row: for output: out[.., output, row] = call(..)``, with unit strides of rows unless
+    there is a single row.
     """
     inner = loop.body
     store = inner.body
@@ -75,7 +75,7 @@ def make_row_loop(loop: Any) -> Any:
 def _imputation(
     out: Columns, inputs: Sequence[Columns], tables: Sequence[Place], sizes: Sequence[int], n: int
 ) -> Any:
-    """As `hbtvm.operators.imputation.Imputation` says, for n rows together."""
+    """Compute `hbtvm.operators.imputation.Imputation` for n rows together."""
     (state, missing), (column, weight, intercept, low, high) = inputs, tables
     steps, width = sizes
 
@@ -86,7 +86,7 @@ def _imputation(
             term = broadcast(weight.load(s * width + f), n) * out.load(f, n)
             return total.store(total.load(0, n) + term, 0, n)
 
-        # Written so that NaN stays.
+        # These comparisons keep NaN.
         least, most, sum_ = broadcast(low.load(s), n), broadcast(high.load(s), n), total.load(0, n)
         value = tirx.Select(sum_ < least, least, sum_)
         value = tirx.Select(value > most, most, value)
@@ -99,7 +99,7 @@ def _imputation(
                 out.store(tirx.Select(marked, value, out.load(here, n)), here, n),
             ]
         )
-        # Most values are there: nothing is computed that no row needs.
+        # Few values are missing: skip features that are missing in no row.
         return sequence(
             [
                 tirx.Bind(here, column.load(s).astype("int64")),
@@ -114,7 +114,7 @@ def _imputation(
 def _coupling(
     out: Columns, inputs: Sequence[Columns], tables: Sequence[Place], sizes: Sequence[int], n: int
 ) -> Any:
-    """As `hbtvm.operators.coupling.coupled` says, row by row: each has its own number of rounds."""
+    """Compute `hbtvm.operators.coupling.coupled` row by row: numbers of rounds differ."""
     classes, rounds = sizes
     return serial("row", n, lambda row: _coupled_row(out, inputs[0], classes, rounds, row))
 
@@ -126,14 +126,14 @@ def _coupled_row(out: Columns, pairs: Columns, classes: int, rounds: int, row: A
     one = tirx.const(1.0, "float64")
 
     def share(i: Any, j: Any) -> Any:
-        """The probability of i where it is i or j, of different classes."""
+        """Return the probability of class i against another class j."""
         first, second = tirx.min(i, j), tirx.max(i, j)
         at = tirx.indexdiv(first * (2 * classes - 1 - first), 2) + second - first - 1
         value = pairs.load(at, row=row)
         return tirx.if_then_else(i < j, value, one - value)
 
     def entry(i: Any, j: Any) -> Any:
-        """Q[i, j]."""
+        """Return Q[i, j]."""
         other = tirx.const(0.0, "float64") - share(j, i) * share(i, j)
         return tirx.if_then_else(i == j, diagonal.load(i), other)
 
@@ -161,7 +161,7 @@ def _coupled_row(out: Columns, pairs: Columns, classes: int, rounds: int, row: A
     def differ(t: Any) -> Any:
         away = product.load(t) - total.load(0)
         size = tirx.Select(away < tirx.const(0.0, "float64"), tirx.const(0.0, "float64") - away, away)
-        # Of NaN, so that rows of it end as well: no error.
+        # Comparison with NaN also ends the rounds.
         return error.store(tirx.Select(size > error.load(0), size, error.load(0)), 0)
 
     def newton(t: Any) -> Any:
@@ -210,4 +210,4 @@ _BUILDERS: dict[str, tuple[Callable[..., Any], int]] = {
     IMPUTATION: (_imputation, 2),
     COUPLING: (_coupling, 1),
 }
-"""By name of the call: what makes its statements, and how many stages it reads."""
+"""By name of the call: the function that returns its statements, and the number of stages that it reads."""

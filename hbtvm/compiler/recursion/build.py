@@ -25,9 +25,9 @@ def build_library(kernels: Kernels, target: Target, path: str) -> None:
 
     Raises `BuildError` if there is no C compiler, or linking failed.
 
-    `path`: the library to write; its object appears beside it, as `link_library` says.
+    `path`: the library to write; `link_library` writes its object beside it.
     """
-    # Steps share what is equal as they are written; looking for more takes most of the time.
+    # Steps already share common subexpressions; the pass would take most of the time.
     with tvm.transform.PassContext(disabled_pass=["tirx.CommonSubexprElim"]):
         build_module(tvm.IRModule(kernels.functions), target, path)
 
@@ -44,7 +44,7 @@ def kernels_of(
     """Build a configuration's kernels and describe them.
 
     `seconds`: measured time of a call.
-    `built`: library and object, where they are built already; of a GPU's kernels, what `write_levels` wrote.
+    `built`: library and object, if built already; for a GPU, the content that `write_levels` wrote.
     """
     kernels = Levels().kernels(classes, config, target)
     if target["kind"] == "cuda":

@@ -50,14 +50,14 @@ class Work:
     # `model`, `classes`: the model, and its cell for each class of nodes
     model: RecursiveModel
     classes: Classes
-    # `target`, `threads`: for what machine, and how many threads a call may use
+    # `target`, `threads`: the machine, and most threads of a call
     target: Target
     threads: int
-    structures: Mapping[int, Structures]  # typical ones, by structures of a call
-    sample: str = ""  # what they are, in words
+    structures: Mapping[int, Structures]  # typical structures, by batch size
+    sample: str = ""  # their description
 
     def workload(self, rows: int) -> dict[str, Any]:
-        """Of calls with so many structures; part of a log's key."""
+        """Return the workload of calls with `rows` structures, a part of a log's key."""
         nodes, levels = shape_of(self.structures[rows])
         return Levels().workload(self.classes, rows, nodes, levels, self.threads)
 
@@ -72,7 +72,7 @@ def work_of(
     """Prepare a model.
 
     `sizes`: structures of a call, by batch size.
-    `given`: structures to measure on; drawn, if left out.
+    `given`: structures to measure on; by default, random structures.
     Raises `TargetError` if there are no kernels for such a target. Raises `InputError` if the given
     structures don't fit the model.
     """
@@ -91,10 +91,10 @@ def work_of(
 
 
 def chosen(work: Work, rows: int, records: Sequence[Record]) -> tuple[Config, float | None, str]:
-    """Return a configuration without a search, its measured time, and where it is from.
+    """Return a configuration without a search, its measured time, and its origin.
 
-    It is the fastest in the records of this very workload and target, by the rule of
-    `hbtvm.logs.ranking`, else a default.
+    It is the fastest of the records of this workload and target, by the rule of `hbtvm.logs.ranking`, else a
+    default.
     """
     levels, workload = Levels(), work.workload(rows)
     key = canonical(workload), target_key(work.target)
@@ -111,9 +111,9 @@ def chosen(work: Work, rows: int, records: Sequence[Record]) -> tuple[Config, fl
 
 
 def tasks_of(work: Work, sizes: Sequence[int], folder: Path, device: int = 0) -> list[Task]:
-    """Return the tuning tasks: one for each batch size; `folder` gets what workers read.
+    """Return a tuning task for each batch size; write the workers' files to `folder`.
 
-    `device`: which GPU candidates run on, where the target is one.
+    `device`: number of the GPU that candidates run on.
     """
     write_study(folder, work.model, work.classes, work.structures, _executor(work.target))
     levels, tasks = Levels(), []
@@ -143,8 +143,8 @@ def tasks_of(work: Work, sizes: Sequence[int], folder: Path, device: int = 0) ->
 
 
 def _described(work: Work, config: Config) -> Nest:
-    """The loops of a configuration's programs, for cost models that learn on them."""
-    # Only searches that learn on loops come here.
+    """Return the loops of a configuration's programs, for cost models that learn on them."""
+    # Imported here, because only searches that learn on loops need it.
     from hbtvm.compiler.features.loop_nest import loop_nest
 
     kernels = Levels().kernels(work.classes, config, work.target)
@@ -164,7 +164,7 @@ Head = Callable[[Graph, Target, tuple[int, ...]], Package]
 def _kernels(
     work: Work, rows: int, config: Config, seconds: float | None, built: tuple[bytes, bytes] | None = None
 ) -> Callable[[], RecursionKernels]:
-    """The call that builds the kernels of a batch size, or only describes them if they are built."""
+    """Return the call that builds a batch size's kernels, or only describes built kernels."""
     workload = work.workload(rows)
     return partial(kernels_of, work.classes, workload, config, work.target, seconds=seconds, built=built)
 
@@ -177,8 +177,8 @@ def _recursion(work: Work, kernels: Sequence[RecursionKernels]) -> RecursionEntr
 def compiled(work: Work, log: Log | None, head: Head) -> Package:
     """Return the package of a model without a search.
 
-    `log`: the tuning log to choose kernels from, beside the records that ship.
-    `head`: makes the package of the layers behind.
+    `log`: the tuning log to choose kernels from, besides the shipped records.
+    `head`: compiles the layers behind.
     Raises `BuildError` if there is no C compiler.
     """
     records: list[Record] = shipped()
@@ -224,7 +224,7 @@ def searched(work: Work, settings: Settings, head: Head, device: int = 0) -> tup
             config, seconds, origin = chosen(work, rows, records)
         else:
             config, seconds, origin = best.config, best.time, "tuned"
-            # (A package's code runs on other GPUs, too, and a candidate's does not.)
+            # (A package's code also runs on other GPUs, unlike a candidate's.)
             library = None if on_gpu else artifacts.library(best.task, config)
             if library is not None:
                 built = library, artifacts.object(best.task, config)
@@ -235,12 +235,12 @@ def searched(work: Work, settings: Settings, head: Head, device: int = 0) -> tup
 
 
 def _executor(target: Target) -> bytes:
-    """The library that runs the kernels; with a GPU, too, a CPU finds levels and reads results out."""
+    """Return the executor; with a GPU, too, a CPU finds levels and reads results."""
     return host_executor() if target["kind"] == "cuda" else executor(target)
 
 
 def _package(work: Work, recursion: RecursionEntry, tuning: dict[str, Any], head: Head) -> Package:
-    """The package: the recursion in front of the layers, if there are any."""
+    """Return the package of the recursion, and of the layers behind, if any."""
     own_executor = _executor(work.target)
     graph = head_of(work.model)
     if graph is not None:

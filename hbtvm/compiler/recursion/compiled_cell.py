@@ -1,4 +1,4 @@
-"""`CompiledCell`: a cell whose weights change is compiled once, and its tables are filled anew."""
+"""`CompiledCell`: a cell that is compiled once, and whose tables are refilled for new weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies.recursive.levels import Levels, classes_of
 
-_MOST = 1 << 24  # weights that float32 counts exactly
+_MOST = 1 << 24  # exclusive limit of weights, which float32 has to count exactly
 
 
 class CompiledCell:
@@ -30,10 +30,10 @@ class CompiledCell:
     no kernel; `ValueError` if kernels take other constants than the weights' own numbers, or there are too
     many of them.
 
-    `cell`: what is computed at a node.
-    `shapes`: of its weights, by name.
-    `readout`: what is read of the states.
-    `rows`, `nodes`, `levels`: of a typical call: structures, and nodes and levels of each.
+    `cell`: the cell.
+    `shapes`: its weights' shapes, by name.
+    `readout`: the readout of states.
+    `rows`, `nodes`, `levels`: a typical call's structures, and nodes and levels of each.
     `target`: this machine.
     """
 
@@ -58,8 +58,8 @@ class CompiledCell:
         workload = strategy.workload(classes, rows, nodes, levels, 1)
         config = _of_weights(strategy.default(workload, target))
         kernels = kernels_of(classes, workload, config, target)
-        # Numbered from the end as well: what a table is computed from, rather than filled with, does not
-        # come out as the same place.
+        # Also numbered from the end: numbers computed from weights, rather than copied, then give different
+        # indices.
         behind = {name: np.float32(count + 1) - array for name, array in numbered.items()}
         again = strategy.kernels(classes_of(cell.bind(behind)), config, target).tables
         self._places = [_places(*both, count) for both in zip(kernels.tables, again, strict=True)]
@@ -69,7 +69,7 @@ class CompiledCell:
         self._library = load_library(executor(target))
 
     def host(self, weights: Mapping[str, Any]) -> RecursiveHost:
-        """The cell with some weights.
+        """Return the cell with some weights.
 
         Raises `ValueError` if a weight is missing, or has another shape.
         """
@@ -86,7 +86,7 @@ class CompiledCell:
         return host
 
     def _numbered(self) -> dict[str, np.ndarray]:
-        """Weights of which each number is its own place among all of them, from 1 on."""
+        """Return weights whose numbers are their indices among all weights, from 1 on."""
         numbers, at = {}, 1
         for name, shape in self._shapes.items():
             size = math.prod(shape)
@@ -96,20 +96,20 @@ class CompiledCell:
 
 
 def _of_weights(config: Config) -> Config:
-    """A configuration whose tables hold weights, and nothing that is computed from them beforehand.
+    """Return a configuration whose tables hold weights only, without precomputed numbers.
 
-    Calls are large, so that what remains of a level needs no kernels of its own.
+    Calls are large, so that the rest of a level needs no separate kernels.
     """
     more = {"first": 0} if "first" in config else {}
     return {**config, "leaf": "compute", "tail": 0, **more}
 
 
 def _places(table: np.ndarray, behind: np.ndarray, count: int) -> np.ndarray:
-    """Which weight each number of a table is: its place, 0 for the number 0.
+    """Return the weight's index of each number of a table; 0 for the number 0.
 
-    Raises `ValueError` if there is a number that is no weight's.
+    Raises `ValueError` if a number is not a weight.
 
-    `table`, `behind`: of weights that are numbered from 1 to `count`, and the other way round.
+    `table`, `behind`: tables of weights numbered from 1 to `count`, and from `count` to 1.
     """
     places = table.astype(np.int64)
     expected = np.where(places > 0, count + 1 - places, 0)

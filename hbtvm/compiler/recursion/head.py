@@ -17,13 +17,13 @@ from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce
 from hbtvm.recursive.cell import RecursiveModel
 
-LIBRARY = "hbtvm"  # what a recursive model's package names as the library that it comes from
+LIBRARY = "hbtvm"  # the training library in a recursive model's package
 
 
 def head_of(model: RecursiveModel) -> Graph | None:
     """Return the graph of a model's layers; None if it has none.
 
-    With classes, the last layer gives scores of each (or probabilities, behind a softmax or a sigmoid); else
+    With classes, the last layer returns their scores (or probabilities after a softmax or a sigmoid); else
     its values are the prediction.
     """
     if not model.layers:
@@ -49,18 +49,18 @@ def head_of(model: RecursiveModel) -> Graph | None:
 
 
 def width_of(model: RecursiveModel) -> int:
-    """Numbers of a readout."""
+    """Return the number of numbers of a readout."""
     return math.prod(model.cell.states[model.readout.state])
 
 
 def bare_output(model: RecursiveModel) -> OutputSpec:
-    """The output of a model without layers: the readout itself."""
+    """Return the output of a model without layers: its readout."""
     width = width_of(model)
     return OutputSpec("regressor", width, {"response": apply("round_float32", Input(width))})
 
 
 def _predictor(model: RecursiveModel, values: Node) -> Predictor:
-    """What the last layer's values are."""
+    """Return the predictor for the last layer's values."""
     if not model.classes:
         return Predictor("regressor", {"response": values})
     classes = (np.array(model.classes),)

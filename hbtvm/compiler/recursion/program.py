@@ -34,21 +34,21 @@ PROGRAM = "hbtvm.compiler.recursion.program:RecursiveProgram"
 
 STUDY = "recursive.pickle"
 
-TOLERANCE = 1e-5  # by how much states may differ from the reference's, relative to the largest of them
+TOLERANCE = 1e-5  # of states, relative to the largest state of the reference
 _CHECKED = 3  # structures whose states are checked
 
 
-Run = Callable[[Structures], np.ndarray]  # from structures to what is read of their states
+Run = Callable[[Structures], np.ndarray]  # from structures to readouts
 
 
 @dataclass(frozen=True)
 class Study:
-    """The data of a model that workers need, written once into a folder that they share."""
+    """A model's data for workers, written once into a shared folder."""
 
-    # `model`, `classes`: the model, and its cell as kernels are made from it
+    # `model`, `classes`: the model, and its cell for each class of nodes
     model: RecursiveModel
     classes: Classes
-    structures: Mapping[int, Structures]  # typical ones, by structures of a call
+    structures: Mapping[int, Structures]  # typical structures, by batch size
     checked: Structures
     expected: np.ndarray  # readouts of the first structures, float64
     executor: bytes  # the shared library that runs the kernels
@@ -61,7 +61,7 @@ def write_study(
     structures: Mapping[int, Structures],
     executor: bytes,
 ) -> None:
-    """Write what `RecursiveProgram` reads into a folder."""
+    """Write the files of `RecursiveProgram`."""
     checked = sample(model.cell, _CHECKED, seed=1)
     states = reference.states(model.cell, checked)
     expected = reference.readout(model.cell, model.readout, checked, states)
@@ -72,8 +72,7 @@ def write_study(
 class RecursiveProgram:
     """The strategy `Levels` for one workload of one model.
 
-    `payload`: ``folder`` (see `write_study`), ``workload``, ``target``, and ``device``: which GPU candidates
-        run on.
+    `payload`: ``folder`` (see `write_study`), ``workload``, ``target``, and ``device`` (number of the GPU).
     """
 
     def __init__(self, payload: dict[str, Any]) -> None:
@@ -103,7 +102,7 @@ class RecursiveProgram:
         return hashlib.sha256(f"{source}{started}".encode()).hexdigest()
 
     def load(self, config: Config, library_path: str) -> RecursiveRunnable:
-        """Load a candidate; one for a GPU as `hbtvm.measuring.device.DeviceCandidate` does."""
+        """Load a candidate; for a GPU, as `hbtvm.measuring.device.DeviceCandidate` does."""
         study, model = self._study, self._study.model
         built = Path(library_path).read_bytes(), b""
         kernels = kernels_of(study.classes, self._workload, config, self._target, built=built)
@@ -117,7 +116,7 @@ class RecursiveProgram:
         return RecursiveRunnable(host.run, *data)
 
     def _on_device(self, entry: RecursionEntry) -> Run:
-        """Calls of a model on the GPU."""
+        """Return calls of a model on the GPU."""
         from hbtvm.measuring.device import or_end
         from hbtvm.runtime.cuda.recursive.device import RecursiveDevice
 
@@ -129,7 +128,7 @@ class RecursiveProgram:
 class RecursiveRunnable:
     """A loaded candidate with structures to run on.
 
-    A call's time is that of all of it, on a GPU copies and starts of kernels included.
+    A call's time is complete: on a GPU, it includes copies and launches.
     """
 
     def __init__(self, run: Run, structures: Structures, checked: Structures, expected: np.ndarray) -> None:
@@ -137,16 +136,16 @@ class RecursiveRunnable:
         self._checked, self._expected = checked, expected
 
     def check(self) -> str | None:
-        """Compare readouts with the reference's; return what differs in a sentence, or None."""
+        """Compare readouts with the reference; return None or a sentence on the difference."""
         states, expected = self._run(self._checked), self._expected
         off = np.abs(states - expected)
-        # Written so that a NaN fails.
+        # A NaN fails.
         if (off <= TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0)))).all():
             return None
         return f"states differ by up to {float(np.nanmax(off, initial=0)):.3g}"
 
     def run(self, number: int) -> float:
-        """Return the seconds that `number` calls on the structures take."""
+        """Return the seconds of `number` calls on the structures."""
         run, structures = self._run, self._structures
         start = time.perf_counter()
         for _ in range(number):

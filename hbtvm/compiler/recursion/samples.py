@@ -1,4 +1,4 @@
-"""Structures to check and time recursive models on: the user's own, or drawn where there are none at hand."""
+"""Structures to check and time recursive models on: the user's, or random structures."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.words.quantities import count as counted
 
 _WORDS = (2, 52)
-"""Words of the sentences that random trees are drawn for, as in the Stanford Sentiment Treebank; 19 in the
-mean."""
+"""Words of random trees' sentences, as in the Stanford Sentiment Treebank; 19 in the mean."""
 
 _STEPS = 32  # nodes of a chain
 
@@ -22,9 +21,8 @@ _STEPS = 32  # nodes of a chain
 def sample(cell: Cell, count: int, seed: int = 0) -> Structures:
     """Draw structures: chains for cells of one child, else random binary trees.
 
-    `count`: of structures.
-    Returns structures of which leaves have random numbers, as other nodes have where numbers are not
-    optional.
+    `count`: number of structures.
+    Returns structures whose leaves have random numbers; inner nodes have them if numbers are not optional.
     """
     rng = np.random.default_rng(seed)
     places = 2 if cell.children is None else cell.children
@@ -51,9 +49,9 @@ def sample(cell: Cell, count: int, seed: int = 0) -> Structures:
 
 
 def check_sample(cell: Cell, structures: Structures) -> None:
-    """Check structures that a user gave to tune on.
+    """Check a user's structures to tune on.
 
-    Raises `InputError` if they don't fit the cell, or there are none with a node.
+    Raises `InputError` if they don't fit the cell, or have no node.
     """
     if not isinstance(structures, Structures):
         raise InputTypeError(
@@ -66,9 +64,9 @@ def check_sample(cell: Cell, structures: Structures) -> None:
 
 
 def taken(structures: Structures, count: int, seed: int = 0) -> Structures:
-    """Take so many structures of those given, at random; all of them as often as need be.
+    """Draw `count` structures at random; more than there are repeat all of them.
 
-    `structures`: structures that are right, see `check_sample`; those without nodes are left out.
+    `structures`: checked structures (see `check_sample`); those without nodes are left out.
     """
     sizes = np.diff(structures.starts)
     there = np.flatnonzero(sizes)
@@ -79,10 +77,10 @@ def taken(structures: Structures, count: int, seed: int = 0) -> Structures:
 
 
 def _these(structures: Structures, chosen: np.ndarray) -> Structures:
-    """Structures of these numbers, one behind the other."""
+    """Return the structures with these indices, in order."""
     sizes = np.diff(structures.starts)[chosen]
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    # Of each node in its new order, where it was; of each child, by how much its structure moved.
+    # The old index of each node in the new order, and the shift of each child's structure.
     nodes = np.arange(starts[-1]) + np.repeat(structures.starts[chosen] - starts[:-1], sizes)
     counts = np.diff(structures.first)[nodes]
     first = np.concatenate([[0], np.cumsum(counts)])
@@ -98,7 +96,7 @@ def _these(structures: Structures, chosen: np.ndarray) -> Structures:
 
 
 def sample_words(cell: Cell, structures: Structures | None) -> str:
-    """What `sample` draws, or how much a user gave, in words."""
+    """Describe the structures of `sample`, or a user's structures."""
     if structures is not None:
         number = len(structures)
         mean = (len(structures.first) - 1) / number
@@ -113,9 +111,9 @@ def sample_words(cell: Cell, structures: Structures | None) -> str:
 
 
 def shape_of(structures: Structures) -> tuple[int, int]:
-    """Mean number of nodes of a structure, rounded up to a power of two, and levels of all together."""
+    """Return the mean nodes of a structure, rounded up to a power of two, and the number of levels."""
     levels = np.zeros(len(structures.first) - 1, np.int64)
-    # Rounds of all nodes at once: as many as there are levels.
+    # Each round handles all nodes; there are as many rounds as levels.
     while True:
         deeper = levels.copy()
         parents = np.repeat(np.arange(len(levels)), np.diff(structures.first))

@@ -1,7 +1,7 @@
-"""The cost model's TreeGRU as a recursive model: its candidates are scored by kernels.
+"""The cost model's TreeGRU as a recursive model, so that kernels score candidates.
 
-Nodes are the distinct loops of programs. The slots that states are scattered into, and the linear layer
-behind them, are a state of one number, of which the sum over all nodes is read.
+Nodes are the distinct loops of programs. The slots of states, and the linear layer behind them, are a state
+of one number; the readout is its sum over all nodes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from hbtvm.recursive.cell import Readout
 from hbtvm.recursive.expressions import relu, sigmoid, softmax, split, tanh, total
 from hbtvm.runtime.recursive.structures import Structures
 
-_CALL = {"rows": 1000, "nodes": 32, "levels": 8}  # programs that are scored together, and the loops of one
+_CALL = {"rows": 1000, "nodes": 32, "levels": 8}  # programs scored together, and loops of each
 
 
 def tree_gru(contexts: int, hidden: int) -> CellFunction:
-    """The cell of `hbtvm.cost_model.encoding.loop_trees.Weights`, and of ``ones`` (1, S)."""
+    """Return the cell of `hbtvm.cost_model.encoding.loop_trees.Weights`, and of ``ones`` (1, S)."""
 
     @cell(children=None, state={"h": hidden, "score": 1}, inputs={"context": vector(contexts)})
     def tree_gru(node: Any, w: Any) -> Any:
@@ -40,10 +40,11 @@ def tree_gru(contexts: int, hidden: int) -> CellFunction:
 
 
 def make_scorer(weights: Weights) -> Scorer | None:
-    """What scores programs by a TreeGRU's weights (a `hbtvm.cost_model.encoding.loop_trees.MakeScorer`).
+    """Return the scorer of programs for a TreeGRU's weights
+    (`hbtvm.cost_model.encoding.loop_trees.MakeScorer`).
 
-    Kernels are compiled when they are first asked for, which takes about a second, and serve all weights of
-    these shapes. Returns None where there is no compiler, or no kernel for this machine.
+    The first call compiles kernels for about a second, which serve all weights of these shapes. Returns None
+    if there is no compiler, or no kernel for this machine.
     """
     hidden, contexts = weights["read"].shape
     slots = len(weights["scatter"])
@@ -63,7 +64,7 @@ def make_scorer(weights: Weights) -> Scorer | None:
 
 @functools.cache
 def _compiled(contexts: int, hidden: int, slots: int) -> CompiledCell | None:
-    """The cell for weights of these shapes, compiled once per process; None if it can't be."""
+    """Compile the cell for weights of these shapes, once per process; None if that fails."""
     wide = 3 * hidden
     shapes = {
         "read": (hidden, contexts),

@@ -18,10 +18,10 @@ from hbtvm.strategies.trees.perfect import is_full
 from hbtvm.tuning.learning.transfer import distance, translate
 
 _FAR = 5.0
-"""Factors of two in which a logged workload may differ; beyond, a default is better than its record."""
+"""Factors of two by which a logged workload may differ; beyond, a default is better."""
 
 _OTHER_MACHINE = 1.0
-"""Distance of another CPU with vectors of the same width: as much as a factor of two in one size."""
+"""Distance of another CPU with vectors of the same width: that of a factor of two in one size."""
 
 _ORDER = ("bitvector", "perfect_tree_traversal", "tree_traversal", "ranked_traversal", "gemm")
 _PERFECT_DEPTH = 10
@@ -29,8 +29,8 @@ _PERFECT_DEPTH = 10
 win only if the trees are full."""
 
 _FEW_ROWS, _FEW_COLUMNS = 16, 32
-"""A call of fewer rows is small; up to so many columns, the ranks of a row fit two registers, in which
-lookups are fastest."""
+"""A call of fewer rows is small; up to this many columns, the ranks of a row fit two registers, where lookups
+are fastest."""
 
 _RANKED_TREES = 16
 """Trees for each column from which walks over ranks pay, although every column of a row then needs a rank."""
@@ -49,9 +49,9 @@ class Choice:
     # `strategy`, `config`: name of the strategy, and its schedule configuration
     strategy: str
     config: Config
-    # Seconds per call, measured for this very workload and target; None where nothing was
+    # Measured seconds per call for this workload and target; None if not measured
     seconds: float | None
-    # ``"log"`` (this very workload), ``"similar"`` (the most similar workload in the logs) or ``"default"``
+    # ``"log"`` (this workload), ``"similar"`` (the most similar workload in the logs) or ``"default"``
     origin: str
 
 
@@ -61,7 +61,7 @@ def choose(
     """Return a strategy and its configuration for a workload.
 
     `records`: records of logs.
-    `strategies`: strategies that can hold the operand, by name; records of others say nothing.
+    `strategies`: strategies that can hold the operand, by name; records of others are ignored.
     """
     target_keys = canonical(workload), target_key(target)
     groups: dict[tuple[str, str], list[Record]] = {}
@@ -81,7 +81,7 @@ def choose(
             if key == target_keys:
                 return Choice(strategy, config, statistics.median(record.times), "log")
             if "parallel" in config:
-                # What threads are worth depends on how long this model's own calls take, and how many rows.
+                # The benefit of threads depends on this model's call times and rows.
                 config = strategies[strategy].with_sharing(config, workload, target)
             return Choice(strategy, config, None, "similar")
     name = default_strategy(strategies, workload, target)
@@ -89,7 +89,7 @@ def choose(
 
 
 def default_strategy(strategies: dict[str, Strategy], workload: Workload, target: Target) -> str:
-    """Return the strategy that is mostly fastest for such a model on a target, among those that can hold it.
+    """Return the strategy that is usually fastest for a model on a target, among those that can hold it.
 
     The rules for CPUs come from measurements; those for GPUs from a model of memory accesses (see
     `hbtvm.compiler.selection.cuda`).
@@ -104,7 +104,7 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         return perfect
     columns, few = workload["numeric"] + workload["categorical"], workload["rows"] < _FEW_ROWS
     sparse = depth > _PERFECT_DEPTH and not is_full(workload)
-    # A ranked node takes one word instead of two, which also counts where tables outgrow the caches.
+    # A ranked node takes one word instead of two, which also pays if tables outgrow the caches.
     ranked = few and columns * _RANKED_TREES <= workload["trees"] * workload["groups"]
     ranked |= columns <= _FEW_COLUMNS and depth > _PERFECT_DEPTH
     if "bitvector" not in strategies:
@@ -119,14 +119,14 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
 
 
 def _same_vectors(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether a schedule for one target is worth trying on the other."""
+    """Return whether a schedule for one target may suit the other."""
     return all(one.get(name) == other.get(name) for name in ("kind", "vector_bits"))
 
 
 def _fit(
     records: list[Record], strategies: dict[str, Strategy], workload: Workload, target: Target
 ) -> tuple[str, Config, Record] | None:
-    """The best record of one workload whose configuration this workload's space has too."""
+    """Return the best record of a workload whose configuration is in this workload's space."""
     for record in ranking(record for record in records if record.strategy in strategies):
         strategy = strategies[record.strategy]
         space, default = strategy.space(workload, target), strategy.default(workload, target)

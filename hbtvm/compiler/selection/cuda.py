@@ -1,4 +1,4 @@
-"""Choose the default strategy on a GPU, where nothing was measured.
+"""Choose the default strategy on a GPU without measurements.
 
 The choice rests on a model of memory accesses, not on measurements. A multiprocessor's load/store unit
 handles one cache line of 128 bytes at a time, so the cost of a strategy is how many different lines the 32
@@ -25,7 +25,7 @@ from hbtvm.schedules.workload import Workload
 _WARP, _LINE = 32, 128  # threads of a warp, and bytes of a cache line
 
 _L1, _L2 = 1 << 17, 1 << 25
-"""Bytes of tables that about fit a multiprocessor's L1 cache, and the L2 cache that all of them share."""
+"""Bytes of tables that about fit a multiprocessor's L1 cache, and the shared L2 cache."""
 
 _FROM_L2, _FROM_MEMORY = 2.0, 4.0
 """Cost of a line from the L2 cache and from memory, in lines from the L1 cache."""
@@ -35,8 +35,8 @@ _NODE_LOADS = 3 / 4  # loads for a node of the bitvector
 _WIDE_WORD = 1.25  # cost factor of 64-bit words, which take two instructions and more loads
 
 _STEP, _LONG_STEP = 1.25, 1.75
-"""Cost factors of a walk's lines, since each load waits for the one before: where children are computed, and
-where they are looked up and leaves are tested for."""
+"""Cost factors of a walk's lines, since each load waits for the previous load: with computed children, and
+with looked-up children and tests for leaves."""
 
 
 _RANKED_STEP, _MEETING, _FULL = 1.5, 3.4, 2
@@ -61,7 +61,7 @@ def default_on_cuda(strategies: Collection[str], workload: Workload) -> str:
 
 
 def _lines(workload: Workload) -> dict[str, float]:
-    """Return about how many lines a warp's loads take for one tree, by strategy."""
+    """Estimate the lines of a warp's loads for a tree, by strategy."""
     leaves, depth, nodes = int(workload["leaves"]), int(workload["depth"]), int(workload["nodes"])
     node = 8 if workload["dtype"] == "float32" else 16
     value = (4 if workload["value_dtype"] == "float32" else 8) * int(workload["width"])
@@ -89,7 +89,7 @@ def _lines(workload: Workload) -> dict[str, float]:
 
 
 def _longest_path(leaves: int, depth: int) -> float:
-    """Return about the longest path of a warp's rows through a tree.
+    """Estimate the longest path of a warp's rows through a tree.
 
     Between those of a balanced tree and of the deepest leaf: 11 of 17 levels for LightGBM's trees of 31
     leaves, where 10.4 were counted; 18 of 24 for forests of 3,000 leaves, where 19.5 were.
@@ -98,12 +98,12 @@ def _longest_path(leaves: int, depth: int) -> float:
 
 
 def _distinct_lines(size: float) -> float:
-    """Return the different lines that the rows of a warp request, each at a random place in so many bytes."""
+    """Return the distinct lines of a warp's rows, each at a random position within `size` bytes."""
     return min(_WARP, max(1.0, size / _LINE))
 
 
 def _line_cost(size: float, trees: int) -> float:
-    """Return the cost of a line where each tree's tables take so many bytes."""
+    """Return the cost of a line if each tree's tables take `size` bytes."""
     if size * min(trees, _TILE) <= _L1:
         return 1.0
     return _FROM_L2 if size * trees <= _L2 else _FROM_MEMORY

@@ -6,9 +6,9 @@ The description has the names of TVM's target attributes::
      "max_shared_memory_per_block": 232448, "registers_per_block": 65536,
      "max_registers_per_thread": 255, "cores": 132}
 
-``cores`` (multiprocessors) are those of the device that was queried; where only the architecture is given,
-those that its GPUs usually have (`hbtvm.logs.targets.MULTIPROCESSORS`), so that records of such a device are
-found, and the same defaults made. Of other architectures there are none.
+``cores`` (multiprocessors) are the queried device's. For an architecture without a device they are its GPUs'
+usual number (`hbtvm.logs.targets.MULTIPROCESSORS`), so that records and defaults match such a device; for
+other architectures there are none.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _SHARED_KIB = {
     103: 227,
     110: 227,
 }
-"""KiB of shared memory that a block may ask for, by architecture (CUDA C++ Programming Guide, table of
+"""Most KiB of shared memory of a block, by architecture (CUDA C++ Programming Guide, table of
 technical specifications per compute capability)."""
 
-_SHARED_KIB_LATER = 99  # the same for architectures that are not listed
+_SHARED_KIB_LATER = 99  # the same for unlisted architectures
 
 _OLDEST = 70
-"""The oldest that is supported: the first with tensor cores and explicit synchronization within warps."""
+"""The oldest supported architecture: the first with tensor cores and synchronization within warps."""
 
 _COMMON = {
     "max_threads_per_block": 1024,
@@ -50,7 +50,7 @@ _COMMON = {
     "registers_per_block": 65536,
     "max_registers_per_thread": 255,
 }
-"""What all architectures since `_OLDEST` have in common."""
+"""Properties that all architectures since `_OLDEST` share."""
 
 
 def describe(fields: Mapping[str, Any]) -> Target:
@@ -58,7 +58,7 @@ def describe(fields: Mapping[str, Any]) -> Target:
 
     Raises `TargetError` if there is no such architecture, or it is too old.
 
-    `fields`: ``kind`` and ``arch``; any other entry of a description overrides what the architecture has.
+    `fields`: ``kind`` and ``arch``; other entries override the architecture's.
     """
     arch = fields.get("arch")
     match = re.fullmatch(r"sm_(\d{2,3})[af]?", str(arch))
@@ -90,7 +90,7 @@ def describe(fields: Mapping[str, Any]) -> Target:
 def device(index: int = 0) -> Target:
     """Return the description of one of this machine's GPUs.
 
-    Raises `TargetError` if there is no such GPU, or none that can be used.
+    Raises `TargetError` if there is no such GPU, or it can't be used.
     """
     try:
         gpu = driver.gpu(index)
@@ -105,10 +105,10 @@ def device(index: int = 0) -> Target:
 
 
 def measured_here(target: Target, index: int = 0) -> Target:
-    """Check that one of this machine's GPUs is of a target's architecture, so that its code can be timed.
+    """Check that a GPU of this machine has a target's architecture, so that it can time the code.
 
-    Raises `TargetError` if it is of another architecture, or there is no GPU. Returns the target with that
-    device's number of multiprocessors, since records are of what was measured.
+    Raises `TargetError` if it has another architecture, or there is no GPU. Returns the target with the
+    device's number of multiprocessors, for records.
     """
     try:
         driver.gpu(index)

@@ -4,8 +4,8 @@ A target is described by a small JSON-able dict that goes into logs and packages
 
     {"kind": "llvm", "mcpu": "znver5", "features": ["avx2", "avx512f", ...], "vector_bits": 512}
 
-`features` lists only the instruction sets that schedules can use, so that machines
-that differ in others share their logs. A CPU of another architecture than x86-64 has that, too::
+`features` lists only the instruction sets that schedules can use, so that machines that differ in others
+share their logs. CPUs of architectures other than x86-64 also have ``arch``::
 
     {"kind": "llvm", "mcpu": "cortex-a72", "arch": "aarch64", "features": ["neon"], "vector_bits": 128}
 """
@@ -26,7 +26,7 @@ from hbtvm.schedules.workload import Target
 def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
     """Return the description of a target.
 
-    Raises `TargetError` if the target cannot be understood, is neither a CPU nor a CUDA GPU, or is not here.
+    Raises `TargetError` if the target is invalid, is neither a CPU nor a CUDA GPU, or this machine lacks it.
 
     `target`: ``"cpu"`` for this machine, ``"cuda"`` for its GPU; or a TVM target: a JSON object as text, or a
         dict such as ``{"kind": "llvm", "mcpu": "haswell"}``, ``{"kind": "cuda", "arch": "sm_90"}`` or, for a
@@ -87,7 +87,7 @@ def triple(arch: str) -> str:
 
 
 def _architecture(mtriple: object) -> str:
-    """Return the architecture in LLVM's name of a kind of machine; without one, this machine's."""
+    """Return the architecture of an LLVM target triple; without a triple, this machine's."""
     if mtriple is None:
         return host_architecture() if host_architecture() in ARCHITECTURES else "x86_64"
     name, *rest = str(mtriple).lower().split("-")
@@ -110,7 +110,7 @@ def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
     if architecture(target) != "x86_64" or host_architecture() != "x86_64":
         keys["mtriple"] = triple(architecture(target))
     if architecture(target) == "aarch64":
-        # LLVM would use it for single instructions, on vectors of 128 bits; packages don't list it.
+        # LLVM would use it for single 128-bit instructions; packages don't list it.
         attributes += ["-sve", "-sme"]
     if not pack_scalars:
         keys["cl-opt"] = ["-vectorize-slp:bool=0"]

@@ -70,7 +70,7 @@ class _Bounded:
             return load
         i, r, column = load.indices
         tile = tirx.const(int(self._tile), "int64")
-        # The limit within the tile: threads compare their row with it.
+        # A limit per tile, so that a thread's row in the tile is compared with a uniform number.
         last = tirx.min(self._count - i * tile, tile) - 1
         return tirx.BufferLoad(load.source, [i, tirx.min(r, last.astype(r.ty.dtype)), column])
 

@@ -1,1 +1,1 @@
-"""The search for the nearest points, lowered."""
+"""Lowering of the search for the nearest points."""

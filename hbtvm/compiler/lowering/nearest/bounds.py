@@ -1,7 +1,7 @@
-"""Which blocks of points a row has to look at in a search for its nearest: bounds on blocks' leasts.
+"""Bounds on blocks' leasts, which select the blocks of points that a row searches for its nearest.
 
-At least k blocks' leasts are within the bound less the slack, so that no point of a block beyond it is among
-the k nearest (see `hbtvm.strategies.network.nearest`). The k-th smallest least gives the best such bound.
+At least k blocks' leasts are within the bound minus the slack, so no point of a block beyond it is among the
+k nearest (see `hbtvm.strategies.network.nearest`). The k-th smallest least gives the best such bound.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from tvm import tirx
 from hbtvm.schedules.statements import Place, Scratch, every, scratch, sequence, serial, vector_type
 
 _MOST_SORTED = 16
-"""Leasts that are kept in registers, in order; for more of them, a bound is found by halving."""
+"""Most leasts that are sorted in registers; for more, bisection computes a bound."""
 
 _HALVINGS = 16
-"""Steps of it: the bound is then above the k-th smallest least by 2**-16 of their range at most."""
+"""Steps of the bisection: the bound exceeds the k-th smallest least by at most 2**-16 of the range."""
 
 
 @dataclass(frozen=True)
 class Leasts:
     """Least approximate distances of blocks to the rows of a vector."""
 
-    # `least`, `slack`: where they begin: float32, shapes (blocks, rows) and (rows,)
+    # `least`, `slack`: their starts: float32, shapes (blocks, rows) and (rows,)
     least: Place
     slack: Place
-    # `k`, `blocks`: smallest that are asked for, and how many there are
+    # `k`, `blocks`: number of requested nearest, and of blocks
     k: int
     blocks: int
     # `rows`, `vector`: rows of a tile, and of a vector
@@ -36,25 +36,25 @@ class Leasts:
     vector: int
 
     def at(self, block: Any) -> Any:
-        """Those of a block."""
+        """Return the leasts of a block."""
         return self.least.load(block * self.rows, self.vector)
 
     def bound(self, bound: Scratch) -> list[Any]:
-        """Statements that store the rows' bounds."""
+        """Return statements that store the rows' bounds."""
         if self.vector == 1:
             return self._inserted(bound)
         return self._sorted(bound) if self.k <= _MOST_SORTED else self._halved(bound)
 
     def some_pass(self, block: Any, bound: Scratch) -> Any:
-        """Whether rows have to look at a block; at any, where the bound is infinite."""
+        """Return whether any row has to search a block; every block if the bound is infinite."""
         return _within(self.at(block), bound.load(0, self.vector), self.vector)
 
     def passes(self, block: Any, row: Any, bound: Scratch) -> Any:
-        """The same of a single row of the vector."""
+        """Return whether a row of the vector has to search a block."""
         return _within(self.least.load(block * self.rows + row), bound.load(row), 1)
 
     def _inserted(self, bound: Scratch) -> list[Any]:
-        """The k smallest leasts of a single row, in order: few blocks change what came before them."""
+        """Insert a single row's leasts into its sorted k smallest; few blocks change them."""
         kept, place = scratch("smallest", self.k, "float32"), scratch("place", 1, "int64")
 
         def add(block: Any) -> Any:
@@ -93,9 +93,9 @@ class Leasts:
         ]
 
     def _sorted(self, bound: Scratch) -> list[Any]:
-        """The k smallest leasts of each row, in order, in registers."""
+        """Sort each row's k smallest leasts in registers."""
         n = self.vector
-        # TVM would repeat what is bound to a variable wherever the variable is used; not so what is stored.
+        # Stored, because TVM would repeat a bound expression at each use of its variable.
         kept, moved = scratch("smallest", self.k * n, "float32"), scratch("moved", n, "float32")
 
         def add(block: Any) -> Any:
@@ -120,7 +120,7 @@ class Leasts:
         ]
 
     def _halved(self, bound: Scratch) -> list[Any]:
-        """A bound of at least k leasts, found by halving between the smallest and the largest."""
+        """Compute a bound of at least k leasts by bisection between the smallest and the largest."""
         n = self.vector
         # Low, high, and the number of leasts up to the middle.
         low, high, most = (scratch(name, n, "float32") for name in ("low", "high", "most"))
@@ -130,7 +130,7 @@ class Leasts:
 
         def widen(block: Any) -> Any:
             value = tirx.Var("least", vector_type("float32", n))
-            # Blocks without points have infinite leasts, which are no bounds to halve from.
+            # Blocks without points have infinite leasts, from which bisection can't start.
             finite = value < infinite
             return sequence(
                 [
@@ -172,7 +172,7 @@ class Leasts:
             high.store(every(-math.inf, "float32", n), 0, n),
             most.store(none, 0, n),
             serial("block", self.blocks, widen),
-            # Too few blocks to tell: all of them.
+            # Too few blocks for a bound: search all.
             high.store(tirx.Select(most.load(0, n) >= count, high.load(0, n), infinite), 0, n),
             serial("step", _HALVINGS, halve),
             self._bounded(high.load(0, n), bound),
@@ -181,7 +181,7 @@ class Leasts:
     def _bounded(self, least: Any, bound: Scratch) -> Any:
         n = self.vector
         slack, infinite = self.slack.load(0, n), every(math.inf, "float32", n)
-        # A least may be -inf or NaN where slack is infinite.
+        # A least may be -inf or NaN if the slack is infinite.
         return bound.store(tirx.Select(slack < infinite, least + slack, infinite), 0, n)
 
 

@@ -1,14 +1,14 @@
 """The exact part of a search for the k nearest points (see `hbtvm.strategies.network.nearest`).
 
-What a tensor expression cannot say is how many blocks of points a row has to look at. The loop over the rows
-of a vector that a schedule annotates (`hbtvm.schedules.network.nearest.NEAREST_ROWS`) becomes::
+A tensor expression cannot express a data-dependent number of blocks of points. The loop over the rows of a
+vector that a schedule annotates (`hbtvm.schedules.network.nearest.NEAREST_ROWS`) becomes::
 
     bound = k-th smallest of the blocks' leasts + slack     (see `bounds`)
     for block: if any row has least <= bound: for those rows:
         distances of the block's points in float64
         for those below the k-th smallest so far: insert
 
-Where all distances are there already, each is compared with the k-th smallest so far.
+If all distances are computed already, each is compared with the k-th smallest so far.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ from hbtvm.schedules.statements import (
 from hbtvm.strategies.intrinsics.exact import exact
 from hbtvm.strategies.network.nearest import SMALLEST
 
-_TOGETHER = 8  # vectors of distances that are summed together
+_TOGETHER = 8  # vectors of distances summed together
 
 
 def find_nearest(loop: Any) -> Any:
-    """Return what replaces an annotated loop of a lowered function.
+    """Return the replacement of an annotated loop of a lowered function.
 
-    It is ``for row: for output: found[.., output, row] = nearest(..)``, with unit steps from one row to the
-    next in all that is computed by rows.
+    The loop is ``for row: for output: out[.., output, row] = nearest(..)``, with unit strides of rows.
     """
     inner = loop.body
     store = inner.body
@@ -78,10 +77,10 @@ def find_nearest(loop: Any) -> Any:
 class _Search:
     """The search of a vector of rows."""
 
-    # `smallest`, `leasts`: what is found, and what tells which blocks to look at
+    # `smallest`, `leasts`: the results, and the leasts that select blocks
     smallest: Smallest
     leasts: Leasts
-    # `row`, `points`: where the rows' numbers begin, shape (features, rows), and the points', (blocks,
+    # `row`, `points`: starts of the rows' numbers, shape (features, rows), and the points', (blocks,
     # features, size)
     row: Place
     points: Place
@@ -105,7 +104,7 @@ class _Search:
         )
 
     def _block(self, block: Any, bound: Scratch) -> Any:
-        """Look at a block for those rows that may have some of their nearest in it."""
+        """Search a block for the rows that may have nearest points in it."""
 
         def one(row: Any) -> Any:
             return tirx.IfThenElse(self.leasts.passes(block, row, bound), self._exact(block, row), None)
@@ -122,9 +121,9 @@ class _Search:
         return serial("part", self.size // part, lambda first: self._part(block, row, first * part, vectors))
 
     def _part(self, block: Any, row: Any, first: Any, vectors: int) -> Any:
-        """Distances of some of a block's points to a row, and what they change."""
+        """Compute distances of some of a block's points to a row, and insert them."""
         lanes = self.lanes
-        # Sums of their own, at constant places, stay in registers; memory is looked up by what data say.
+        # Separate sums at constant indices stay in registers; the memory is indexed by data.
         sums, away = (scratch(name, vectors * lanes, "float64") for name in ("sums", "away"))
         kind = vector_type("float64", lanes)
 
@@ -136,7 +135,7 @@ class _Search:
                 difference = tirx.Var("difference", kind)
                 steps += [
                     tirx.Bind(difference, broadcast(number, lanes) - self.points.load(at + v * lanes, lanes)),
-                    # Rounded as in scikit-learn's trees, so that what is equal there is equal here.
+                    # Rounded as in scikit-learn's trees, so that equal distances there are equal here.
                     sums.store(
                         sums.load(v * lanes, lanes) + exact(difference * difference), v * lanes, lanes
                     ),
@@ -180,7 +179,7 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Values:
-    """A look at all values, shape (count, rows), of a vector of rows."""
+    """A scan of all values, shape (count, rows), of a vector of rows."""
 
     smallest: Smallest
     values: Place
@@ -205,7 +204,7 @@ class _Values:
         return [serial("place", self.smallest.count, look)]
 
     def _of_one_row(self) -> list[Any]:
-        """Vectors of values, and what is left of them one by one."""
+        """Scan vectors of values, then the remaining values one by one."""
         lanes, row = self.lanes, tirx.const(0, "int64")
         vectors, left = divmod(self.smallest.count, lanes)
 

@@ -1,7 +1,6 @@
 """The k smallest values of each row of a vector, in order, with their positions.
 
-Values are added one by one, in their order, and only smaller ones move others on: of equal values the first
-stay.
+Values are inserted in order, and displace only larger values, so the first of equal values stay.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from tvm import tirx
 from hbtvm.schedules.statements import Place, every, scratch, sequence
 
 _LARGEST = float(np.finfo(np.float64).max)
-"""Stands for infinity and NaN while values are compared: less than infinity, which stands for no value."""
+"""Replaces infinity and NaN in comparisons, where infinity means no value."""
 
 
 def comparable(value: Any, lanes: int) -> Any:
-    """A value, or a vector, in a form that is less than infinity."""
+    """Return a value, or a vector, in a form less than infinity."""
     most = every(_LARGEST, "float64", lanes)
-    # Not the smaller of both: NaN is to become the largest number.
+    # A select, not a minimum: NaN must become the largest number.
     return tirx.Select(value < most, value, most)
 
 
 @dataclass(frozen=True)
 class Smallest:
-    """What is found so far."""
+    """The smallest values so far."""
 
-    found: Place  # where the values begin, and behind them their positions: float64, shape (2k, rows)
-    # `k`, `count`: how many are asked for, and of how many; places from `count` on are padding
+    found: Place  # start of the values, then their positions: float64, shape (2k, rows)
+    # `k`, `count`: number of requested values, and of all values; positions from `count` on are padding
     k: int
     count: int
     # `rows`, `vector`: rows of a tile, and of the vector
@@ -39,18 +38,18 @@ class Smallest:
     vector: int
 
     def begin(self) -> list[Any]:
-        """Statements that say that nothing was found yet."""
+        """Return statements that clear the values."""
         return [
             self.found.store(every(value, "float64", self.vector), entry * self.rows, self.vector)
             for entry, value in enumerate([math.inf] * self.k + [0.0] * self.k)
         ]
 
     def worst(self, row: Any, lanes: int = 1) -> Any:
-        """The k-th smallest so far, of a row of the vector or of several."""
+        """Return the k-th smallest value so far of one or several rows."""
         return self.found.load((self.k - 1) * self.rows + row, lanes)
 
     def candidate(self, row: Any, value: Any, place: Any) -> Any:
-        """Insert a `comparable` value if it is below the k-th smallest so far, and its place counts."""
+        """Insert a `comparable` value below the k-th smallest so far, unless its position is padding."""
         variable = tirx.Var("value", "float64")
         free = scratch("free", 1, "int64")
 
@@ -90,7 +89,7 @@ class Smallest:
         )
 
     def finish(self) -> list[Any]:
-        """Statements that put infinity for what stood for it."""
+        """Return statements that restore infinity from its replacement."""
         n = self.vector
 
         def put(entry: int) -> Any:
