@@ -31,13 +31,10 @@ def predict(
 
     Parameters
     ----------
-    frame
-        The rows; only kept columns and those of the model are read. A model trained with column names finds
-        its columns by name.
     package
         The compiled model: its path on the caller's machine, or its content. Each worker receives it once.
-    output, keep, drop
-        As of `hbtvm.spark.predict`.
+    frame, output, keep, drop
+        As for `hbtvm.spark.predict`.
     threads
         For one partition.
 

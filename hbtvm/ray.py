@@ -40,7 +40,7 @@ def predict(
         The compiled model: its path on the driver, or its content. Ray's object store holds it once, and each
         worker loads it once.
     output, keep, drop
-        As of `hbtvm.spark.predict`.
+        As for `hbtvm.spark.predict`.
     threads
         CPUs of a task.
     batch_size

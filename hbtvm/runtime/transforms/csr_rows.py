@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import MissingPackageError
+from hbtvm.errors import missing_package
 
 MOST_INT32 = (1 << 31) - 1  # most entries for which scipy's indices are int32
 
@@ -108,9 +108,7 @@ def sparse_library() -> Any:
     try:
         return importlib.import_module("scipy.sparse")
     except ImportError:
-        raise MissingPackageError(
-            "the pipeline gives sparse rows, for which scipy is needed: pip install scipy", name="scipy"
-        ) from None
+        raise missing_package("sparse rows of a pipeline need", "scipy", "scipy") from None
 
 
 def _works(rows: CsrRows) -> bool:

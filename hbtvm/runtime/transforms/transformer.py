@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import InputError, MissingPackageError
+from hbtvm.errors import InputError, missing_package
 from hbtvm.graph.columns.evaluate import Evaluator
 from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns.table import Column, Made, Raw, Table
@@ -172,11 +172,8 @@ class Transformer:
         try:
             library = importlib.import_module(str(self._frame))
         except ImportError:
-            raise MissingPackageError(
-                f"the pipeline gives data frames of {self._frame} (set_output), which is not installed: "
-                f"pip install {self._frame}",
-                name=self._frame,
-            ) from None
+            needs = "data frames of the pipeline (set_output) need"
+            raise missing_package(needs, self._frame, str(self._frame)) from None
         if not isinstance(X, library.DataFrame):
             columns = _of_one_type(columns, self.reader.types_beside(X))
         names = self._table.names or ()
