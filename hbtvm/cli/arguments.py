@@ -18,7 +18,6 @@ from hbtvm.runtime.package.trust import Trust
 DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """The default tuning log, in the current folder: models tuned there learn from each other."""
 
-
 _WIDEST = 100  # most characters of a line of help
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}  # powers of two of the units of sizes
 
@@ -33,9 +32,9 @@ class Parser(argparse.ArgumentParser):
     Options can't be abbreviated, so that a new option breaks no script.
     """
 
-    def __init__(self, **given: Any) -> None:
-        given.setdefault("formatter_class", _Help)
-        super().__init__(allow_abbrev=False, **given)
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", _Help)
+        super().__init__(allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
         print_line(f"hbtvm: error: {message}", sys.stderr)
@@ -215,7 +214,7 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
 
 
 def build_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The values of `add_build_options`, as keywords of `hbtvm.search` and `hbtvm.compile`."""
+    """Return the values of `add_build_options` as keywords of `hbtvm.search` and `hbtvm.compile`."""
     return {
         "target": arguments.target,
         "device": arguments.device,

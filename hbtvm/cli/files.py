@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 def existing(path: str, what: str) -> Path:
-    """Return the path of a readable file, else raise a `UsageError` that names `what` was expected."""
-    found = Path(path)
+    """Return the path of a readable file, else raise a `UsageError` that names the expected `what`."""
+    file = Path(path)
     with _reachable(path):
-        if found.is_dir():
+        if file.is_dir():
             raise UsageError(f"{path}: this is a folder, expected {what}")
-        if not found.exists():
+        if not file.exists():
             raise UsageError(f"{path}: there is no such file, expected {what}")
-        if not os.access(found, os.R_OK):
+        if not os.access(file, os.R_OK):
             raise UsageError(f"{path}: no permission to read {what}")
-    _check_kind(found, what)
-    return found
+    _check_kind(file, what)
+    return file
 
 
 def _check_kind(path: Path, what: str) -> None:
@@ -69,7 +69,7 @@ def writable(path: str | Path) -> Path:
         if out.is_dir():
             raise UsageError(f"{path}: this is a folder, expected the name of a file to write")
         if out.exists() and not out.is_file():
-            raise UsageError(f"{path}: there is something that is no file, and can't be replaced")
+            raise UsageError(f"{path}: this is not a regular file, so it can't be replaced")
         if not out.parent.is_dir():
             raise UsageError(f"{path}: there is no folder {out.parent}")
     try:
@@ -89,18 +89,18 @@ def _reachable(path: str | Path) -> Iterator[None]:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
-def package_path(given: str | None, model: str) -> Path:
+def package_path(out: str | None, model: str) -> Path:
     """Return the path of a model's package, checked like `writable`; it must end in ``.tar``.
 
     `given`: the user's path; None for the model's name in the current folder.
     `model`: the model file.
     """
-    if given is None:
+    if out is None:
         return writable(Path(Path(model).stem + ".tar"))
     # A mistake such as "-o other_model.pkl" must not overwrite that model.
-    if Path(given).suffix != ".tar":
-        raise UsageError(f"{given}: the name of a package must end in .tar")
-    return writable(given)
+    if Path(out).suffix != ".tar":
+        raise UsageError(f"{out}: the name of a package must end in .tar")
+    return writable(out)
 
 
 def tuning_log(path: str, *, noted: bool = True) -> Path:
@@ -123,15 +123,15 @@ def tuning_log(path: str, *, noted: bool = True) -> Path:
 
 def readable_log(path: str) -> Path:
     """Return the path of a readable tuning log, checked by its first bytes, else raise a `UsageError`."""
-    found = existing(path, "a tuning log")
-    if not found.is_file():  # a pipe can be read only once
-        return found
-    with _reachable(path), open(found, "rb") as file:
+    log = existing(path, "a tuning log")
+    if not log.is_file():  # a pipe can be read only once
+        return log
+    with _reachable(path), open(log, "rb") as file:
         start = file.read(4096)
     if start.startswith(b"\x80") or b"\0" in start:
         what = "a pickle" if start.startswith(b"\x80") else "a binary file"
         raise UsageError(f"{path}: this is {what}, expected a tuning log (lines of JSON)")
-    return found
+    return log
 
 
 def read_log(path: str, *, noted: bool = True) -> ReadResult:
@@ -143,9 +143,7 @@ def read_log(path: str, *, noted: bool = True) -> ReadResult:
 
     read = Log(readable_log(path)).read()
     if read.skipped and not read.records:
-        raise UsageError(
-            f"{path}: this is not a tuning log, or one of another version: no line of it can be read"
-        )
+        raise UsageError(f"{path}: this is not a tuning log, or has another version: no line can be read")
     if noted:
         print_notes(read.note(path))
     return read

@@ -29,9 +29,9 @@ def columns(stream: IO[str]) -> int | None:
     """Return the width of the stream's terminal (``COLUMNS`` overrides it); None if it is not a terminal."""
     if not stream.isatty():
         return None
-    given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given) > 0:
-        return int(given)
+    variable = os.environ.get("COLUMNS", "")
+    if variable.isdecimal() and int(variable) > 0:
+        return int(variable)
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):

@@ -77,7 +77,7 @@ def test_best_of_some(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["strategy"], found["times"]) == ("bitvector", [3e-5])
     target = json.dumps({"kind": "llvm", "mcpu": "x86-64-v3"})
     assert main(["log", "best", str(log), "--target", target]) == 0
-    assert capsys.readouterr().out == "no record that worked matches\n"
+    assert capsys.readouterr().out == "no successful record matches\n"
     assert main(["log", "best", str(log), "--target", "toaster"]) == 2
     assert capsys.readouterr().err.startswith("hbtvm: error: target 'toaster' is not known")
 

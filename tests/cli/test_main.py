@@ -282,8 +282,8 @@ def test_another_kind_of_file_is_told_with_what_it_is_good_for(
             "m.txt: this seems to be a trained model, expected a package; compile it",
         ),
         ("inspect log.jsonl", "log.jsonl: this seems to be a tuning log, expected a package or a trained"),
-        ("log best m.txt", "m.txt: this is not a tuning log, or one of another version"),
-        ("log stats m.txt", "m.txt: this is not a tuning log, or one of another version"),
+        ("log best m.txt", "m.txt: this is not a tuning log, or has another version"),
+        ("log stats m.txt", "m.txt: this is not a tuning log, or has another version"),
     ):
         assert main(given.split()) == 2
         assert sentence in capsys.readouterr().err

@@ -133,7 +133,7 @@ def test_compile_takes_the_log_that_tune_wrote(folder: Path) -> None:
         ("m.txt -o m.txt", "m.txt: the name of a package must end in .tar"),
         ("m.txt -o folder.tar", "folder.tar: this is a folder, expected the name of a file to write"),
         ("m.txt -o none/m.tar", "none/m.tar: there is no folder none"),
-        ("m.txt -o pipe.tar", "pipe.tar: there is something that is no file, and can't be replaced"),
+        ("m.txt -o pipe.tar", "pipe.tar: this is not a regular file, so it can't be replaced"),
         ("m.txt -o /proc/m.tar", "/proc/m.tar: nothing can be written in /proc (No such file or directory)"),
         ("m.txt --log sub", "sub: this is a folder, expected a tuning log"),
     ],
@@ -155,7 +155,7 @@ def test_nothing_is_begun_that_could_not_end(
     ("log", "sentence"),
     [
         ("none/log.jsonl", "none/log.jsonl: there is no folder none"),
-        ("m.txt", "m.txt: this is not a tuning log, or one of another version: no line of it can be read"),
+        ("m.txt", "m.txt: this is not a tuning log, or has another version: no line can be read"),
     ],
 )
 def test_a_log_that_cannot_be(

@@ -162,7 +162,7 @@ def test_what_is_no_dataset(case: Case, tmp_path: Path, capsys: pytest.CaptureFi
     assert "files of several formats, csv, parquet" in run(given, capsys, 2)
     (data / "a.csv").unlink()
     assert "b.parquet: this file is damaged" in run(given, capsys, 2)
-    assert "say with -o which folder" in run(f"predict {case.package} {data}", capsys, 2)
+    assert "name a folder for its predictions with -o" in run(f"predict {case.package} {data}", capsys, 2)
     assert not (tmp_path / "out").exists()
 
 

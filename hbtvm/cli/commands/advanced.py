@@ -10,7 +10,7 @@ from hbtvm.tuning.choices import ACQUISITIONS, COST_MODELS, EXPLORERS, FEATURES,
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    """Options that say how long to search, what to learn from, and where to measure."""
+    """Add the options that set how long to search, what to learn from, and where to measure."""
     parser.add_argument(
         "--trials",
         type=whole(1),
@@ -49,7 +49,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Options of the ``advanced`` group."""
+    """Add the options of the ``advanced`` group."""
     usual = Choices()
     group = parser.add_argument_group(
         "advanced", "how to search; seldom worth changing. Single parts replace the preset's"
@@ -62,35 +62,34 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         help=f"a whole search, one of {', '.join(PRESETS)}: autotvm is the paper's, process uses a Gaussian "
         "process alone, and the last five serve comparisons (default: %(default)s)",
     )
-    group.add_argument(
-        "--explorer",
-        choices=EXPLORERS,
-        metavar="NAME",
-        help=f"what proposes candidates, one of {', '.join(EXPLORERS)}; only annealing uses a cost model, "
-        f"tpe needs Optuna ({_usual(usual.explorer)})",
-    )
-    group.add_argument(
-        "--cost-model",
-        choices=COST_MODELS,
-        metavar="NAME",
-        help=f"what learns which candidates are fast, one of {', '.join(COST_MODELS)}; rank_process is rank, "
-        f"corrected by gaussian_process, and tree_gru needs PyTorch ({_usual(usual.cost_model)})",
-    )
-    group.add_argument(
-        "--features",
-        choices=FEATURES,
-        metavar="KIND",
-        help=f"what the cost model learns on, one of {', '.join(FEATURES)}: the choices themselves, "
-        f"relations between loops, the loops in a row, or relations and choices ({_usual(usual.features)})",
-    )
-    group.add_argument(
-        "--acquisition",
-        choices=ACQUISITIONS,
-        metavar="NAME",
-        help=f"merit of a candidate, one of {', '.join(ACQUISITIONS)}: its predicted speed, an upper "
-        "confidence bound, or its expected gain; auto is ei where a Gaussian process takes part, else mean "
-        f"({_usual(usual.acquisition)})",
-    )
+    for name, choices, text in (
+        (
+            "explorer",
+            EXPLORERS,
+            f"method that proposes candidates, one of {', '.join(EXPLORERS)}; only annealing uses a cost "
+            "model, tpe needs Optuna",
+        ),
+        (
+            "cost-model",
+            COST_MODELS,
+            f"model of candidates' speed, one of {', '.join(COST_MODELS)}; rank_process is rank, corrected "
+            "by gaussian_process, and tree_gru needs PyTorch",
+        ),
+        (
+            "features",
+            FEATURES,
+            f"features of the cost model, one of {', '.join(FEATURES)}: the choices themselves, relations "
+            "between loops, the loops in a row, or relations and choices",
+        ),
+        (
+            "acquisition",
+            ACQUISITIONS,
+            f"merit of a candidate, one of {', '.join(ACQUISITIONS)}: its predicted speed, an upper "
+            "confidence bound, or its expected gain; auto is ei with a Gaussian process, else mean",
+        ),
+    ):
+        default = _usual(getattr(usual, name.replace("-", "_")))
+        group.add_argument(f"--{name}", choices=choices, metavar="NAME", help=f"{text} ({default})")
     group.add_argument(
         "--diversity",
         type=whole(1),
@@ -110,7 +109,7 @@ def _usual(value: object) -> str:
 
 
 def share(text: str) -> float:
-    """Read a number from 0 to 1."""
+    """Parse a number from 0 to 1."""
     try:
         number = float(text)
     except ValueError:
@@ -121,7 +120,7 @@ def share(text: str) -> float:
 
 
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The values of `add_limits` and `add_search_options`, as keywords of `hbtvm.search`."""
+    """Return the values of `add_limits` and `add_search_options` as keywords of `hbtvm.search`."""
     names = ("preset", "explorer", "cost_model", "features", "acquisition", "diversity", "epsilon")
     return {
         "trials": arguments.trials,

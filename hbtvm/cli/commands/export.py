@@ -62,12 +62,12 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.compiler.exporting.export import export
 
     made = export(package, out, arguments.name, force=arguments.force)
-    facts = {one.name: f"{one} ({_size(one)})" for one in made.files}
+    facts = {path.name: f"{path} ({_size(path)})" for path in made.files}
     facts["functions"] = ", ".join(f"{made.name}_{name}" for name in made.functions)
     if made.lacking:
         facts["not in C"] = ", ".join(made.lacking)
-    library = out / f"lib{made.name}.a"
-    facts["build"] = f"{made.compiler} {out / 'example.c'} {library} -lm -pthread -o example"
+    archive = out / f"lib{made.name}.a"
+    facts["build"] = f"{made.compiler} {out / 'example.c'} {archive} -lm -pthread -o example"
     print_facts(facts)
     return 0
 

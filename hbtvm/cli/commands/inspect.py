@@ -42,9 +42,9 @@ def add_parser(commands: Any) -> None:
         description=paragraphs(_DESCRIPTION),
         epilog=examples(
             ("hbtvm inspect model.tar", "a package: what was tuned, for what, and how fast it was"),
-            ("hbtvm inspect model.pkl", "a model: its trees, and what can be done with them"),
+            ("hbtvm inspect model.pkl", "a model: its size, and the strategies that support it"),
             ("hbtvm inspect sentiment.rec", "a recursive model: its cell, states, inputs and weights"),
-            ("hbtvm inspect cell.pt2 --children 2 --state h,c", "a module of torch, as the cell of one"),
+            ("hbtvm inspect cell.pt2 --children 2 --state h,c", "a torch module as a recursive model's cell"),
             ("hbtvm inspect model.tar --json", "for another program"),
         ),
     )
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
-    """Return facts about a model, and by strategy why it does not support the model, or None."""
+    """Return facts about a model, and why each strategy refuses it; None for those that support it."""
     from hbtvm.graph.columns_anchor import Columns
     from hbtvm.graph.networks.network import Network
     from hbtvm.graph.trees.ensemble import TreeEnsemble
@@ -137,8 +137,8 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     if operand is None:
         return facts, {}
     workload = workload_of(operand, 1)
-    there = strategies_on({"kind": "llvm"}, operand.family)
-    return facts, {name: strategy.refuse(workload) for name, strategy in there.items()}
+    strategies = strategies_on({"kind": "llvm"}, operand.family)
+    return facts, {name: strategy.refuse(workload) for name, strategy in strategies.items()}
 
 
 def _words(stage: Stage) -> str:
@@ -179,7 +179,7 @@ def _linear_facts(linear: Linear) -> dict[str, Any]:
 
 
 def _package(path: Path, as_json: bool, trust: Trust) -> int:
-    # None of the code runs, so packages for other machines, or from untrusted sources, can be inspected.
+    # The package's code never runs: it may be for another machine, or from an untrusted source.
     from hbtvm.runtime.package.file import content, from_bytes
     from hbtvm.runtime.package.summary import facts, kernel_tables, tuning_facts
     from hbtvm.runtime.recursive.words import recursion_json
@@ -220,17 +220,21 @@ def _package(path: Path, as_json: bool, trust: Trust) -> int:
             **({"cuda": package.cuda_version} if package.cuda_version else {}),
             "tuning": dict(package.tuning),
             "stages": [
-                {"columns": list(stage.columns), "forest": dict(stage.facts), "kernels": _told(stage.kernels)}
+                {
+                    "columns": list(stage.columns),
+                    "forest": dict(stage.facts),
+                    "kernels": _kernels(stage.kernels),
+                }
                 for stage in package.stages
             ],
-            "kernels": _told(package.kernels),
+            "kernels": _kernels(package.kernels),
             **({} if package.recursion is None else {"recursion": recursion_json(package.recursion)}),
         }
     )
     return 0
 
 
-def _told(kernels: Sequence[KernelEntry]) -> list[dict[str, Any]]:
+def _kernels(kernels: Sequence[KernelEntry]) -> list[dict[str, Any]]:
     return [{name: getattr(kernel, name) for name in _KERNEL} for kernel in kernels]
 
 

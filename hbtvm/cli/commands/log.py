@@ -23,11 +23,9 @@ Query, merge and prune tuning logs. A log is a text file with a JSON record per 
 appends; several runs may share a log.
 """
 
-"""Keys of a workload that describe a model's shape."""
-
 
 def add_parser(commands: Any) -> None:
-    """Add the command, and its own commands, to the main parser's subparsers."""
+    """Add the command and its actions to the main parser's subparsers."""
     parser = commands.add_parser(
         "log",
         help="query, merge and prune tuning logs",
@@ -143,25 +141,25 @@ def run_best(arguments: argparse.Namespace) -> int:
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         rows = record.workload.get("rows")
-        if (machine is None or _is_such(record.target, machine)) and arguments.rows in (None, rows):
+        if (machine is None or _same_machine(record.target, machine)) and arguments.rows in (None, rows):
             groups.setdefault((record.workload_key, record.target_key), []).append(record)
     bests = (best(group, strategy=arguments.strategy) for group in groups.values())
-    found = [record for record in bests if record is not None]
+    matches = [record for record in bests if record is not None]
     if arguments.json:
-        print_json([json.loads(record.to_line()) for record in found])
+        print_json([json.loads(record.to_line()) for record in matches])
         return 0
-    if not found:
-        print_line("no record that worked matches")
+    if not matches:
+        print_line("no successful record matches")
         return 0
-    found.sort(
+    matches.sort(
         key=lambda record: (record.target_key, model_shape(record.workload), record.workload.get("rows", 0))
     )
-    machines = list(dict.fromkeys(record.target_key for record in found))
-    units = sorted({unit(record.workload) for record in found})
-    rows, each = " or ".join(f"{one}s" for one in units), f"of a {' or '.join(units)}"
+    machines = list(dict.fromkeys(record.target_key for record in matches))
+    units = sorted({unit(record.workload) for record in matches})
+    rows, each = " or ".join(f"{name}s" for name in units), f"of a {' or '.join(units)}"
     print_table(
         ("model", "type", "machine", "threads", rows, "time of a call", each, "strategy", "schedule"),
-        [_best_row(record, machines) for record in found],
+        [_best_row(record, machines) for record in matches],
         numbers=("machine", "threads", rows, "time of a call", each),
     )
     print_line()
@@ -175,35 +173,35 @@ def run_stats(arguments: argparse.Namespace) -> int:
     from hbtvm.logs import stats
 
     path, read = Path(arguments.log), files.read_log(arguments.log)
-    found = stats(read.records, read.skipped)
+    summary = stats(read.records, read.skipped)
     if arguments.json:
         print_json(
             {
-                "records": found.records,
-                "failed": found.failed,
-                "skipped_lines": found.skipped,
-                "workloads": len(found.workloads),
-                "strategies": dict(found.strategies),
-                "targets": dict(found.targets),
-                "failures": dict(found.failures),
-                "first": found.first,
-                "last": found.last,
+                "records": summary.records,
+                "failed": summary.failed,
+                "skipped_lines": summary.skipped,
+                "workloads": len(summary.workloads),
+                "strategies": dict(summary.strategies),
+                "targets": dict(summary.targets),
+                "failures": dict(summary.failures),
+                "first": summary.first,
+                "last": summary.last,
             }
         )
         return 0
     facts = {
-        "records": f"{found.records:,} ({path.stat().st_size / 2**20:.1f} MB)",
-        "failed": f"{found.failed:,}{_by_kind(found.failures)}",
-        "workloads": f"{len(found.workloads):,} (model shapes times batch sizes)",
-        "strategies": _by_kind(found.strategies).strip(" ()") or "none",
-        "dates": f"{found.first} to {found.last}" if found.first else "none",
+        "records": f"{summary.records:,} ({path.stat().st_size / 2**20:.1f} MB)",
+        "failed": f"{summary.failed:,}{_by_kind(summary.failures)}",
+        "workloads": f"{len(summary.workloads):,} (model shapes times batch sizes)",
+        "strategies": _by_kind(summary.strategies).strip(" ()") or "none",
+        "dates": f"{summary.first} to {summary.last}" if summary.first else "none",
     }
-    if found.skipped:
-        facts["unreadable"] = f"{count(found.skipped, 'line')}, which prune drops"
+    if summary.skipped:
+        facts["unreadable"] = f"{count(summary.skipped, 'line')}, which prune drops"
     facts.update(
         {
             f"machine {i}": f"{count(n, 'record')}; {_machine_name(key)}"
-            for i, (key, n) in enumerate(found.targets.items(), 1)
+            for i, (key, n) in enumerate(summary.targets.items(), 1)
         }
     )
     print_facts(facts)
@@ -219,7 +217,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
     if out.exists():
         files.tuning_log(arguments.out)
     if out.exists() and out.resolve() not in {source.resolve() for source in sources}:
-        raise UsageError(f"{out}: this exists; name it among the logs too, and its records stay")
+        raise UsageError(f"{out}: this exists; to keep its records, name it among the logs too")
     done = merge(sources, out)
     files.print_notes(*done.notes)
     dropped = f"{count(done.duplicates, 'duplicate')} dropped{_skipped(done.skipped)}"
@@ -253,8 +251,8 @@ def _machine_name(key: str) -> str:
     return ", ".join(filter(None, [*parts, f"with {features}" if features else None]))
 
 
-def _is_such(target: Mapping[str, Any], machine: Mapping[str, Any]) -> bool:
-    """Whether a record's target is the machine, whatever its number of cores."""
+def _same_machine(target: Mapping[str, Any], machine: Mapping[str, Any]) -> bool:
+    """Whether a record's target is the machine, with any number of cores."""
     from hbtvm.logs import target_key
 
     def key(of: Mapping[str, Any]) -> str:

@@ -37,19 +37,19 @@ def add_import(actions: Any) -> None:
 def run_import(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm log import``."""
     trials = files.existing(arguments.trials, "an archive of trials")
-    times = [files.existing(one, "a file of times") for one in arguments.times]
+    times = [files.existing(path, "a file of times") for path in arguments.times]
     log = files.tuning_log(arguments.log)
 
     from hbtvm.trials import add_times
 
     done = add_times(trials, *times, log=log)
     files.print_notes(*done.notes)
-    told = [f"{count(done.records, 'record')} added"]
+    parts = [f"{count(done.records, 'record')} added"]
     if done.failed:
-        told.append(f"{done.failed:,} of them failed")
+        parts.append(f"{done.failed:,} of them failed")
     if done.known:
-        told.append(f"{done.known:,} were there already")
+        parts.append(f"{done.known:,} were there already")
     if done.skipped:
-        told.append(f"{count(done.skipped, 'unreadable line')} left out")
-    print_line(f"{log}: {', '.join(told)}")
+        parts.append(f"{count(done.skipped, 'unreadable line')} left out")
+    print_line(f"{log}: {', '.join(parts)}")
     return 0

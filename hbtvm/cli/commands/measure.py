@@ -123,8 +123,8 @@ def _print(outcome: Outcome, trials: Path, out: Path, stopped_by: str) -> None:
         print_table(
             ("rows in a call", "strategy", "time of a call", "schedule"),
             [
-                (group, one.strategy, duration(one.seconds), config(one.config))
-                for group, one in outcome.best.items()
+                (group, candidate.strategy, duration(candidate.seconds), config(candidate.config))
+                for group, candidate in outcome.best.items()
             ],
             numbers=("time of a call",),
         )

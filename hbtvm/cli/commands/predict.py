@@ -1,4 +1,4 @@
-"""``hbtvm predict``: rows in, predictions out, in memory that does not grow with the file."""
+"""``hbtvm predict``: predict the rows of a file block by block, in constant memory."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ def add_parser(commands: Any) -> None:
             ("hbtvm predict model.tar data.csv", "print predictions, as CSV"),
             ("hbtvm predict model.tar data.parquet -o predictions.parquet", "write them to a file"),
             ("hbtvm predict model.tar data.csv --output proba", "a column of probabilities for each class"),
-            ("hbtvm predict model.tar train.csv --drop label,id", "leave out what is no feature"),
+            ("hbtvm predict model.tar train.csv --drop label,id", "leave out columns that are not features"),
             ("hbtvm predict model.tar rows.npy -o out.npy --threads 4", "with four threads"),
-            ("hbtvm predict model.tar rows.npz -o out.npy", "sparse rows, absent as the library has it"),
+            ("hbtvm predict model.tar rows.npz -o out.npy", "sparse rows; absent values as in the library"),
             (
                 "hbtvm predict sentiment.tar dev.txt --labels drop",
-                "trees of a treebank, by a recursive model",
+                "trees of a treebank, with a recursive model",
             ),
             ("hbtvm predict plans.tar plans.jsonl --index", "structures of any kind, and their numbers"),
             ("hbtvm predict model.tar sales/ -o scores/ --keep id", "a folder of files"),
-            ("hbtvm predict model.tar sales/ -o scores/ --keep id --engine spark", "the same, by Spark"),
+            ("hbtvm predict model.tar sales/ -o scores/ --keep id --engine spark", "the same, with Spark"),
         ),
     )
     parser.add_argument("package", metavar="MODEL.tar", help="package that hbtvm tune or compile wrote")
@@ -162,10 +162,8 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.runtime.feeds.file_columns import columns_of
     from hbtvm.runtime.package.file import content
 
-    package, trust = (
-        files.existing(arguments.package, "a package"),
-        trust_of(arguments.sha256, arguments.allowed_signers),
-    )
+    package = files.existing(arguments.package, "a package")
+    trust = trust_of(arguments.sha256, arguments.allowed_signers)
     if arguments.engine is not None:
         from hbtvm.cli.rows import engines
 
@@ -224,8 +222,8 @@ def run(arguments: argparse.Namespace) -> int:
         first = next(tables, None)
         if first is None:
             raise UsageError(f"{path}: there are no rows to predict")
-        made = model.package.parts.table
-        names = None if made is None or made.names is None else list(made.names)
+        layout = model.package.parts.table
+        names = None if layout is None or layout.names is None else list(layout.names)
         with writing(out, names or column_names(spec, output, first.shape)) as writer:
             writer.write(first)
             for table in tables:
@@ -234,7 +232,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tables(model: Model, path: Path, blocks: Iterable[Any], output: Any) -> Iterator[np.ndarray]:
-    """Predict block by block; errors name the rows' place in the file."""
+    """Yield predictions block by block; errors name the rows' place in the file."""
     done, transforms = 0, model.package.transforms
     for block in blocks:
         try:

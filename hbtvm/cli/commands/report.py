@@ -109,18 +109,18 @@ def run(arguments: argparse.Namespace) -> int:
     )
     with files.replacing(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
-    told = f"{count(len(story.records), 'record')} of {count(len(story.chapters), 'workload')}"
-    print_line(f"{out}: {told} ({out.stat().st_size / 1024:,.0f} KB)")
+    records = f"{count(len(story.records), 'record')} of {count(len(story.chapters), 'workload')}"
+    print_line(f"{out}: {records} ({out.stat().st_size / 1024:,.0f} KB)")
     for speed in speeds:
         times = speed.library / speed.package
         print_line(f"{count(speed.rows, 'row')} in a call: {times:.1f} times the library's speed")
     return 0
 
 
-def _page_path(given: str | None, log: Path) -> Path:
-    if given is None:
+def _page_path(name: str | None, log: Path) -> Path:
+    if name is None:
         return files.writable(Path(log.stem + ".html"))
     # A mistake such as "-o team.jsonl" must not overwrite that log.
-    if Path(given).suffix not in (".html", ".htm"):
-        raise UsageError(f"{given}: the name of a page must end in .html")
-    return files.writable(given)
+    if Path(name).suffix not in (".html", ".htm"):
+        raise UsageError(f"{name}: the name of a page must end in .html")
+    return files.writable(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,8 @@ A changed package is loaded while the old one still answers, and then replaces i
 old one stays. SIGHUP reloads at once, and so does POST /v2/repository/models/NAME/load with
 --allow-model-control. SIGTERM and Ctrl-C stop the service after the open requests are answered.
 
-The service has neither users nor TLS: put it behind a proxy that has. It answers requests whose Host header
-names localhost, the address that it listens at, or an --allowed-host.
+The service has neither users nor TLS: put it behind a proxy that has both. It answers requests whose Host
+header names localhost, the address that it listens at, or an --allowed-host.
 """
 
 _TOKEN = "HBTVM_CONTROL_TOKEN"  # the environment variable with the token for model control
@@ -70,64 +70,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="HOST", help="address to listen at (default: %(default)s)"
     )
-    parser.add_argument(
-        "--port",
-        type=whole(0),
-        default=8080,
-        metavar="N",
-        help="port; 0 for any free port (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--threads",
-        type=whole(1),
-        metavar="N",
-        help="threads of a request (default: as many as it was tuned for)",
-    )
-    parser.add_argument(
-        "--workers",
-        type=whole(1),
-        default=2,
-        metavar="N",
-        help="requests of many rows computed in parallel (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--max-waiting",
-        type=whole(1),
-        default=64,
-        metavar="N",
-        help="open requests of many rows; more are refused with 429 (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--max-request",
-        type=size,
-        default=16 << 20,
-        metavar="SIZE",
-        help="bytes of a request, such as 64M; larger ones are refused with 413 (default: 16M)",
-    )
-    parser.add_argument(
-        "--max-memory",
-        type=size,
-        default=256 << 20,
-        metavar="SIZE",
-        help="bytes of all open requests and their answers; more are refused with 429, a single request that "
-        "needs more with 413 (default: 256M)",
-    )
-    _add_connections(parser)
+    _add_limits(parser)
     _add_access(parser)
-    parser.add_argument(
-        "--watch",
-        type=float,
-        default=2.0,
-        metavar="SECONDS",
-        help="interval of looking for changed packages; 0 for never (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--grace",
-        type=whole(1),
-        default=30,
-        metavar="SECONDS",
-        help="time for open requests when the service stops (default: %(default)s)",
-    )
     parser.add_argument("--device", metavar="DEVICE", help="GPU for packages for GPUs, such as cuda:1")
     group = parser.add_argument_group("trust", "a package is machine code, which does what its author wants")
     group.add_argument(
@@ -142,28 +86,40 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def _add_connections(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--max-connections",
-        type=whole(1),
-        default=1000,
-        metavar="N",
-        help="most connections, bounded by the limit of open files; a further one closes the oldest idle "
-        "connection (default: %(default)s)",
-    )
-    for name, default, text in (
-        ("header", 10, "for a request's head to arrive"),
-        ("body", 30, "for a request's body to arrive"),
-        ("idle", 60, "that a connection may wait for its next request"),
-        ("write", 30, "for a client to read the next part of an answer"),
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add the options that are numbers."""
+    parse: Callable[[str], float]
+    for name, parse, metavar, default, text in (
+        ("port", whole(0), "N", 8080, "port; 0 for any free port"),
+        ("threads", whole(1), "N", None, "threads of a request (default: as many as it was tuned for)"),
+        ("workers", whole(1), "N", 2, "requests of many rows computed in parallel"),
+        ("max-waiting", whole(1), "N", 64, "open requests of many rows; more are refused with 429"),
+        ("max-request", size, "SIZE", "16M", "bytes of a request; larger ones are refused with 413"),
+        (
+            "max-memory",
+            size,
+            "SIZE",
+            "256M",
+            "bytes of all open requests and their answers; more are refused with 429, a single request that "
+            "needs more with 413",
+        ),
+        (
+            "max-connections",
+            whole(1),
+            "N",
+            1000,
+            "most connections, bounded by the limit of open files; a further one closes the oldest idle "
+            "connection",
+        ),
+        ("header-timeout", seconds, "SECONDS", "10", "time for a request's head to arrive"),
+        ("body-timeout", seconds, "SECONDS", "30", "time for a request's body to arrive"),
+        ("idle-timeout", seconds, "SECONDS", "60", "time that a connection may wait for its next request"),
+        ("write-timeout", seconds, "SECONDS", "30", "time for a client to read the next part of an answer"),
+        ("watch", float, "SECONDS", 2.0, "interval of looking for changed packages; 0 for never"),
+        ("grace", whole(1), "SECONDS", 30, "time for open requests when the service stops"),
     ):
-        parser.add_argument(
-            f"--{name}-timeout",
-            type=seconds,
-            default=float(default),
-            metavar="SECONDS",
-            help=f"time {text} (default: {default})",
-        )
+        usual = "" if default is None else " (default: %(default)s)"
+        parser.add_argument(f"--{name}", type=parse, default=default, metavar=metavar, help=text + usual)
 
 
 def _add_access(parser: argparse.ArgumentParser) -> None:
@@ -283,18 +239,18 @@ def _token(arguments: argparse.Namespace) -> str | None:
     return token
 
 
-def _named(given: list[str]) -> dict[str, Path]:
-    """Return the packages by model."""
+def _named(arguments: list[str]) -> dict[str, Path]:
+    """Return the package of each model."""
     paths: dict[str, Path] = {}
-    for one in given:
-        name, equals, path = one.partition("=")
+    for text in arguments:
+        name, equals, path = text.partition("=")
         if not equals:
-            name, path = Path(one).name.removesuffix(".tar"), one
+            name, path = Path(text).name.removesuffix(".tar"), text
         if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
             raise UsageError(
-                f"{one}: a model's name has letters, digits, '.', '_' and '-' only; give it one: NAME={path}"
+                f"{text}: a model's name has letters, digits, '.', '_' and '-' only; give it one: NAME={path}"
             )
         if name in paths:
-            raise UsageError(f"{one}: there are two models {name}; give them names: NAME={path}")
+            raise UsageError(f"{text}: there are two models {name}; give them names: NAME={path}")
         paths[name] = files.existing(path, "a package")
     return paths

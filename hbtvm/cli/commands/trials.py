@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def export_trials(arguments: argparse.Namespace) -> int:
     """Run ``hbtvm tune --export``.
 
-    Returns 0; or, if it was stopped and nothing was written, as ``hbtvm tune``.
+    Returns 0, or the status of ``hbtvm tune`` if a signal stopped it before it wrote anything.
     """
     for name in ("out", "rpc_tracker", "rpc_key", "time_budget"):
         if getattr(arguments, name) is not None:
@@ -68,15 +68,15 @@ def export_trials(arguments: argparse.Namespace) -> int:
 
 
 class _Lines:
-    """A line whenever one is due (see `hbtvm.cli.progress.pace.Pace`)."""
+    """Prints a line whenever `hbtvm.cli.progress.pace.Pace` says so."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
         self._start, self._pace = 0.0, Pace()
 
     def __call__(self, export: Export) -> None:
-        """Print a line if it is time for one."""
-        # Choosing candidates takes a while, too, which says nothing of how long building takes.
+        """Print a line if it is due."""
+        # Start at the first build: choosing candidates takes a while, too.
         self._start = self._start or time.monotonic()
         elapsed = time.monotonic() - self._start
         if not self._pace.due(export.done / export.planned, elapsed):

@@ -49,7 +49,7 @@ class Estimate:
         self._first = self._first or trial
 
     def left(self, trial: Trial) -> float:
-        """Seconds until the last trial, or the end of the time budget."""
+        """Return the seconds until the last trial, or the end of the time budget."""
         # Trials in the log took no time: use this run's pace.
         done = trial.trial - (self._first or trial).trial + 1
         by_pace = trial.elapsed / done * (trial.total - trial.trial)
@@ -57,7 +57,7 @@ class Estimate:
 
     @staticmethod
     def share(trial: Trial) -> float:
-        """The larger of the shares of trials and time that are done, 0 to 1."""
+        """Return the share of trials or of time that is done, whichever is larger, 0 to 1."""
         shares = [trial.trial / max(trial.total, 1)]
         if trial.remaining is not None:
             shares.append(trial.elapsed / max(trial.elapsed + trial.remaining, 1e-9))
@@ -127,7 +127,7 @@ class Live:
         self._estimate = Estimate()
         self._courses = Courses()
         self._trial: Trial | None = None
-        self._start = self._told = time.monotonic()
+        self._start = self._updated = time.monotonic()
         self._console = Console(file=stream)
         self._live = RichLive(
             console=self._console, get_renderable=self._render, refresh_per_second=1, transient=True
@@ -145,7 +145,7 @@ class Live:
         """Store a trial for the next redraw."""
         self._estimate.update(trial)
         self._courses.update(trial)
-        self._trial, self._told = trial, time.monotonic()
+        self._trial, self._updated = trial, time.monotonic()
 
     def _render(self) -> Any:
         from rich.console import Group
@@ -189,13 +189,13 @@ class Live:
         styles: list[str] = []
         # Another thread adds trials.
         for group, courses in list(self._courses.by_group.items()):
-            found = [course.best[-1] for course in list(courses.values()) if course.best]
+            bests = [course.best[-1] for course in list(courses.values()) if course.best]
             for i, (strategy, course) in enumerate(list(courses.items())):
                 time_per_call, trend, style = "-", "", ""
                 if course.best:
                     time_per_call = duration(course.best[-1])
-                    trend = bars(list(course.best), min(found), _TREND)
-                    style = "green" if course.best[-1] == min(found) else ""
+                    trend = bars(list(course.best), min(bests), _TREND)
+                    style = "green" if course.best[-1] == min(bests) else ""
                 tried = count(course.trials, "trial")
                 lines.append(("" if i else shown(group), shown(strategy), tried, time_per_call, trend))
                 styles.append(style)
@@ -204,17 +204,17 @@ class Live:
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         total = sum(widths[:4]) + 4 * 2
         apart = total > width  # groups get separate lines
-        made = []
+        texts = []
         for (group, strategy, tried, taken, trend), style in zip(lines, styles, strict=True):
             if apart and group:
-                made.append(Text(f"  {group}"))
+                texts.append(Text(f"  {group}"))
             start = "    " if apart else f"  {group:>{widths[0]}}  "
             text = Text(f"{start}{strategy:{widths[1]}}  {tried:>{widths[2]}}  ", no_wrap=True)
             text.append(f"{taken:>{widths[3]}}", style=style)
             if total + 2 + widths[4] <= width:
                 text.append(f"  {trend}", style=style or "dim")
-            made.append(text)
-        return made
+            texts.append(text)
+        return texts
 
     def _progress(self, trial: Trial | None, now: float) -> str:
         elapsed = clock(now - self._start)
@@ -223,7 +223,7 @@ class Live:
         text = f"{_trials(trial)}, {elapsed}"
         if trial.final or trial.trial >= trial.total:
             return f"{text}, comparing the fastest"
-        left = self._estimate.left(trial) - (now - self._told)  # the estimate is as old as the trial
+        left = self._estimate.left(trial) - (now - self._updated)  # the estimate is as old as the trial
         return f"{text}, about {clock(left)} left" if left >= 1 else text
 
 

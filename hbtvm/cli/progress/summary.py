@@ -20,7 +20,7 @@ _STOPPED = {
     "log": "the tuning log could not be written; this is the best so far",
 }
 
-_OWN = "; --sample measures on your own"  # suffix of the description of random structures
+_SAMPLE_HINT = "; --sample measures on your own"  # suffix of the description of random structures
 _TELLING_SHARE = 0.05  # share of the trials from which a kind of failure is shown with an example
 
 
@@ -40,12 +40,12 @@ def print_report(
     `sample`: description of the structures that a recursive model was measured on; else empty.
     `data`: example name of a file to predict.
     """
-    one = "structure" if sample else "row"
-    each = f"of a {one}"
+    noun = "structure" if sample else "row"
+    each = f"of a {noun}"
     apart = ("copies there", "and back") if copies else ()
     times = ("time of a kernel" if copies else "time of a call", each, *apart)
     print_table(
-        (f"{one}s in a call", "strategy", *times, "trials", "failed"),
+        (f"{noun}s in a call", "strategy", *times, "trials", "failed"),
         [_row(name, group, copies) for name, group in result.groups.items()],
         numbers=(*times, "trials", "failed"),
     )
@@ -54,13 +54,13 @@ def print_report(
         print_line(line, indent="    ")
     for warning in result.warnings:
         print_line(f"warning: {warning}", indent="  ")
-    found = f", {result.resumed:,} of them found in the log" if result.resumed else ""
+    resumed = f", {result.resumed:,} of them found in the log" if result.resumed else ""
     stopped = _STOPPED.get(result.stopped, result.stopped).format(by=stopped_by)
     facts = {
-        "search": f"{count(result.trials, 'trial')}{found}; {stopped}",
+        "search": f"{count(result.trials, 'trial')}{resumed}; {stopped}",
         "time": _time(result.seconds),
         "log": f"{log}: the same command carries on from here, and other models learn from it",
-        **({"measured on": f"{sample}{_OWN if 'random' in sample else ''}"} if sample else {}),
+        **({"measured on": f"{sample}{_SAMPLE_HINT if 'random' in sample else ''}"} if sample else {}),
         "package": f"{package} ({package.stat().st_size / 2**20:.1f} MB)",
         "next": f"hbtvm predict {package} {data} -o OUT.csv",
     }

@@ -54,7 +54,7 @@ class ParquetFile:
             done += batch.num_rows
 
     def _placed(self, columns: Sequence[str]) -> InputSpec:
-        """The model's input, with categories placed by the file's types."""
+        """Return the model's input, with categories placed by the file's types."""
         typed, words = category_types(self._file.schema_arrow)
         sure = [i for i, name in enumerate(columns) if name in typed or name in words]
         try:
@@ -92,10 +92,7 @@ class ParquetFile:
 
 
 def arrow_parquet() -> Any:
-    """The module `pyarrow.parquet`.
-
-    Raises `MissingPackageError` if it is not installed.
-    """
+    """Return the module `pyarrow.parquet`; raises `MissingPackageError` if it is not installed."""
     try:
         import pyarrow.parquet as parquet
     except ImportError:

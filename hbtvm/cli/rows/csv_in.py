@@ -70,7 +70,7 @@ class CsvFile:
             raise UsageError(f"{self._path}: line 1 may be a name or a text; say --header yes or --header no")
         if names is not None and set(names) <= set(first):
             return True
-        lists = [*self._spec.categories.values(), *(one.values for one in self._spec.category_order)]
+        lists = [*self._spec.categories.values(), *(order.values for order in self._spec.category_order)]
         known = {str(value) for values in lists for value in values}
         words = [field for field in first if _number(field) is None and field not in known]
         values = [field for field in first if field.strip() and field not in words]
@@ -121,7 +121,7 @@ class CsvFile:
             done += len(records)
 
     def _placed(self, records: list[list[str]]) -> InputSpec:
-        """The model's input, with categories placed by the words of the first rows."""
+        """Return the model's input, with categories placed by the words of the first rows."""
         fields = enumerate(zip(*records, strict=True))
         words = [i for i, column in fields if any(_number(field) is None for field in column)]
         try:
@@ -180,7 +180,7 @@ class CsvFile:
 
 
 def _number(field: str) -> float | None:
-    """The field's number: NaN for an empty field, None for other text."""
+    """Return the field's number: NaN for an empty field, None for other text."""
     try:
         return float(field)
     except ValueError:

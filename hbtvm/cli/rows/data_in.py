@@ -78,7 +78,7 @@ class Data:
         return map(pipeline.widened, blocks)
 
     def _matched(self, spec: InputSpec, drop: Collection[str]) -> list[int]:
-        """Positions of the columns to read."""
+        """Return the positions of the columns to read."""
         file, pipeline = self._file, self._pipeline
         if isinstance(file, JsonFile):
             return []
@@ -124,7 +124,7 @@ def _open(path: Path, spec: InputSpec, header: Header, empty: Mapping[int, Any])
 
 
 def _match(path: Path, file: DataFile, spec: InputSpec, drop: Collection[str]) -> list[int]:
-    """Positions of the model's columns in the file."""
+    """Return the positions of the model's columns in the file."""
     if file.names is None:
         if drop:
             raise UsageError(f"{path}: there are no column names, so none can be dropped by name")
@@ -141,7 +141,7 @@ def _match(path: Path, file: DataFile, spec: InputSpec, drop: Collection[str]) -
 
 
 def _by_name(path: Path, names: Sequence[str], spec: InputSpec) -> list[int]:
-    """Positions of a pipeline's columns, in any order and among others."""
+    """Return the positions of a pipeline's columns, which may come in any order and among others."""
     wanted = spec.feature_names or ()
     lacking = [name for name in wanted if name not in names]
     if lacking:
@@ -153,28 +153,28 @@ def _by_name(path: Path, names: Sequence[str], spec: InputSpec) -> list[int]:
 
 
 def _compare(path: Path, names: Sequence[str], spec: InputSpec) -> None:
-    """Compare names as the runtime does for data frames, but before reading."""
+    """Compare names before reading, by the runtime's rules for data frames."""
     expected = spec.feature_names
     # LightGBM names unnamed columns, and replaces spaces by underscores.
     if expected is None or expected == tuple(f"Column_{i}" for i in range(spec.n_features)):
         return
     wanted = [name.replace(" ", "_") for name in expected]
-    found = [name.replace(" ", "_") for name in names]
-    if found == wanted:
+    present = [name.replace(" ", "_") for name in names]
+    if present == wanted:
         return
-    lacking = [name for name, key in zip(expected, wanted, strict=True) if key not in found]
+    lacking = [name for name, key in zip(expected, wanted, strict=True) if key not in present]
     if lacking:
         raise UsageError(f"{path}: {columns(lacking)} of the model is not there; there are {some(names)}")
-    extra = [name for name, key in zip(names, found, strict=True) if key not in wanted]
+    extra = [name for name, key in zip(names, present, strict=True) if key not in wanted]
     if extra:
         raise UsageError(
             f"{path}: {columns(extra)} was not there in training; "
             f"to leave it out, say --drop {','.join(extra)}"
         )
-    if len(found) > len(wanted):
-        twice = next(name for i, name in enumerate(names) if found[i] in found[:i])
+    if len(present) > len(wanted):
+        twice = next(name for i, name in enumerate(names) if present[i] in present[:i])
         raise UsageError(f"{path}: column {twice!r} is there twice")
-    at = next(i for i, key in enumerate(found) if key != wanted[i])
+    at = next(i for i, key in enumerate(present) if key != wanted[i])
     raise UsageError(
         f"{path}: columns are in another order than in training: column {at + 1} is {names[at]!r}, "
         f"expected {expected[at]!r}"

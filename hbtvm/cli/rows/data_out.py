@@ -43,7 +43,7 @@ def writing(path: Path | None, names: Sequence[str]) -> Iterator[Writer]:
             yield CsvWriter(stream, names)
         return
     with files.replacing(path) as temporary:
-        writer = _Blaming(path, temporary, names)
+        writer = _FileWriter(path, temporary, names)
         try:
             yield writer
             writer.close()
@@ -61,12 +61,12 @@ def check_suffix(path: str) -> None:
         arrow_parquet()
 
 
-class _Blaming:
+class _FileWriter:
     """The writer for a file's suffix; errors name the final file, not the temporary one."""
 
     def __init__(self, path: Path, temporary: Path, names: Sequence[str]) -> None:
         self._path = path
-        with self._blamed():
+        with self._named_errors():
             self._file: IO[Any] = (
                 open(temporary, "w", encoding="utf-8", newline="")  # noqa: SIM115  (closed by `close`)
                 if path.suffix.lower() == ".csv"
@@ -76,11 +76,11 @@ class _Blaming:
             self._writer: Writer = kinds[path.suffix.lower()](self._file, names)
 
     def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
-        with self._blamed():
+        with self._named_errors():
             self._writer.write(block, index)
 
     def close(self) -> None:
-        with self._blamed():
+        with self._named_errors():
             self._writer.close()
             self._file.close()
 
@@ -92,7 +92,7 @@ class _Blaming:
             self._file.close()
 
     @contextlib.contextmanager
-    def _blamed(self) -> Iterator[None]:
+    def _named_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -194,7 +194,7 @@ def _columns(block: np.ndarray) -> np.ndarray:
 
 @contextlib.contextmanager
 def _standard_output() -> Iterator[IO[str]]:
-    """Standard output in UTF-8, whatever the terminal's encoding: data must not lose letters."""
+    """Yield standard output in UTF-8: in the terminal's encoding, data could lose letters."""
     sys.stdout.flush()
     encoding = getattr(sys.stdout, "encoding", None)
     if hasattr(sys.stdout, "reconfigure"):

@@ -21,11 +21,9 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path) -> int:
     Raises `UsageError` if no folder is named for the predictions.
     """
     if arguments.out is None:
-        raise UsageError(f"{data}: this is a folder; say with -o which folder its predictions go to")
+        raise UsageError(f"{data}: this is a folder; name a folder for its predictions with -o")
     if arguments.header != "auto":
-        raise UsageError(
-            "--header is of single files; those of a folder have column names in their first lines"
-        )
+        raise UsageError("--header needs a single file; the files of a folder begin with their column names")
     try:
         from hbtvm.streaming import dataset, reading
         from hbtvm.streaming.places import check_apart
@@ -37,9 +35,9 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path) -> int:
     start = time.perf_counter()
     listed = reading.Dataset(data)
     total = len(listed.files)
-    with progress(total, "file") as told:
+    with progress(total, "file") as show:
         try:
-            rows = dataset.predict(job, arguments.threads, told, arguments.overwrite, listed)
+            rows = dataset.predict(job, arguments.threads, show, arguments.overwrite, listed)
         except KeyboardInterrupt:
             print_line(f"{out}: the same command goes on where it was stopped", sys.stderr)
             raise
@@ -61,7 +59,7 @@ def progress(total: int, noun: str) -> Iterator[Callable[[int, int], None]]:
     done = [0, 0]
     start = last = time.perf_counter()
 
-    def told(rows: int, more: int) -> None:
+    def show(rows: int, more: int) -> None:
         nonlocal last
         done[0] += rows
         done[1] += more
@@ -74,7 +72,7 @@ def progress(total: int, noun: str) -> Iterator[Callable[[int, int], None]]:
             sys.stderr.flush()
 
     try:
-        yield told
+        yield show
     finally:
         if shown:
             sys.stderr.write("\r\x1b[K")

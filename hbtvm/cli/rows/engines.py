@@ -66,11 +66,11 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path, out: Path
     start = time.perf_counter()
     with _whole(out.absolute()) as (folder, folds), _explained(engine):
         parts = parts_of(rows, folder, folds)
-        with progress(len(parts), "part") as told:
+        with progress(len(parts), "part") as show:
             done = 0
             for count in RUN[engine](parts, shipped, arguments.cluster, threads):
                 done += count
-                told(count, 1)
+                show(count, 1)
     took = time.perf_counter() - start
     predicted = f"{wording.count(done, 'row')} predicted in {wording.duration(took)}"
     print_line(f"{out}: {predicted}, {done / took:,.0f} rows/s, {wording.count(len(parts), 'file')} in all")
@@ -110,8 +110,8 @@ def _ray(parts: Sequence[Part], shipped: Shipped, cluster: str | None, threads: 
         begun = [task.remote(part, sent) for part in parts]
         while begun:
             done, begun = ray.wait(begun)
-            for one in done:
-                yield ray.get(one)
+            for finished in done:
+                yield ray.get(finished)
     finally:
         ray.shutdown()
 
@@ -149,7 +149,7 @@ RUN: Mapping[str, Run] = {"dask": _dask, "ray": _ray, "spark": _spark}  # the ru
 
 @contextlib.contextmanager
 def _whole(out: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield a new folder, which becomes `out` or is removed, and whether its file system ignores case."""
+    """Yield a new folder and whether its file system ignores case; at the end, rename it to `out`."""
     from hbtvm.streaming.places import folds_case
 
     lock = out.with_name(f".{out.name}.hbtvm.lock")
@@ -165,7 +165,7 @@ def _whole(out: Path) -> Iterator[tuple[Path, bool]]:
             temporary.mkdir()
             yield temporary, folds_case(lock)
             # Leftovers of killed workers.
-            for folder in (temporary, *(one for one in temporary.rglob("*") if one.is_dir())):
+            for folder in (temporary, *(path for path in temporary.rglob("*") if path.is_dir())):
                 atomic.clear(folder)
             os.rename(temporary, out)
             atomic.sync_folder(out.parent)

@@ -27,8 +27,8 @@ class JsonFile:
 
     def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[list[Any]]:
         """See `DataFile`; yields lists of rows."""
-        found = self._rows()
-        while block := list(itertools.islice(found, rows)):
+        values = self._rows()
+        while block := list(itertools.islice(values, rows)):
             yield block
 
     def _rows(self) -> Iterator[Any]:

@@ -62,10 +62,7 @@ def check_unpacked(path: Path) -> None:
 
 
 def scipy_sparse() -> Any:
-    """The module `scipy.sparse`.
-
-    Raises `MissingPackageError` if it is not installed.
-    """
+    """Return the module `scipy.sparse`; raises `MissingPackageError` if it is not installed."""
     try:
         import scipy.sparse as sparse
     except ImportError:

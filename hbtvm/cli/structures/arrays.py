@@ -12,14 +12,14 @@ import numpy as np
 
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.rows.npz_in import check_unpacked
-from hbtvm.cli.structures.words_in import Taken, some
+from hbtvm.cli.structures.words_in import NodeInput, some
 from hbtvm.runtime.recursive.structures import Structures
 
 _LARGEST = 2**31 - 1  # largest number of nodes and of children (int32)
 
 
 def blocks_of_arrays(
-    path: Path, inputs: Mapping[str, Taken], nodes: int, structures: int
+    path: Path, inputs: Mapping[str, NodeInput], nodes: int, structures: int
 ) -> Iterator[tuple[int, Structures]]:
     """Read structures in blocks of at most `nodes` nodes and `structures` structures.
 
@@ -30,25 +30,25 @@ def blocks_of_arrays(
     Raises `UsageError` if arrays are missing, or of other shapes or types. Yields the first structure's
     number, and the structures.
     """
-    given = _arrays(path)
-    child, first = _edges(path, given)
+    arrays = _arrays(path)
+    child, first = _edges(path, arrays)
     count = len(first) - 1
-    starts = _whole(path, "starts", given.pop("starts", np.array([0, count])), 1)
+    starts = _whole(path, "starts", arrays.pop("starts", np.array([0, count])), 1)
     if not len(starts) or starts[0] != 0 or starts[-1] != count or (np.diff(starts) < 0).any():
         raise UsageError(f"{path}: starts should rise from 0 to {count}, the number of nodes")
-    extra = [name for name in given if name not in inputs]
-    lacking = [name for name in inputs if name not in given]
+    extra = [name for name in arrays if name not in inputs]
+    lacking = [name for name in inputs if name not in arrays]
     if extra or lacking:
         what = f"array {extra[0]!r} is not an input" if extra else f"input {lacking[0]!r} is missing"
         raise UsageError(f"{path}: {what}; the model's inputs are {some(inputs)}")
-    for name, one in given.items():
-        if one.shape[:1] != (count,):
-            raise UsageError(f"{path}: {name!r} is of shape {one.shape}; expected {count:,} nodes")
+    for name, array in arrays.items():
+        if array.shape[:1] != (count,):
+            raise UsageError(f"{path}: {name!r} is of shape {array.shape}; expected {count:,} nodes")
     at = 0
     while at < len(starts) - 1:
         end = int(np.searchsorted(starts, starts[at] + nodes, "right")) - 1
         end = min(max(end, at + 1), at + structures, len(starts) - 1)
-        yield at, _part(starts, first, child, given, at, end)
+        yield at, _part(starts, first, child, arrays, at, end)
         at = end
 
 
@@ -68,25 +68,25 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         raise UsageError(f"{path}: this is not a .npz file of arrays of numbers ({error})") from error
 
 
-def _edges(path: Path, given: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _edges(path: Path, arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return the children of all nodes, and the start of each node's children."""
-    if ("child" in given) == ("parent" in given) or ("first" in given and "child" not in given):
+    if ("child" in arrays) == ("parent" in arrays) or ("first" in arrays and "child" not in arrays):
         raise UsageError(
-            f"{path}: there are {some(given)}; expected 'child' with 'first', 'child' of shape (nodes, "
+            f"{path}: there are {some(arrays)}; expected 'child' with 'first', 'child' of shape (nodes, "
             "places), or 'parent', beside 'starts' and the inputs"
         )
-    if "parent" in given:
-        parent = _whole(path, "parent", given.pop("parent"), 1)
+    if "parent" in arrays:
+        parent = _whole(path, "parent", arrays.pop("parent"), 1)
         if parent.size and not -1 <= parent.min() <= parent.max() < len(parent):
             raise UsageError(f"{path}: parent should hold numbers of nodes, and -1 for none")
         counts = np.bincount(parent[parent >= 0], minlength=len(parent))
         order = np.argsort(parent, kind="stable")
         return order[len(order) - int(counts.sum()) :], np.concatenate([[0], np.cumsum(counts)])
-    if "first" in given:
-        child = _whole(path, "child", given.pop("child"), 1)
-        first = _whole(path, "first", given.pop("first"), 1)
+    if "first" in arrays:
+        child = _whole(path, "child", arrays.pop("child"), 1)
+        first = _whole(path, "first", arrays.pop("first"), 1)
     else:
-        table = _whole(path, "child", given.pop("child"), 2)
+        table = _whole(path, "child", arrays.pop("child"), 2)
         child, first = table.ravel(), np.arange(len(table) + 1) * table.shape[1]
     if not len(first) or first[0] != 0 or first[-1] != len(child) or (np.diff(first) < 0).any():
         raise UsageError(f"{path}: first should rise from 0 to {len(child)}, the number of children")
@@ -114,12 +114,12 @@ def _part(
 ) -> Structures:
     """Return the structures from `at` to `end`, with nodes numbered from 0."""
     low, high = int(starts[at]), int(starts[end])
-    own = child[first[low] : first[high]]
+    local = child[first[low] : first[high]]
     # A child outside of the block stays outside, so that the executor names the structure.
-    moved = np.where(own < 0, -1, np.where((own < low) | (own >= high), high - low, own - low))
+    moved = np.where(local < 0, -1, np.where((local < low) | (local >= high), high - low, local - low))
     return Structures(
         starts[at : end + 1] - low,
         (first[low : high + 1] - first[low]).astype(np.int32),
         moved.astype(np.int32),
-        {name: one[low:high] for name, one in inputs.items()},
+        {name: array[low:high] for name, array in inputs.items()},
     )

@@ -47,7 +47,7 @@ def _refusal(model: RecursiveModel) -> str | None:
 
 def _weights(model: RecursiveModel) -> dict[str, tuple[Shape, int]]:
     """Return the shape and size of each weight of the cell."""
-    return {name: (one.shape, one.size) for name, one in model.cell.weights.items()}
+    return {name: (weight.shape, weight.size) for name, weight in model.cell.weights.items()}
 
 
 def _facts(model: RecursiveModel) -> dict[str, Any]:
@@ -58,15 +58,15 @@ def _facts(model: RecursiveModel) -> dict[str, Any]:
         "children": cell.children,
         "states": {name: list(shape) for name, shape in cell.states.items()},
         "inputs": {
-            name: {"kind": one.kind, "size": one.size, "optional": one.optional}
-            for name, one in cell.inputs.items()
+            name: {"kind": item.kind, "size": item.size, "optional": item.optional}
+            for name, item in cell.inputs.items()
         },
         "operators": dict(_operators(model)),
         "weights": {name: list(shape) for name, (shape, _) in _weights(model).items()},
         "numbers": _numbers(model),
         "leaf": cell.leaf is not None,
         "readout": {"state": model.readout.state, "over": model.readout.over},
-        "layers": [_layer(one) for one in model.layers],
+        "layers": [_layer(item) for item in model.layers],
         "classes": list(model.classes),
         "vocabulary": None if model.vocabulary is None else vocabulary_json(model.vocabulary),
     }
@@ -80,13 +80,13 @@ def _words(model: RecursiveModel) -> dict[str, str]:
         else f"up to {count(cell.children, 'child', 'children')}"
     )
     shape = _shape(cell.states[model.readout.state])
-    own = ", leaves by equations of their own" if cell.leaf is not None else ""
+    leaves = ", separate equations for leaves" if cell.leaf is not None else ""
     operators = ", ".join(f"{number} {name}" for name, number in _operators(model).most_common())
     facts = {
         "model": "recursive",
-        "cell": f"{cell.name}, {children}{own}",
-        "states": ", ".join(f"{name} ({_shape(one)})" for name, one in cell.states.items()),
-        "inputs": "; ".join(f"{name}: {_input(one)}" for name, one in cell.inputs.items()) or "none",
+        "cell": f"{cell.name}, {children}{leaves}",
+        "states": ", ".join(f"{name} ({_shape(item)})" for name, item in cell.states.items()),
+        "inputs": "; ".join(f"{name}: {_input(item)}" for name, item in cell.inputs.items()) or "none",
         "operators": operators or "none",
         "weights": f"{_numbers(model):,} numbers: {_listed(_weights(model))}",
         "readout": f"{model.readout.state} ({shape}) {_READ[model.readout.over]}",
@@ -107,22 +107,22 @@ def _operators(model: RecursiveModel) -> Counter[str]:
 def _numbers(model: RecursiveModel) -> int:
     """Return the size of all weights."""
     arrays = [*model.cell.weights.values()]
-    arrays += [one for layer in model.layers for one in (layer.weight, layer.bias) if one is not None]
-    return sum(one.size for one in arrays)
+    arrays += [array for layer in model.layers for array in (layer.weight, layer.bias) if array is not None]
+    return sum(array.size for array in arrays)
 
 
 def _listed(weights: Mapping[str, tuple[Shape, int]]) -> str:
     return ", ".join(f"{name} ({_shape(shape)})" for name, (shape, _) in weights.items()) or "none"
 
 
-def _input(one: Input) -> str:
-    if one.kind == "vector":
-        return f"{count(one.size, 'number')} a node"
-    return f"a number from 0 to {one.size - 1:,}{', or none' if one.optional else ''}"
+def _input(input_: Input) -> str:
+    if input_.kind == "vector":
+        return f"{count(input_.size, 'number')} a node"
+    return f"a number from 0 to {input_.size - 1:,}{', or none' if input_.optional else ''}"
 
 
-def _layer(one: Layer) -> str:
-    return one.op if one.weight is None else f"{one.op} ({_shape(one.weight.shape)})"
+def _layer(layer: Layer) -> str:
+    return layer.op if layer.weight is None else f"{layer.op} ({_shape(layer.weight.shape)})"
 
 
 def _shape(shape: Shape) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.cli.structures.words_in import Taken, Words, some
+from hbtvm.cli.structures.words_in import NodeInput, Words, some
 from hbtvm.errors import InputError
 from hbtvm.recursive.texts import Node, parse
 from hbtvm.words.printable import shown
@@ -35,7 +35,7 @@ class Reader:
     """
 
     def __init__(
-        self, children: int | None, inputs: Mapping[str, Taken], words: Words, labels: str = "none"
+        self, children: int | None, inputs: Mapping[str, NodeInput], words: Words, labels: str = "none"
     ) -> None:
         self._children, self._inputs, self._words, self._labels = children, inputs, words, labels
         only = next(iter(inputs)) if len(inputs) == 1 else ""
@@ -45,7 +45,7 @@ class Reader:
         """Parse a line: a tree with brackets, or words in a row for sequences."""
         try:
             if self._children == 1 and "(" not in text and ")" not in text:
-                return self._made([{self.token: word} for word in text.split()], _chain(len(text.split())))
+                return self._nodes([{self.token: word} for word in text.split()], _chain(len(text.split())))
             return self._nested(parse(text, 0, self._labels))
         except InputError as error:
             if self._labels != "none" or not _LABELLED.match(text):
@@ -64,27 +64,29 @@ class Reader:
             if "parents" in value or "inputs" in value or not self._inputs:
                 return self._arrays(value)
         elif self._children == 1 and isinstance(value, list) and not any(map(_is_nested, value)):
-            return self._made([self._given(one, at) for at, one in enumerate(value)], _chain(len(value)))
+            return self._nodes(
+                [self._leaf_inputs(item, at) for at, item in enumerate(value)], _chain(len(value))
+            )
         return self._nested(value)
 
     def _nested(self, tree: Any) -> Nodes:
         """Parse a nested tree without recursion, because it may be deep."""
-        own: list[list[int]] = []
-        given: list[Mapping[Any, Any]] = []
-        results: list[int] = []  # nodes whose parent has not been made
+        children_of: list[list[int]] = []
+        inputs_of: list[Mapping[Any, Any]] = []
+        results: list[int] = []  # nodes without a parent yet
         waiting: list[tuple[Any, int]] = [(tree, -1)]
         while waiting:
-            one, count = waiting.pop()
+            subtree, count = waiting.pop()
             if count < 0:
-                inputs, children = self._parts(one, len(own))
+                inputs, children = self._parts(subtree, len(children_of))
                 waiting.append((inputs, len(children)))
                 waiting += [(child, -1) for child in reversed(children)]
                 continue
-            given.append(one)
-            own.append(results[len(results) - count :])
+            inputs_of.append(subtree)
+            children_of.append(results[len(results) - count :])
             del results[len(results) - count :]
-            results.append(len(own) - 1)
-        return self._made(given, own)
+            results.append(len(children_of) - 1)
+        return self._nodes(inputs_of, children_of)
 
     def _parts(self, tree: Any, node: int) -> tuple[Mapping[Any, Any], Sequence[Any]]:
         """Return a node's inputs and children."""
@@ -96,22 +98,22 @@ class Reader:
                 raise InputError(f"{where}: it has neither a token nor children.")
             return {}, tree
         if not isinstance(tree, dict):
-            return self._given(tree, node), ()
+            return self._leaf_inputs(tree, node), ()
         children = tree.get("children", [])
         if not isinstance(children, list):
             raise InputError(f"{where}: its children are {shown(repr(children))}; expected a list.")
-        return {name: one for name, one in tree.items() if name != "children"}, children
+        return {name: value for name, value in tree.items() if name != "children"}, children
 
-    def _given(self, one: Any, node: int) -> Mapping[Any, Any]:
+    def _leaf_inputs(self, value: Any, node: int) -> Mapping[Any, Any]:
         """Return the inputs of a leaf: a token, or its inputs by name."""
-        if isinstance(one, dict):
-            return one
+        if isinstance(value, dict):
+            return value
         if self.token is None:
             raise InputError(
-                f"structure 0, node {node}: it is {shown(repr(one))}; expected an object with the inputs of "
-                f"the model by name, {some(self._inputs)}."
+                f"structure 0, node {node}: it is {shown(repr(value))}; expected an object with the inputs "
+                f"of the model by name, {some(self._inputs)}."
             )
-        return {self.token: one}
+        return {self.token: value}
 
     def _arrays(self, value: Mapping[str, Any]) -> Nodes:
         unknown = set(value) - {"children", "parents", "inputs"}
@@ -127,45 +129,45 @@ class Reader:
                 "structure 0: expected a list with an item for each node, and inputs as an object."
             )
         count = len(lists)
-        own = _children(lists) if "children" in value else _of_parents(lists)
-        for name, given in inputs.items():
-            if not isinstance(given, list) or len(given) != count:
-                size = f"has {len(given)} items" if isinstance(given, list) else f"is {shown(repr(given))}"
+        children = _children(lists) if "children" in value else _of_parents(lists)
+        for name, values in inputs.items():
+            if not isinstance(values, list) or len(values) != count:
+                size = f"has {len(values)} items" if isinstance(values, list) else f"is {shown(repr(values))}"
                 raise InputError(
                     f"structure 0: its input {shown(repr(name))} {size}; expected a list of {count}, one for "
                     "each node."
                 )
-        return self._made([{name: inputs[name][at] for name in inputs} for at in range(count)], own)
+        return self._nodes([{name: inputs[name][at] for name in inputs} for at in range(count)], children)
 
-    def _made(self, given: Sequence[Mapping[Any, Any]], own: list[list[int]]) -> Nodes:
+    def _nodes(self, inputs_of: Sequence[Mapping[Any, Any]], children_of: list[list[int]]) -> Nodes:
         """Build the structure from nodes' inputs and children."""
         places = self._children
-        for node, children in enumerate(own):
+        for node, children in enumerate(children_of):
             if places is not None and len(children) > places:
                 raise InputError(
                     f"structure 0, node {node}: it has {len(children)} children; the model takes {places} at "
                     "most."
                 )
         known = self._inputs
-        found: dict[str, list[Any]] = {name: [] for name in known}
-        for node, one in enumerate(given):
-            if not one.keys() <= known.keys():
-                extra = next(name for name in one if name not in known)
+        columns: dict[str, list[Any]] = {name: [] for name in known}
+        for node, values in enumerate(inputs_of):
+            if not values.keys() <= known.keys():
+                extra = next(name for name in values if name not in known)
                 raise InputError(
                     f"structure 0, node {node}: the model has no input {shown(repr(extra))}; it has "
                     f"{some(known)}."
                 )
             for name, taken in known.items():
-                found[name].append(self._value(name, taken, one.get(name), node))
-        return Nodes(own, found)
+                columns[name].append(self._value(name, taken, values.get(name), node))
+        return Nodes(children_of, columns)
 
-    def _value(self, name: str, taken: Taken, given: Any, node: int) -> Any:
+    def _value(self, name: str, taken: NodeInput, value: Any, node: int) -> Any:
         where = f"structure 0, node {node}"
-        if given is None and not (taken.kind == "number" and taken.optional):
+        if value is None and not (taken.kind == "number" and taken.optional):
             raise InputError(f"{where}: its input {name!r} is missing.")
         if taken.kind != "number":
-            return _vector(given, taken.size, f"{where}: its input {name!r}")
-        number = self._words.number(given, where)
+            return _vector(value, taken.size, f"{where}: its input {name!r}")
+        number = self._words.number(value, where)
         if not (-1 if taken.optional else 0) <= number < taken.size:
             raise InputError(
                 f"{where}: its input {name!r} is {number}; expected a number from 0 to {taken.size - 1}"
@@ -182,42 +184,44 @@ def _chain(length: int) -> list[list[int]]:
     return [[at - 1] if at else [] for at in range(length)]
 
 
-def _vector(given: Any, size: int, what: str) -> np.ndarray:
+def _vector(value: Any, size: int, what: str) -> np.ndarray:
     try:
-        array = np.asarray(given)
+        array = np.asarray(value)
     except ValueError:  # lists of several lengths
         array = np.empty(0)
     if array.shape != (size,) or array.dtype.kind not in "iuf":
-        raise InputError(f"{what} is {shown(repr(given), 40)}; expected a list of {size} numbers.")
+        raise InputError(f"{what} is {shown(repr(value), 40)}; expected a list of {size} numbers.")
     with np.errstate(over="ignore"):
         return array.astype(np.float32)
 
 
 def _children(lists: Sequence[Any]) -> list[list[int]]:
-    own = []
-    for node, given in enumerate(lists):
-        if not isinstance(given, list):
+    children = []
+    for node, places in enumerate(lists):
+        if not isinstance(places, list):
             raise InputError(
-                f"structure 0, node {node}: its children are {shown(repr(given))}; expected a list of "
+                f"structure 0, node {node}: its children are {shown(repr(places))}; expected a list of "
                 "numbers of nodes."
             )
-        own.append([_place(one, len(lists), f"structure 0, node {node}: its child") for one in given])
-    return own
+        children.append(
+            [_place(place, len(lists), f"structure 0, node {node}: its child") for place in places]
+        )
+    return children
 
 
 def _of_parents(lists: Sequence[Any]) -> list[list[int]]:
-    own: list[list[int]] = [[] for _ in lists]
-    for node, given in enumerate(lists):
-        parent = _place(given, len(lists), f"structure 0, node {node}: its parent")
+    children: list[list[int]] = [[] for _ in lists]
+    for node, parent_value in enumerate(lists):
+        parent = _place(parent_value, len(lists), f"structure 0, node {node}: its parent")
         if parent >= 0:
-            own[parent].append(node)
-    return own
+            children[parent].append(node)
+    return children
 
 
-def _place(given: Any, count: int, what: str) -> int:
+def _place(value: Any, count: int, what: str) -> int:
     """Return a node's number; -1 for none."""
-    if given is None:
+    if value is None:
         return -1
-    if type(given) is not int or not -1 <= given < count:
-        raise InputError(f"{what} {shown(repr(given))} is not a node of this structure.")
-    return given
+    if type(value) is not int or not -1 <= value < count:
+        raise InputError(f"{what} {shown(repr(value))} is not a node of this structure.")
+    return value

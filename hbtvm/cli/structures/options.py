@@ -11,7 +11,7 @@ from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError
 
 if TYPE_CHECKING:
-    from hbtvm.cli.structures.words_in import Taken
+    from hbtvm.cli.structures.words_in import NodeInput
     from hbtvm.recursive.model import Model
     from hbtvm.runtime.recursive.structures import Structures
     from hbtvm.runtime.recursive.vocabulary import Vocabulary
@@ -151,9 +151,9 @@ def model_of(arguments: argparse.Namespace, path: str) -> Model | None:
 
 def refuse_cell(arguments: argparse.Namespace, path: str) -> None:
     """Raise a `UsageError` if an option for ``.pt2`` files is set."""
-    given = [name for name, usual in _CELL.items() if getattr(arguments, name) != usual]
-    if given:
-        raise UsageError(f"{path}: --{given[0]} needs a .pt2 file")
+    options = [name for name, usual in _CELL.items() if getattr(arguments, name) != usual]
+    if options:
+        raise UsageError(f"{path}: --{options[0]} needs a .pt2 file")
 
 
 def with_words(arguments: argparse.Namespace, model: Model | None) -> Model | None:
@@ -173,7 +173,7 @@ def data_name(model: Model | None) -> str:
     if model is None:
         return "DATA.csv"
     inputs = model.cell.inputs.values()
-    return "STRUCTURES.txt" if [one.kind for one in inputs] == ["number"] else "STRUCTURES.jsonl"
+    return "STRUCTURES.txt" if [item.kind for item in inputs] == ["number"] else "STRUCTURES.jsonl"
 
 
 def options_of(arguments: argparse.Namespace, model: Model | None) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def sample_of(arguments: argparse.Namespace, model: Model) -> Structures:
 
 
 def vocabulary_of(
-    arguments: argparse.Namespace, inputs: Mapping[str, Taken], known: Vocabulary | None
+    arguments: argparse.Namespace, inputs: Mapping[str, NodeInput], known: Vocabulary | None
 ) -> Vocabulary | None:
     """Return the vocabulary of the options, else the known one.
 

@@ -29,7 +29,7 @@ def predict(model: Model, path: Path, out: Path | None, output: Any, arguments: 
     assert entry is not None
     if arguments.drop or arguments.header != "auto":
         raise UsageError("--drop and --header need columns, and structures have none")
-    inputs = {one.name: one for one in entry.inputs}
+    inputs = {item.name: item for item in entry.inputs}
     words = vocabulary_of(arguments, inputs, entry.vocabulary)
     file = StructureFile(path, entry.children, inputs, words, arguments.labels)
     index = arguments.index or entry.over == "nodes"
@@ -74,8 +74,8 @@ def _places(structures: Structures, over: str) -> np.ndarray:
     if over not in ("roots", "nodes"):
         return np.arange(len(structures))[:, None]
     nodes = _roots(structures) if over == "roots" else np.arange(len(structures.first) - 1)
-    own = np.searchsorted(structures.starts, nodes, "right") - 1
-    return np.column_stack([own, nodes - structures.starts[own]])
+    structure = np.searchsorted(structures.starts, nodes, "right") - 1
+    return np.column_stack([structure, nodes - structures.starts[structure]])
 
 
 def _roots(structures: Structures) -> np.ndarray:

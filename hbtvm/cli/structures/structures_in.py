@@ -15,7 +15,7 @@ import numpy as np
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.structures.arrays import blocks_of_arrays
 from hbtvm.cli.structures.node_records import Nodes, Reader
-from hbtvm.cli.structures.words_in import Taken, words_of
+from hbtvm.cli.structures.words_in import NodeInput, words_of
 from hbtvm.errors import InputError
 from hbtvm.recursive.packing import packed
 from hbtvm.runtime.recursive.structures import Structures
@@ -35,7 +35,7 @@ _PLACE = re.compile(r"structure (\d+)(, |: )")
 
 @dataclass(frozen=True)
 class Block:
-    """Structures side by side."""
+    """Structures, and their places in the file."""
 
     structures: Structures
     places: list[str]  # the place of each structure in the file, such as ``line 7``
@@ -48,8 +48,7 @@ class StructureFile:
     `children`: most children of a node; None for any number. With 1, texts and flat lists are sequences.
     `inputs`: the model's inputs of a node, by name.
     `vocabulary`: numbers of tokens, and what follows an opening bracket; None if tokens are numbers.
-    `labels`: what follows an opening bracket (see `hbtvm.recursive.structures.brackets`), instead of the
-        vocabulary's.
+    `labels`: what follows an opening bracket (see `Labels`), instead of the vocabulary's.
     Raises `UsageError` if the suffix is unknown, or the format can't hold the model's inputs.
     """
 
@@ -57,7 +56,7 @@ class StructureFile:
         self,
         path: Path,
         children: int | None,
-        inputs: Mapping[str, Taken],
+        inputs: Mapping[str, NodeInput],
         vocabulary: Vocabulary | None,
         labels: str | None = None,
     ) -> None:
@@ -90,36 +89,36 @@ class StructureFile:
         nodes = 0
         for place, value in self._values():
             try:
-                found = parse(value)
+                record = parse(value)
             except InputError as error:
                 raise self.explained(error, [place]) from error
-            if waiting and (nodes + len(found.children) > _NODES or len(waiting) == _STRUCTURES):
+            if waiting and (nodes + len(record.children) > _NODES or len(waiting) == _STRUCTURES):
                 yield self._block(waiting)
                 waiting, nodes = [], 0
-            waiting.append((found, place))
-            nodes += len(found.children)
+            waiting.append((record, place))
+            nodes += len(record.children)
         if waiting:
             yield self._block(waiting)
 
     def explained(self, error: InputError, places: list[str]) -> InputError:
         """Return the error with the place in the file instead of the place in a block."""
-        found = _PLACE.match(str(error))
+        match = _PLACE.match(str(error))
         text = str(error)
-        if found is not None and int(found[1]) < len(places):
-            text = f"{places[int(found[1])]}{found[2]}{text[found.end() :]}"
+        if match is not None and int(match[1]) < len(places):
+            text = f"{places[int(match[1])]}{match[2]}{text[match.end() :]}"
         return InputError(f"{self._path}: {text}")
 
     def _block(self, waiting: list[tuple[Nodes, str]]) -> Block:
         places = [place for _, place in waiting]
         inputs: dict[str, np.ndarray] = {}
-        for name, one in self._inputs.items():
-            found = [value for own, _ in waiting for value in own.inputs[name]]
+        for name, item in self._inputs.items():
+            values = [value for record, _ in waiting for value in record.inputs[name]]
             inputs[name] = (
-                np.array(found, np.int32)
-                if one.kind == "number"
-                else np.array(found, np.float32).reshape(-1, one.size)
+                np.array(values, np.int32)
+                if item.kind == "number"
+                else np.array(values, np.float32).reshape(-1, item.size)
             )
-        return Block(packed([one.children for one, _ in waiting], inputs), places)
+        return Block(packed([item.children for item, _ in waiting], inputs), places)
 
     def _values(self) -> Iterator[tuple[str, Any]]:
         """Yield each structure's place, and its text or JSON value."""
@@ -146,13 +145,13 @@ class StructureFile:
     def _whole(self) -> Iterator[tuple[str, Any]]:
         text = "".join(self._lines())
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except (ValueError, RecursionError) as error:
             lines = " (for a structure in each line, call it .jsonl)" if "Extra data" in str(error) else ""
             raise UsageError(f"{self._path}: this is not JSON ({shown(error)}){lines}") from error
-        if not isinstance(found, list):
-            found = [found]
-        yield from zip((f"structure {i}" for i in itertools.count()), found, strict=False)
+        if not isinstance(value, list):
+            value = [value]
+        yield from zip((f"structure {i}" for i in itertools.count()), value, strict=False)
 
     def _json(self, line: str, number: int) -> Any:
         try:
@@ -165,14 +164,14 @@ def joined(parts: Sequence[Structures]) -> Structures:
     """Concatenate structures."""
     if len(parts) == 1:
         return parts[0]
-    nodes = np.cumsum([0, *(len(one.first) - 1 for one in parts)])
-    edges = np.cumsum([0, *(len(one.child) for one in parts)])
-    child = [np.where(one.child < 0, -1, one.child + at) for one, at in zip(parts, nodes, strict=False)]
+    nodes = np.cumsum([0, *(len(part.first) - 1 for part in parts)])
+    edges = np.cumsum([0, *(len(part.child) for part in parts)])
+    child = [np.where(part.child < 0, -1, part.child + at) for part, at in zip(parts, nodes, strict=False)]
     return Structures(
-        np.concatenate([[0], *(one.starts[1:] + at for one, at in zip(parts, nodes, strict=False))]),
-        np.concatenate([[0], *(one.first[1:] + at for one, at in zip(parts, edges, strict=False))]).astype(
+        np.concatenate([[0], *(part.starts[1:] + at for part, at in zip(parts, nodes, strict=False))]),
+        np.concatenate([[0], *(part.first[1:] + at for part, at in zip(parts, edges, strict=False))]).astype(
             np.int32
         ),
         np.concatenate(child).astype(np.int32),
-        {name: np.concatenate([one.inputs[name] for one in parts]) for name in parts[0].inputs},
+        {name: np.concatenate([part.inputs[name] for part in parts]) for name in parts[0].inputs},
     )

@@ -12,10 +12,10 @@ from hbtvm.errors import InputError
 from hbtvm.runtime.recursive.vocabulary import Labels, Vocabulary
 from hbtvm.words.printable import shown
 
-_LIMIT = 2**31  # bound of tokens (int32)
+_LIMIT = 2**31  # exclusive bound of tokens (int32)
 
 
-class Taken(Protocol):
+class NodeInput(Protocol):
     """An input of a node: `hbtvm.recursive.cell.Input`, or a package's."""
 
     @property
@@ -55,13 +55,13 @@ class Words:
             raise InputError(
                 f"{where}: {shown(repr(token))} is not a number; --vocabulary names a file of words."
             )
-        found = self.numbers.get(token, self.unknown)
-        if found is None:
+        number = self.numbers.get(token, self.unknown)
+        if number is None:
             raise InputError(
-                f"{where}: {shown(repr(token))} is not in the vocabulary; --unknown WORD says which of its "
-                "words stands for such."
+                f"{where}: {shown(repr(token))} is not in the vocabulary; --unknown WORD names the word "
+                "that replaces unknown words."
             )
-        return found
+        return number
 
 
 def words_of(vocabulary: Vocabulary | None) -> Words:
@@ -69,7 +69,7 @@ def words_of(vocabulary: Vocabulary | None) -> Words:
     return Words() if vocabulary is None else Words(vocabulary.numbers, vocabulary.unknown)
 
 
-def read_vocabulary(path: str, unknown: str, labels: Labels, inputs: Mapping[str, Taken]) -> Vocabulary:
+def read_vocabulary(path: str, unknown: str, labels: Labels, inputs: Mapping[str, NodeInput]) -> Vocabulary:
     """Read a file with a word per line; a word's number is its line, from 0.
 
     `unknown`: the word that replaces unknown words; ``"error"`` to refuse them.
@@ -89,11 +89,11 @@ def read_vocabulary(path: str, unknown: str, labels: Labels, inputs: Mapping[str
     if unknown != "error" and unknown not in numbers:
         raise UsageError(f"--unknown {unknown}: {path} has no such word")
     try:
-        made = Vocabulary(tuple(lines), None if unknown == "error" else numbers[unknown], labels)
-        made.fits({name: one.size for name, one in inputs.items() if one.kind == "number"})
+        vocabulary = Vocabulary(tuple(lines), None if unknown == "error" else numbers[unknown], labels)
+        vocabulary.fits({name: item.size for name, item in inputs.items() if item.kind == "number"})
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from error
-    return made
+    return vocabulary
 
 
 def _lines(path: Path) -> list[str]:
