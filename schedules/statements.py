@@ -17,49 +17,54 @@ class Place:
     start: Any
 
     def load(self, offset: Any, lanes: int = 1) -> Any:
-        """What is there, or a vector of it and what follows."""
+        """Return a number at an offset, or a vector that begins there."""
         return tirx.BufferLoad(self.buffer, [span(self.start + offset, lanes)])
 
     def store(self, value: Any, offset: Any, lanes: int = 1) -> Any:
-        """The statement that puts a value, or a vector, there."""
+        """Return the statement that stores a value or a vector at an offset."""
         return tirx.BufferStore(self.buffer, value, [span(self.start + offset, lanes)])
 
 
 class Scratch(Place):
-    """A small array of the function's own."""
+    """A small local array."""
 
     def made(self) -> list[Any]:
-        """The statements that make it, for the sequence of those that use it."""
+        """Return the statements that allocate it, for the sequence of its users."""
         return [tirx.AllocBuffer(self.buffer)]
 
 
 def scratch(name: str, count: int, dtype: str) -> Scratch:
-    """A small array; if only constant places of it are used, it is kept in registers."""
+    """Return a small array, which stays in registers if all its indices are constant."""
     return Scratch(tirx.decl_buffer((count,), dtype, name, scope="local"), tirx.const(0, "int64"))
 
 
+def const(value: int) -> Any:
+    """Return an int64 constant, such as an index or a count."""
+    return tirx.const(value, "int64")
+
+
 def vector_type(dtype: str, lanes: int) -> str:
-    """The type of a vector, or of its only value."""
+    """Return the type of a vector, or of a scalar for one lane."""
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 
 
 def span(start: Any, lanes: int) -> Any:
-    """The index of a vector of neighbours."""
+    """Return the index of a vector of neighbours."""
     return start if lanes == 1 else tirx.Ramp(start, tirx.const(1, "int64"), lanes)
 
 
 def broadcast(value: Any, lanes: int) -> Any:
-    """A vector of one value."""
+    """Return a vector whose lanes are all `value`."""
     return value if lanes == 1 else tirx.Broadcast(value, lanes)
 
 
 def every(value: float, dtype: str, lanes: int) -> Any:
-    """A vector of a constant."""
+    """Return a vector of a constant."""
     return broadcast(tirx.const(value, dtype), lanes)
 
 
 def any_lane(condition: Any, lanes: int) -> Any:
-    """Whether a condition holds in some lane."""
+    """Return whether a condition holds in any lane."""
     if lanes == 1:
         return condition
     ones = tirx.Select(condition, every(1, "int32", lanes), every(0, "int32", lanes))
@@ -67,12 +72,12 @@ def any_lane(condition: Any, lanes: int) -> Any:
 
 
 def serial(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
-    """A loop from 0 on; `body` makes its statement from the loop variable."""
+    """Return a loop from 0; `body` makes its statement from the loop variable."""
     variable = tirx.Var(name, "int64")
     zero, count = tirx.const(0, "int64"), tirx.const(extent, "int64")
     return tirx.For(variable, zero, count, tirx.ForKind.SERIAL, body(variable))
 
 
 def sequence(steps: Sequence[Any]) -> Any:
-    """One statement of several."""
+    """Return the steps as one statement."""
     return tirx.SeqStmt(list(steps)) if len(steps) > 1 else steps[0]

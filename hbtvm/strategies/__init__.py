@@ -1,4 +1,4 @@
-"""Strategies: the ways a forest, or a linear model, can be expressed as tensor expressions."""
+"""Strategies: ways to express a forest, a linear model or a network as tensor expressions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,7 +31,7 @@ _CPU = (Bitvector(), RankedTraversal(), PerfectTreeTraversal(), TreeTraversal(),
 STRATEGIES: dict[str, Strategy] = {
     name: next(strategy for strategy in _CPU if strategy.name == name) for name in NAMES
 }
-"""Every strategy for trees by name, for CPUs. `TreeTraversal` holds any forest, so a model always has one."""
+"""Strategies for trees on CPUs, by name. `TreeTraversal` supports every forest."""
 
 _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     ("llvm", "trees"): STRATEGIES,
@@ -54,7 +54,7 @@ _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
 
 
 def strategies_on(target: Mapping[str, Any], family: str = "trees") -> dict[str, Strategy]:
-    """Return the strategies that have kernels for a target's kind, by name; empty for unknown ones."""
+    """Return the strategies that have kernels for a target's kind, by name; empty for unknown kinds."""
     return _BY_KIND.get((str(target.get("kind")), family), {})
 
 

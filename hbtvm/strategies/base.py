@@ -1,4 +1,4 @@
-"""What a strategy is: one way to express a forest, or another operand, as tensor expressions.
+"""The interface of strategies, which express a forest or another operand as tensor expressions.
 
 All strategies share the form of a kernel's arguments (`Strategy.signature`)::
 
@@ -6,8 +6,7 @@ All strategies share the form of a kernel's arguments (`Strategy.signature`)::
 
 with n row tiles of R rows (n is symbolic, so one kernel takes any number of rows) and a
 symbolic number of tree tiles in every table (so one kernel takes any number of trees).
-Scores are float64 sums of leaf values, or of what else an operand adds up; base score and divisor come
-afterwards.
+Scores are float64 sums of leaf values or other terms; base score and divisor come afterwards.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from hbtvm.strategies.trees.forest import DType, Forest
 class Operand(Protocol):
     """An anchor of a graph, prepared for kernels that read rows of one type.
 
-    `family`: which strategies are for it: ``"trees"`` or ``"linear"``.
+    `family`: the family of strategies that support it: ``"trees"``, ``"linear"`` or a network's.
     `n_features`: width of an input row.
     `dtype`, `row_dtype`: type of the numbers that kernels compute with, and of the rows.
-    `value_dtype`: type in which what is summed is kept, which decides how exact scores are.
+    `value_dtype`: type of the terms of sums, which decides how exact scores are.
     `missing`: whether rows may have missing values.
-    `memo`: cache of what strategies compute from it, the same for all configurations.
+    `memo`: cache of strategies' results that no configuration changes.
     """
 
     @property
@@ -65,99 +64,95 @@ def workload_of(operand: Operand, rows: int, threads: int = 1) -> Workload:
 
 
 class Schedules(Protocol):
-    """What a module of `schedules` offers: a strategy's schedules for one kind of target."""
+    """The interface of a module of `schedules`: a strategy's schedules for one kind of target."""
 
     def space(self, workload: Workload, target: Target) -> Space:
-        """The schedule choices on a target (as `target.resolve` describes it)."""
+        """Return the schedule choices on a target (as `target.resolve` describes it)."""
 
     def default(self, workload: Workload, target: Target) -> Config:
-        """A good configuration of one thread where nothing was measured."""
+        """Return a good single-thread configuration for unmeasured workloads."""
 
     def apply(self, sch: Any, workload: Workload, config: Config) -> None:
         """Schedule a strategy's expressions in place."""
 
 
 class Strategy(ABC):
-    """One way to express an operand. Instances hold no state.
+    """One way to express an operand, here a forest. Instances hold no state."""
 
-    What is said of trees here holds for forests; strategies for other operands say their own.
-    """
-
-    name: str  # what users call it; the same for all kinds of targets
+    name: str  # the users' name, the same for all kinds of targets
     schedule: Schedules  # the module of its schedules
 
     @abstractmethod
     def refuse(self, workload: Workload) -> str | None:
-        """Why this strategy cannot hold such an operand; None if it can."""
+        """Return why this strategy does not support such an operand; None if it does."""
 
     def space(self, workload: Workload, target: Target) -> Space:
-        """The schedule choices on a target (as `target.resolve` describes it)."""
+        """Return the schedule choices on a target (as `target.resolve` describes it)."""
         return self.schedule.space(workload, target)
 
     def default(self, workload: Workload, target: Target) -> Config:
-        """A good configuration where nothing was measured."""
+        """Return a good configuration for unmeasured workloads."""
         return self.with_sharing(self.serial_default(workload, target), workload, target)
 
     def with_sharing(self, config: Config, workload: Workload, target: Target) -> Config:
-        """A configuration for one thread with a good choice of what threads share."""
+        """Add good values of the thread knobs to a single-thread configuration."""
         return with_threads(config, workload, self.nanoseconds(workload), self.space(workload, target))
 
     @abstractmethod
     def nanoseconds(self, workload: Workload) -> float:
-        """About what one tree takes for one row of a large batch, to tell which calls are worth threads."""
+        """Estimate the time of one tree for one row of a large batch; decides which calls use threads."""
 
     def serial_default(self, workload: Workload, target: Target) -> Config:
-        """A good configuration of one thread where nothing was measured."""
+        """Return a good single-thread configuration for unmeasured workloads."""
         return self.schedule.default(workload, target)
 
     def signature(self, workload: Workload, config: Config) -> Signature:
-        """What a configuration's kernel takes; `function`'s parameters, and `shared` and `tables`, are so."""
+        """Return the arguments of a configuration's kernel, in the order of `function`'s parameters."""
         rows, scores, parts = self.ends(workload, config)
         tables = (*column_arguments(workload), *self.arguments(workload, config))
         return Signature((rows, *tables, scores), int(workload["groups"]), parts)
 
     def ends(self, workload: Workload, config: Config) -> tuple[Argument, Argument, int]:
-        """A kernel's first and last argument, rows and scores, and the parts of a score that it leaves."""
+        """Return a kernel's first and last argument (rows, scores), and the partial sums of each score."""
         row_tile = int(config["row_tile"])
         scores = scores_argument((workload["groups"], workload["width"], row_tile))
         return rows_argument(row_dtype_of(workload), row_tile, workload["features"]), scores, 1
 
     @abstractmethod
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        """The strategy's own tables in argument order: those of `shared` behind the columns', then `tables`.
+        """Return the strategy's own tables in argument order: `shared` without the columns', then `tables`.
 
-        It is here that names, types, shapes and contents of tables are stated; what makes the tables and
-        what reads them goes by it.
+        This is the definition of their names, types, shapes and contents.
         """
 
     def shared(self, operand: Any) -> dict[str, np.ndarray]:
-        """Tables that no configuration changes, by name, in argument order; the operand remembers them."""
-        # Two of one name, for different kinds of target, lay tables out differently.
+        """Return the tables that no configuration changes, by name, in argument order; cached."""
+        # Strategies of the same name lay tables out differently for different kinds of target.
         key = type(self).__name__
         if key not in operand.memo:
             operand.memo[key] = self._shared(operand)
-        found: dict[str, np.ndarray] = operand.memo[key]
-        return found
+        tables: dict[str, np.ndarray] = operand.memo[key]
+        return tables
 
     def _shared(self, operand: Any) -> dict[str, np.ndarray]:
         return column_tables(operand)
 
     @abstractmethod
     def tables(self, operand: Any, config: Config) -> dict[str, np.ndarray]:
-        """The strategy's tables by name, in argument order, laid out as the configuration says."""
+        """Return a configuration's tables by name, in argument order."""
 
     @abstractmethod
     def function(self, workload: Workload, config: Config) -> Any:
-        """The tensor expressions, as a `PrimFunc` ready to be scheduled."""
+        """Return the tensor expressions as an unscheduled `PrimFunc`."""
 
     def module(self, workload: Workload, config: Config) -> Any:
-        """The scheduled module (`tvm.IRModule`) whose function ``main`` is the kernel."""
+        """Return the scheduled module (`tvm.IRModule`) whose function ``main`` is the kernel."""
         sch = Schedule(self.function(workload, config))
         self.schedule.apply(sch, workload, config)
         return sch.mod
 
     def sizes(self, workload: Workload, config: Config) -> dict[str, int]:
-        """Values of the symbolic sizes in the kernel's signature for a call with all of a workload's rows."""
+        """Return the values of the signature's symbolic sizes for a call with all of a workload's rows."""
         nodes = workload["groups"] * workload["trees"] * workload["nodes"]
         trees = -(-workload["trees"] // int(config.get("tree_blocks", 1)))
         return {
@@ -171,8 +166,7 @@ class Strategy(ABC):
 def tile_trees(forest: Forest, tree_tile: int, parts: int = 1) -> np.ndarray:
     """Cut each group's trees into tiles.
 
-    `parts`: parts of each group that have tiles of their own: part b gets every `parts`-th tree, from tree b
-        on.
+    `parts`: parts of each group with separate tiles: part b gets every `parts`-th tree, from tree b on.
     Returns int64, shape (tiles, parts * G, tree_tile): tree indices, -1 where a tile has no tree. Part b of
     group g is at b * G + g.
     """
@@ -190,7 +184,7 @@ def spread(table: np.ndarray, tiles: np.ndarray, empty: Any, trees_inner: bool) 
 
     `table`: shape (T, ...): one row for each tree.
     `tiles`: from `tile_trees`.
-    `empty`: what fills the rows of places without a tree.
+    `empty`: fills the rows of places without a tree.
     `trees_inner`: whether a tile's trees are its last axis (vectors of trees) or its first.
     Returns shape (tiles, G, tree_tile, ...), or (tiles, G, ..., tree_tile); contiguous.
     """
@@ -221,6 +215,6 @@ def leaf_ranges(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rank_in_tree(tree: np.ndarray, trees: int) -> np.ndarray:
-    """Position of each entry among those of its tree; `tree` is sorted."""
+    """Return each entry's position among its tree's entries; `tree` is sorted."""
     first = np.searchsorted(tree, np.arange(trees))
     return np.arange(len(tree)) - first[tree] if len(tree) else tree

@@ -1,4 +1,4 @@
-"""Tensor expressions for the columns of a row tile (see `forest`)."""
+"""Tensor expressions for the columns of a row tile (see `hbtvm.strategies.trees.forest`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hbtvm.strategies.trees.forest import Forest
 
 @dataclass(frozen=True)
 class ColumnStage:
-    """The tensors of the stage that computes the columns of a row tile."""
+    """Tensors of the stage that computes the columns of a row tile."""
 
     rows: Any  # placeholder, shape (tiles, row_tile, n_features): the input
     tables: tuple[Any, ...]  # placeholders of the stage's tables, in argument order
@@ -38,31 +38,31 @@ _CONSTANTS = {
 
 
 def column_arguments(workload: Workload) -> tuple[Argument, ...]:
-    """The stage's tables as a kernel takes them, in argument order."""
+    """Return the stage's tables as kernel arguments, in order."""
     numeric, categorical, dtype = workload["numeric"], workload["categorical"], workload["dtype"]
     features = workload["features"]
-    told = []
+    arguments = []
     if not columns_are_features(workload):
-        told.append(table("column_feature", "int32", (numeric,), "index", below=features))
+        arguments.append(table("column_feature", "int32", (numeric,), "index", below=features))
     for operation in prologue_of(workload) or ():
-        told.append(table(_CONSTANTS[operation], "float64", (numeric,)))
+        arguments.append(table(_CONSTANTS[operation], "float64", (numeric,)))
     if workload["fills_missing"] or workload["zeros_missing"]:
-        told.append(table("column_fill", dtype, (numeric,)))
+        arguments.append(table("column_fill", dtype, (numeric,)))
     if workload["zeros_missing"]:
-        told.append(table("column_zero", dtype, (numeric,)))
+        arguments.append(table("column_zero", dtype, (numeric,)))
     if categorical:
-        told.append(table("category_feature", "int32", (categorical,), "index", below=features))
-        told.append(table("category_bits", "int32", (categorical, workload["category_words"])))
-    return tuple(told)
+        arguments.append(table("category_feature", "int32", (categorical,), "index", below=features))
+        arguments.append(table("category_bits", "int32", (categorical, workload["category_words"])))
+    return tuple(arguments)
 
 
 def placeholder(argument: Argument, extents: Mapping[str, Any] | None = None) -> Any:
-    """The tensor that stands for an argument; `extents` has what the names in its shape stand for."""
+    """Return the placeholder of an argument; `extents` maps names in its shape to their sizes."""
 
     def size(extent: Extent) -> Any:
         return (extents or {}).get(extent) if isinstance(extent, str) else extent
 
-    return te.placeholder([size(one) for one in argument.shape], argument.dtype, name=argument.name)
+    return te.placeholder(list(map(size, argument.shape)), argument.dtype, name=argument.name)
 
 
 def column_tables(forest: Forest) -> dict[str, np.ndarray]:
@@ -96,12 +96,12 @@ def column_stage(
     `workload`: the shapes (see `base.workload_of`).
     `tiles`: symbolic number of row tiles.
     `row_tile`: rows in a tile.
-    `room`: columns to pad to, if more than there are: a lookup by permutes reads whole registers.
-    `block`: if not 0: the tile is transposed first, in blocks of so many rows and features
-        (`hbtvm.compiler.lowering.block_transpose`), and the columns are read from the transpose.
+    `room`: number of columns to pad to: a lookup by permutes reads whole registers.
+    `block`: if not 0, the tile is first transposed in blocks of this many rows and features
+        (`hbtvm.compiler.lowering.block_transpose`), and columns are read from the transpose.
     `beyond`: value of the padding columns.
-    `in_place`: whether the columns, of which there are of categories and no more than that, are computed
-        where they are used, from features that are read once (see `hbtvm.strategies.once`).
+    `in_place`: whether readers compute the columns, categories among them, from features that are read once
+        (see `hbtvm.strategies.once`).
     """
     count = workload["numeric"] + workload["categorical"]
     if block and room <= count and _as_they_are(workload):
@@ -120,7 +120,7 @@ def column_stage(
 
 
 def row_stage(workload: Workload, tiles: Any, row_tile: int) -> ColumnStage:
-    """Return the same columns by rows: shape (tiles, row_tile, C + K + 1), the last always -inf."""
+    """Return the columns by rows: shape (tiles, row_tile, C + K + 1), the last column always -inf."""
     count, dtype = workload["numeric"] + workload["categorical"], workload["dtype"]
     rows, tables, column = _stage(workload, tiles, row_tile)
     lowest = tirx.const(-np.inf, dtype)
@@ -138,15 +138,15 @@ def _stage(
     """Return the rows, the stage's tables, and a function from (i, c, r) to column c of row r of tile i."""
     dtype, numeric, categorical = workload["dtype"], workload["numeric"], workload["categorical"]
     rows = _rows(workload, tiles, row_tile)
-    given = {argument.name: placeholder(argument) for argument in column_arguments(workload)}
-    tables = list(given.values())
+    inputs = {argument.name: placeholder(argument) for argument in column_arguments(workload)}
+    tables = list(inputs.values())
     if block:
         transposed = _transposed(rows, block, "transposed")
 
     def read(i: Any, r: Any, f: Any) -> Any:
         return transposed[i, f, r] if block else rows[i, r, f]
 
-    feature, value = given.get("column_feature"), _numeric_value(workload, given)
+    feature, value = inputs.get("column_feature"), _numeric_value(workload, inputs)
 
     def numeric_feature(c: Any) -> Any:
         return c if feature is None else feature[c]
@@ -157,18 +157,18 @@ def _stage(
     if not categorical:
         return rows, tables, numeric_column
 
-    cat_feature, bits = given["category_feature"], given["category_bits"]
-    given_dtype = row_dtype_of(workload)
-    size = tirx.const(float(workload["category_size"]), given_dtype)
+    cat_feature, bits = inputs["category_feature"], inputs["category_bits"]
+    row_dtype = row_dtype_of(workload)
+    size = tirx.const(float(workload["category_size"]), row_dtype)
 
     def goes_right(x: Any, k: Any) -> Any:
         above = (
-            x > tirx.const(-1.0, given_dtype)
+            x > tirx.const(-1.0, row_dtype)
             if workload["negative_fraction_is_zero"]
-            else x >= tirx.const(0.0, given_dtype)
+            else x >= tirx.const(0.0, row_dtype)
         )
         inside = tirx.all(above, x < size)
-        outside = tirx.Select(_known(x, given_dtype), size, size + tirx.const(1.0, given_dtype))
+        outside = tirx.Select(_known(x, row_dtype), size, size + tirx.const(1.0, row_dtype))
         bit = tirx.Select(inside, x, outside).astype("int32")
         return ((bits[k, bit >> 5] >> (bit & 31)) & 1).astype(dtype)
 
@@ -177,9 +177,9 @@ def _stage(
         if not in_place:
             category = read(i, r, cat_feature[c - numeric])
             return tirx.if_then_else(c < numeric, numeric_column(i, c, r), goes_right(category, c - numeric))
-        given_feature = tirx.if_then_else(c < numeric, numeric_feature(c), cat_feature[c - numeric])
+        feature_index = tirx.if_then_else(c < numeric, numeric_feature(c), cat_feature[c - numeric])
         return once(
-            read(i, r, given_feature),
+            read(i, r, feature_index),
             lambda x: tirx.if_then_else(c < numeric, value(x, c), goes_right(x, c - numeric)),
         )
 
@@ -215,12 +215,12 @@ def _transposed(rows: Any, block: int, name: str, annotations: dict[str, int] | 
 
 
 def _known(x: Any, dtype: str) -> Any:
-    """Return whether a value is not NaN; TVM's own test for NaN would scalarize vectors."""
+    """Return whether a value is not NaN; TVM's test for NaN would scalarize vectors."""
     return x >= tirx.const(-np.inf, dtype)
 
 
 def _applied(operation: str, x: Any, constant: Any) -> Any:
-    """Return one of a prologue's operations, rounded by itself."""
+    """Return one of a prologue's operations, rounded separately."""
     if operation == "subtract":
         return x - constant
     if operation == "divide":
@@ -229,7 +229,7 @@ def _applied(operation: str, x: Any, constant: Any) -> Any:
 
 
 def _numeric_value(workload: Workload, tables: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a function from (x, c) to what numeric column c is where its feature is x."""
+    """Return a function from (x, c) to numeric column c of feature value x."""
     dtype, operations = workload["dtype"], prologue_of(workload)
 
     def raw(x: Any, c: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`LinearOperand`: a linear model prepared for kernels that read rows of a type."""
+"""`LinearOperand`: a linear model prepared for kernels that read rows of one type."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hbtvm.schedules.workload import LinearWorkload, Workload
 from hbtvm.strategies.trees.forest import DType
 
 PARALLEL_WORK = 100_000
-"""Rows times weights and table entries read from which handing work to a thread may pay."""
+"""Rows times weights and table entries from which threads may pay."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearOperand:
     """Weighted sums of K numbers and C codes for O outputs."""
 
-    dtype: DType  # type of the input. Sums are in float64 all the same.
-    # The model without its base score. It fills missing numbers only where rows may have NaN.
+    dtype: DType  # type of the input; sums are always in float64
+    # The model without its base score. It fills missing numbers only if rows may have NaN.
     sums: LinearSum
 
     family = "linear"
@@ -46,7 +46,7 @@ class LinearOperand:
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """Cache of what strategies compute from this operand, the same for all configurations."""
+        """Cache of strategies' results that no configuration changes."""
         return {}
 
     def workload(self, rows: int, threads: int = 1) -> Workload:
@@ -54,7 +54,7 @@ class LinearOperand:
         sums, facts = self.sums, self.sums.attributes()
         numbers, codes = len(sums.feature), len(sums.sizes)
         work = rows * (numbers + codes) * self.n_outputs
-        own: LinearWorkload = {
+        linear: LinearWorkload = {
             "family": "linear",
             "rows": rows,
             "threads": threads if work >= PARALLEL_WORK else 1,
@@ -68,8 +68,7 @@ class LinearOperand:
             "fills_missing": facts["fills_missing"],
             "dtype": self.dtype,
         }
-        # Strategies are told by the family which of the two it is.
-        return cast(Workload, own)
+        return cast(Workload, linear)
 
 
 def make_linear(linear: Linear, dtype: DType, nan: bool = True) -> LinearOperand:
@@ -80,7 +79,7 @@ def make_linear(linear: Linear, dtype: DType, nan: bool = True) -> LinearOperand
     """
     sums = linear.sums
     used = np.any(sums.weight != 0, axis=1) | (nan & np.any(sums.missing != 0, axis=1))
-    # Few weights of a sparse model: the others' columns are not read. Else columns in order are read faster.
+    # Drop unused columns of sparse models only: reading columns in order is faster.
     if 2 * np.count_nonzero(used) <= len(used):
         kept = {name: getattr(sums, name)[used] for name in ("feature", "shift", "weight", "missing")}
         sums = replace(sums, **kept)

@@ -1,10 +1,9 @@
 """`once`: a value that a statement computes once, however often its expression uses it.
 
-Expressions of TVM are trees: what an expression uses n times is in it n times, with all that it is computed
-of. Passes that simplify go through each copy, and through a condition again for each branch that it decides,
-so that their time grows with a power of how deep conditions are nested: a walk over columns of categories
-that are computed where they are used took half a minute. So such a value is given a name in its expression,
-which `bind_once` makes a statement of once a module is scheduled.
+TVM's expressions are trees: an expression contains n copies of a value that it uses n times. Simplifying
+passes visit each copy, and a condition again for each branch that it decides, so nested conditions take them
+long: a walk over inlined columns of categories took half a minute. `once` names such a value by a let
+expression, and `bind_once` turns it into a statement of the scheduled module.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ from tvm.s_tir import SBlock
 
 
 def once(value: Any, body: Callable[[Any], Any]) -> Any:
-    """Return what `body` returns for the name of a value, which must not be in a branch of a condition.
+    """Return `body` of a variable that stands for a value.
 
-    (Its statement comes before the one that has the condition, so that no condition guards it.)
+    Must not be used in a branch of a condition, since no condition guards the value's statement.
     """
-    given = value.asobject() if isinstance(value, te.TensorSlice) else value
-    name = tirx.Var("once", str(given.ty.dtype))
-    return tirx.Let(name, given, body(name))
+    expression = value.asobject() if isinstance(value, te.TensorSlice) else value
+    name = tirx.Var("once", str(expression.ty.dtype))
+    return tirx.Let(name, expression, body(name))
 
 
 def bind_once(module: Any) -> Any:
-    """Return a scheduled module in which blocks begin by computing what is named by `once` in them."""
+    """Return a scheduled module whose sblocks begin with the values that `once` names in them."""
     function = module["main"]
     body = tvm_ffi.structural_map(function.body, (SBlock, _bound))
     return module if body.same_as(function.body) else tvm.IRModule({"main": function.with_body(body)})
 
 
 def _bound(block: Any) -> Any:
-    """Return a block that has statements in place of its named values; blocks in it have theirs already."""
+    """Return an sblock with statements for its named values; nested sblocks are already done."""
     bindings: list[Any] = []
     names: dict[Any, Any] = {}
 

@@ -1,4 +1,4 @@
-"""Stages that all strategies for CPUs share: columns, lookups in tables, and sums of leaf values."""
+"""Stages that all strategies for CPUs share: columns, lookups, and sums of leaf values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from hbtvm.strategies.intrinsics.lookup import lookup, padded
 class StageBuilder:
     """Builds the expressions that strategies share: symbolic sizes, column stage, tables, scores.
 
-    `by_row`: whether columns are laid out by rows (`row_stage`) or rows by columns (`column_stage`).
-    `trees_inner`: whether vectors run over trees (knob ``axis``): per-tree tables then end in the tree axis,
-        and so do the strategy's intermediate tensors.
+    `by_row`: whether the columns' layout is by rows (`row_stage`), else by columns (`column_stage`).
+    `trees_inner`: whether vectors run over trees (knob ``axis``); the tree axis is then last in per-tree
+        tables and intermediate tensors.
     `tree_tiles`, `groups`, `tree_tile`: extents of the leading axes of every table; `tree_tiles` is symbolic.
     """
 
@@ -47,23 +47,23 @@ class StageBuilder:
         )
 
     def placeholders(self, arguments: Sequence[Argument]) -> list[Any]:
-        """The tensors that stand for a strategy's own tables."""
+        """Return placeholders of a strategy's tables."""
         extents = {one: te.var(one, "int64") for a in arguments for one in a.shape if isinstance(one, str)}
         return [placeholder(argument, {**extents, TREE_TILES: self.tree_tiles}) for argument in arguments]
 
     def at(self, o: Any, g: Any, t: Any, *entry: Any) -> tuple[Any, ...]:
-        """Return the index of a tree's entry in a table that has entries for each tree."""
+        """Return the index of a tree's entry in a per-tree table."""
         return (o, g, *entry, t) if self.trees_inner else (o, g, t, *entry)
 
     def column(self, i: Any, column: Any, r: Any) -> Any:
-        """Return a row's value of a column whose number is data-dependent, one for each lane."""
+        """Return a row's value of a column whose number depends on data, one for each lane."""
         columns = self.stage.columns
         entries = int(columns.shape[1]) * self.row_tile
         index = column if self.row_tile == 1 else column * self.row_tile + r
         return lookup(columns[i, 0, 0], index, entries, self.column_lookup)
 
     def entry(self, table: Any, o: Any, g: Any, t: Any, run: range, index: Any, method: str) -> Any:
-        """Return the entry at `index`, which is data-dependent, of a run of a tree's entries."""
+        """Return the entry at a data-dependent `index` of a run of a tree's entries."""
         if self.trees_inner:
             index = index * self.tree_tile + t
             return lookup(table[o, g, run.start, 0], index, len(run) * self.tree_tile, method)
@@ -95,10 +95,10 @@ class StageBuilder:
     def scores(self, leaf_value: Callable[..., Any]) -> Any:
         """Return the sums of the trees' values.
 
-        A tile's trees are summed in the type of the leaf values, tiles in float64, so the
-        error does not grow with the number of trees.
+        Trees of a tile are summed in the type of the leaf values, and tiles in float64, so the error does not
+        grow with the number of trees.
 
-        `leaf_value`: from (i, o, g, t, r, v) to what tree t adds to output v of its group.
+        `leaf_value`: from (i, o, g, t, r, v) to tree t's term of output v of its group.
         Returns tensor, float64, shape (tiles, G, V, row_tile).
         """
         width: int = self.workload["width"]
@@ -127,12 +127,12 @@ class StageBuilder:
 
     def function(self, tables: Sequence[Any], scores: Any) -> Any:
         """Return the kernel's `PrimFunc`: rows, column tables, the strategy's tables, scores."""
-        made = te.create_prim_func([self.stage.rows, *self.stage.tables, *tables, scores])
-        return unaligned_rows(made)
+        function = te.create_prim_func([self.stage.rows, *self.stage.tables, *tables, scores])
+        return unaligned_rows(function)
 
 
 def unaligned_rows(function: Any) -> Any:
-    """Return a function whose rows (its first argument) are declared as aligned to their elements only."""
+    """Return a function whose rows (its first argument) are aligned to their elements only."""
     rows = function.params[0]
     size = np.dtype(str(rows.dtype)).itemsize
     loose = tirx.decl_buffer(rows.shape, rows.dtype, rows.name, data_alignment=size)
@@ -148,14 +148,14 @@ def tree_table(
     kind: str | None = None,
     **bounds: int,
 ) -> Argument:
-    """A table that has `shape` entries for each tree, in tiles of trees as a configuration says."""
+    """Return a table with `shape` entries for each tree, in a configuration's tiles of trees."""
     trees = int(config["tree_tile"])
-    own = (*shape, trees) if config["axis"] == "trees" else (trees, *shape)
-    return table(name, dtype, (TREE_TILES, workload["groups"], *own), kind, **bounds)
+    entries = (*shape, trees) if config["axis"] == "trees" else (trees, *shape)
+    return table(name, dtype, (TREE_TILES, workload["groups"], *entries), kind, **bounds)
 
 
 def leaf_table(workload: Workload, config: Config, leaves: int) -> Argument:
-    """The leaf values of trees with up to `leaves` leaves."""
+    """Return the table of leaf values of trees with up to `leaves` leaves."""
     rows = leaf_rows(leaves, workload["value_dtype"], config)
     return tree_table(workload, config, "value", workload["value_dtype"], (rows, workload["width"]))
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from hbtvm.schedules.cpu.sharing import threads_are_valid
+from hbtvm.schedules.cpu.sharing import row_thread_knobs, threads_are_valid
 from hbtvm.schedules.cpu.steps import (
     decompose,
     is_arm,
@@ -78,17 +78,10 @@ def space(workload: Workload, target: Target) -> Space:
             Knob("code_unroll", divisors(own["codes"], MAX_UNROLL)),
             Knob("read", ("direct", "transposed") if transposes else ("direct",)),
             Knob("lookup", ("scalar", "gather") if gathers else ("scalar",)),
-            *_thread_knobs(own),
+            *row_thread_knobs(own),
         ),
         valid,
     )
-
-
-def _thread_knobs(own: LinearWorkload) -> tuple[Knob, ...]:
-    """As `hbtvm.schedules.cpu.sharing.thread_knobs`; there is nothing but rows to share."""
-    if own["threads"] == 1 or own["rows"] == 1:
-        return ()
-    return Knob("parallel", ("none", "rows")), Knob("grain", (1, 4, 16))
 
 
 def divisors(count: int, most: int) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
-from hbtvm.schedules.cpu.sharing import threads_are_valid
+from hbtvm.schedules.cpu.sharing import row_thread_knobs, threads_are_valid
 from hbtvm.schedules.cpu.steps import (
     STORED_BY_ROW,
     decompose,
@@ -85,7 +85,7 @@ def space(workload: Workload, target: Target) -> Space:
             Knob("unroll", (1, 2, 4, 8)),
             Knob("distances", ("direct", "expanded") if may_expand(own["nodes"]) else ("direct",)),
             *_point_knobs(own),
-            *_thread_knobs(own),
+            *row_thread_knobs(own),
         ),
         valid,
     )
@@ -95,13 +95,6 @@ def _point_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
     """Points of the blocks in which the nearest are searched for, where a network does that."""
     choices = network_nearest.sizes(own["nodes"], nearest(own["nodes"]))
     return (Knob("points", choices),) if choices else ()
-
-
-def _thread_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
-    """As `hbtvm.schedules.cpu.sharing.thread_knobs`; there is nothing but rows to share."""
-    if own["threads"] == 1 or own["rows"] == 1:
-        return ()
-    return Knob("parallel", ("none", "rows")), Knob("grain", (1, 4, 16))
 
 
 def default(workload: Workload, target: Target) -> Config:

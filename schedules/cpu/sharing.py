@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Workload
@@ -53,15 +55,32 @@ def with_threads(config: Config, workload: Workload, nanoseconds: float, space: 
     by_trees: Config = {**alone, "parallel": "trees"}
     if rows == 1:
         return by_trees
-    by_rows = balanced({**alone, "parallel": "rows"}, workload, space)
+    by_rows = _balanced({**alone, "parallel": "rows"}, workload, space)
     # Threads that share the trees each make all columns.
     pays = _cost(by_rows, config, workload) * 1.3 <= _cost(alone, config, workload)
     wide = workload["numeric"] >= _WIDE
     return by_rows if pays or wide or not space.contains(by_trees) else by_trees
 
 
-def balanced(config: Config, workload: Workload, space: Space) -> Config:
-    """With the row tile, no larger than this configuration's, of which threads' shares are smallest."""
+def row_thread_knobs(workload: Mapping[str, Any]) -> tuple[Knob, ...]:
+    """Return `thread_knobs` for kernels whose threads can share rows only."""
+    if workload["threads"] == 1 or workload["rows"] == 1:
+        return ()
+    return Knob("parallel", ("none", "rows")), Knob("grain", (1, 4, 16))
+
+
+def with_row_threads(config: Config, workload: Workload, nanoseconds: float, space: Space) -> Config:
+    """Add good values of `row_thread_knobs`; as `with_threads`, with the estimated time of a row."""
+    if workload["threads"] == 1 or workload["rows"] == 1:
+        return config
+    alone: Config = {**config, "parallel": "none", "grain": 1}
+    if workload["rows"] * nanoseconds < WORTH_SHARING:
+        return alone
+    return _balanced({**alone, "parallel": "rows"}, workload, space)
+
+
+def _balanced(config: Config, workload: Workload, space: Space) -> Config:
+    """Choose the row tile, up to the configuration's, that makes threads' shares most even."""
     best, least = config, _BETTER * _cost(config, config, workload)
     row_tile, lanes = int(config["row_tile"]), int(config.get("lanes", 1))
     while row_tile > 1:

@@ -1,6 +1,6 @@
 """Bitvector strategy on CUDA: a thread ANDs the masks of its trees' nodes, for each of its rows.
 
-All threads of a warp that have the same tree test the same node, so a warp reads a table's entry once, and
+Threads of a warp with the same tree test the same node, so a warp reads a table's entry once, and
 `node_vector` nodes by one instruction. Neighbouring rows' values of a column are adjacent.
 """
 

@@ -35,15 +35,15 @@ class CudaGemm(OnGpu, Gemm):
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         leaves = int(np.diff(forest.offset).max() + 1) // 2
         product = str(config["product_dtype"])
-        own = tree_tables(forest, "int32", "int16", *gemm_cuda.rooms(leaves))
-        own["path"] = np.ascontiguousarray(own["path"].transpose(0, 2, 1), product)
-        # Sums are of another type than the products' factors; padding leaves get a sum that no row reaches.
-        left_counts = own["left_counts"].astype(gemm_cuda.SUMS[product])
+        by_tree = tree_tables(forest, "int32", "int16", *gemm_cuda.rooms(leaves))
+        by_tree["path"] = np.ascontiguousarray(by_tree["path"].transpose(0, 2, 1), product)
+        # Sums have another type than the factors; no row reaches the sum of padding leaves.
+        left_counts = by_tree["left_counts"].astype(gemm_cuda.SUMS[product])
         left_counts[left_counts > leaves] = gemm_cuda.NEVER
-        own["left_counts"] = left_counts
+        by_tree["left_counts"] = left_counts
         empty = {"left_counts": gemm_cuda.NEVER}
         return tiled_tables(
-            forest, config, {name: (table, empty.get(name, 0)) for name, table in own.items()}
+            forest, config, {name: (table, empty.get(name, 0)) for name, table in by_tree.items()}
         )
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:

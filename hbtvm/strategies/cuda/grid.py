@@ -1,7 +1,7 @@
 """Stages that all GPU kernels share: rows and trees distributed to a block's threads, and sums.
 
-A block takes a tile of rows and one group of outputs; or, where several share a group's trees (knob
-``tree_blocks``), its part of the group, as if that were a group of its own. Its threads form a grid:
+A block takes a tile of rows and one group of outputs. If blocks share a group's trees (knob
+``tree_blocks``), each part counts as a group. A block's threads form a grid:
 `row_threads` along the rows times `tree_threads` along the trees. In a tile of trees, a thread walks
 `trees_each` of them for `rows_each` rows; a tile's rows lie `row_threads` apart, so that neighbouring
 threads have neighbouring rows::
@@ -41,27 +41,27 @@ from hbtvm.strategies.trees.forest import Forest
 
 
 class CudaSchedules(Schedules, Protocol):
-    """What a module of `hbtvm.schedules` offers for kernels on CUDA."""
+    """The interface of a module of `hbtvm.schedules` for kernels on CUDA."""
 
     def needs(self, workload: Workload, config: Config) -> Needs:
-        """What a block takes."""
+        """Return a block's resources."""
 
 
 class OnGpu(Strategy):
-    """What the kernels of all strategies on CUDA have in common."""
+    """Base of all strategies on CUDA."""
 
     schedule: CudaSchedules
 
     def module(self, workload: Workload, config: Config) -> Any:
-        """The scheduled module; its function says what the knob ``carveout`` wants, if anything."""
-        made = bind_once(super().module(workload, config))
+        """Return the scheduled module, with the attribute of the knob ``carveout`` if it is set."""
+        module = bind_once(super().module(workload, config))
         size = carveout.wanted(config, self.schedule.needs(workload, config).shared)
         if size is None:
-            return made
-        return IRModule({"main": made["main"].with_attr(carveout.ATTRIBUTE, size)})
+            return module
+        return IRModule({"main": module["main"].with_attr(carveout.ATTRIBUTE, size)})
 
     def ends(self, workload: Workload, config: Config) -> tuple[Argument, Argument, int]:
-        """Rows, scores and parts; a tile's rows are two axes of the scores (see `Grid.scores`)."""
+        """Return rows, scores and parts; a tile's rows are two axes of the scores (see `Grid.scores`)."""
         shape, parts = Shape.of(config), int(config["tree_blocks"])
         rows = rows_argument(workload["dtype"], shape.row_tile, workload["features"], GPU_ROW_ALIGNMENT)
         extents = (parts * workload["groups"], workload["width"], shape.rows_each, shape.row_threads)
@@ -77,13 +77,13 @@ def tree_table(
     kind: str | None = None,
     **bounds: int,
 ) -> Argument:
-    """A table that has `shape` entries for each tree, in tiles of trees as a configuration says."""
+    """Return a table with `shape` entries for each tree, in a configuration's tiles of trees."""
     trees, groups = int(config["tree_tile"]), int(shared_out(workload, int(config["tree_blocks"]))["groups"])
     # Tables that stay resident in shared memory need a static size.
     tiles = tree_tiles(workload, config) if config["tables"] == "kept" else TREE_TILES
-    # Neighbouring threads that have neighbouring trees want those next to each other.
-    own = (*shape, trees) if config["layout"] == "trees" else (trees, *shape)
-    return table(name, dtype, (tiles, groups, *own), kind, **bounds)
+    # Neighbouring threads with neighbouring trees read adjacent entries.
+    entries = (*shape, trees) if config["layout"] == "trees" else (trees, *shape)
+    return table(name, dtype, (tiles, groups, *entries), kind, **bounds)
 
 
 class Grid:
@@ -92,7 +92,7 @@ class Grid:
     `lowest`: whether to add a column that is always -inf.
     `stage`: the columns, shape (tiles, columns, row_tile).
     `trees_inner`: whether per-tree tables end in the tree axis (knob ``layout``).
-    `in_place`: whether columns of categories are computed where they are used (knob ``columns``).
+    `in_place`: whether readers compute the columns of categories (knob ``columns``).
     """
 
     def __init__(self, workload: Workload, config: Config, lowest: bool = False) -> None:
@@ -111,12 +111,12 @@ class Grid:
         )
 
     def placeholders(self, arguments: Sequence[Argument]) -> list[Any]:
-        """Return the tensors that stand for a strategy's own tables."""
+        """Return placeholders of a strategy's tables."""
         extents = {one: te.var(one, "int64") for a in arguments for one in a.shape if isinstance(one, str)}
         return [placeholder(argument, {**extents, TREE_TILES: self.tree_tiles}) for argument in arguments]
 
     def at(self, o: Any, g: Any, q: Any, y: Any, *entry: Any) -> tuple[Any, ...]:
-        """Return the index of an entry of a thread's tree in a table that has entries for each tree."""
+        """Return the index of an entry of a thread's tree in a per-tree table."""
         t = q * self.shape.tree_threads + y
         return (o, g, *entry, t) if self.trees_inner else (o, g, t, *entry)
 
@@ -125,26 +125,25 @@ class Grid:
         return self.stage.columns[i, column, p * self.shape.row_threads + x]
 
     def by_test(self, left: Any, choice: Callable[[Any], Any]) -> Any:
-        """Return what a walk chooses by whether a row passes a test, one of several choices by it."""
-        # Of a column that is computed here, TVM's passes would go through all anew for each choice.
+        """Return a walk's choice by a test; a walk makes several choices by the same test."""
+        # TVM's passes would repeat an inlined column's expression for each choice.
         return once(left, choice) if self.in_place else choice(left)
 
     def per_tree(self, body: Callable[..., Any], name: str) -> Any:
         """Return a tensor of one value for each (tile i, tree tile o, group g, tree q, y, row p, x)."""
         shape = self.shape
-        own = (shape.trees_each, shape.tree_threads, shape.rows_each, shape.row_threads)
-        return te.compute((self.tiles, self.tree_tiles, self.groups, *own), body, name=name)
+        axes = (shape.trees_each, shape.tree_threads, shape.rows_each, shape.row_threads)
+        return te.compute((self.tiles, self.tree_tiles, self.groups, *axes), body, name=name)
 
     def scores(self, leaf_value: Callable[..., Any]) -> Any:
         """Return the sums of the trees' values.
 
-        A thread's trees of a tile are summed in the type of the leaf values, all else in float64, so
+        A thread sums its trees of a tile in the type of the leaf values, and everything else in float64, so
         the error does not grow with the number of trees.
 
-        `leaf_value`: from (i, o, g, q, y, p, x, v) to what a tree adds to output v of its group.
+        `leaf_value`: from (i, o, g, q, y, p, x, v) to a tree's term of output v of its group.
         Returns tensor, float64, shape (tiles, tree_blocks * G, V, rows_each, row_threads): a tile's rows in
-        their order. With two axes for rows, TVM proves that a thread's values are its own, and uses
-        registers.
+        their order. With two axes for rows, TVM proves that no threads share a value, and uses registers.
         """
         width, shape = int(self.workload["width"]), self.shape
         threads = (shape.tree_threads, shape.rows_each, shape.row_threads)

@@ -1,4 +1,4 @@
-"""Linear models on CUDA: a thread sums up some outputs of some rows (see `hbtvm.strategies.linear`)."""
+"""Linear models on CUDA: a thread sums some outputs of some rows (see `hbtvm.strategies.linear`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hbtvm.strategies.linear_operand import LinearOperand
 
 
 class CudaLinearSum(LinearSum):
-    """Holds any linear model."""
+    """Supports any linear model."""
 
     schedule = linear_cuda
 
@@ -25,12 +25,12 @@ class CudaLinearSum(LinearSum):
 
     def ends(self, workload: Workload, config: Config) -> tuple[Argument, Argument, int]:
         _, scores, parts = super().ends(workload, config)
-        own, row_tile = cast(LinearWorkload, workload), int(config["row_tile"])
-        return rows_argument(own["dtype"], row_tile, own["features"], GPU_ROW_ALIGNMENT), scores, parts
+        linear, row_tile = cast(LinearWorkload, workload), int(config["row_tile"])
+        return rows_argument(linear["dtype"], row_tile, linear["features"], GPU_ROW_ALIGNMENT), scores, parts
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        own = cast(LinearWorkload, workload)
-        return linear_arguments(own, own["outputs"])
+        linear = cast(LinearWorkload, workload)
+        return linear_arguments(linear, linear["outputs"])
 
     def tables(self, operand: LinearOperand, config: Config) -> dict[str, np.ndarray]:
         return linear_tables(operand, operand.n_outputs)

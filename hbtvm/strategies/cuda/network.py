@@ -32,7 +32,7 @@ from hbtvm.strategies.network.strategy import Fused
 
 
 class CudaFused(Fused):
-    """Holds any network whose intermediate values fit a thread's memory."""
+    """Supports any network whose intermediate values fit a thread's memory."""
 
     schedule = network_cuda
 
@@ -52,34 +52,34 @@ class CudaFused(Fused):
         return self.serial_default(workload, target)
 
     def signature(self, workload: Workload, config: Config) -> Signature:
-        own, row_tile = cast(NetworkWorkload, workload), int(config["row_tile"])
-        rows = rows_argument(own["dtype"], row_tile, own["features"], GPU_ROW_ALIGNMENT)
-        scores = scores_argument((1, own["outputs"], row_tile))
+        network, row_tile = cast(NetworkWorkload, workload), int(config["row_tile"])
+        rows = rows_argument(network["dtype"], row_tile, network["features"], GPU_ROW_ALIGNMENT)
+        scores = scores_argument((1, network["outputs"], row_tile))
         return Signature((rows, *self.arguments(workload, config), scores), 1)
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         return arguments_of(planned(workload, config))
 
     def tables(self, operand: NetworkOperand, config: Config) -> dict[str, np.ndarray]:
-        made = planned(operand.workload(1), config)
-        return laid_out(made, operand.tables, arguments_of(made))
+        plan = planned(operand.workload(1), config)
+        return laid_out(plan, operand.tables, arguments_of(plan))
 
     def function(self, workload: Workload, config: Config) -> Any:
-        own, made = cast(NetworkWorkload, workload), planned(workload, config)
+        network, plan = cast(NetworkWorkload, workload), planned(workload, config)
         staged = config["columns"] == "shared"
-        expressions = _Expressions(made, own, arguments_of(made), staged)
+        expressions = _Expressions(plan, network, arguments_of(plan), staged)
         return expressions.function().with_attr(MULTIPLY_ADD, 1)
 
 
 class _Expressions(Expressions):
-    """As for CPUs, with CUDA's own functions, rows through shared memory, and scores by columns."""
+    """Expressions with CUDA's functions, rows in shared memory, and scores by columns."""
 
     searches = False
 
     def __init__(
-        self, plan: Plan, own: NetworkWorkload, arguments: tuple[Argument, ...], staged: bool
+        self, plan: Plan, network: NetworkWorkload, arguments: tuple[Argument, ...], staged: bool
     ) -> None:
-        super().__init__(plan, own["dtype"], own["features"], arguments)
+        super().__init__(plan, network["dtype"], network["features"], arguments)
         self._staged = staged
         self.functions = FUNCTIONS
 
@@ -92,24 +92,24 @@ class _Expressions(Expressions):
         return lambda i, w, r: columns[i, w, r].astype("float64")
 
     def _top_k(self, at: int, stage: Stage) -> Value:
-        """In one pass: each value takes its place among the smallest so far, behind those that it equals."""
+        """Find the smallest in one pass: insert each value behind equal ones among the smallest so far."""
         if not in_one_pass(stage.form):
             return super()._top_k(at, stage)
         (x,), width, k = self._inputs(stage), self._width(stage), int(stage.form["k"])
         source = self.plan.stages[stage.form["inputs"][0]]
         count = source.room if source.inside == at else width
-        # What is infinite, or not a number, counts as the largest number: an empty place has infinity.
+        # Infinity and NaN count as the largest number; empty places hold infinity.
         largest, infinity = functions.number(sys.float_info.max), functions.number(math.inf)
 
         def insert(found: Any, new: Any) -> Any:
             before = [new[0] < found[n] for n in range(k)]
 
             def moved(first: int) -> list[Any]:
-                """The smallest values, or (from k on) their places, with the new one among them."""
+                """Insert the new element into the smallest values or (from k on) their places."""
                 made = [tirx.Select(before[0], new[first], found[first])]
                 for n in range(1, k):
-                    own = tirx.Select(before[n - 1], found[first + n - 1], new[first])
-                    made.append(tirx.Select(before[n], own, found[first + n]))
+                    shifted = tirx.Select(before[n - 1], found[first + n - 1], new[first])
+                    made.append(tirx.Select(before[n], shifted, found[first + n]))
                 return made
 
             return (*moved(0), *moved(k))
@@ -127,8 +127,8 @@ class _Expressions(Expressions):
         made = te.compute((self.tiles, 1, self.plan.row_tile), candidates, name=f"s{at}_smallest")
 
         def found(i: Any, w: Any, r: Any) -> Any:
-            every = [tirx.Select(one[i, 0, r] < largest, one[i, 0, r], infinity) for one in made[:k]]
-            every += [one[i, 0, r].astype("float64") for one in made[k:]]
+            every = [tirx.Select(tensor[i, 0, r] < largest, tensor[i, 0, r], infinity) for tensor in made[:k]]
+            every += [tensor[i, 0, r].astype("float64") for tensor in made[k:]]
             result = every[-1]
             for n in range(2 * k - 2, -1, -1):
                 result = tirx.if_then_else(w == n, every[n], result)
@@ -143,7 +143,7 @@ class _Expressions(Expressions):
 
 
 def _own(name: str) -> Callable[..., Any]:
-    return lambda *given: tirx.call_pure_extern("float64", name, *given)
+    return lambda *arguments: tirx.call_pure_extern("float64", name, *arguments)
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -151,4 +151,4 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **{name: _own(row.cuda) for name, row in pointwise.FUNCTIONS.items() if row.cuda},
     "sigmoid": lambda x: functions.sigmoid(x, _own("exp")),
 }
-"""As `hbtvm.strategies.network.functions.FUNCTIONS`: CUDA's are correct to the last bit or two."""
+"""`hbtvm.strategies.network.functions.FUNCTIONS` for CUDA, correct to the last bit or two."""

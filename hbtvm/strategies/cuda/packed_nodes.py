@@ -34,6 +34,6 @@ def unpack(word: Callable[[int], Any], dtype: str) -> tuple[Any, Any]:
     """Return threshold and link (int64 in float64, else int32) of the node whose n-th word is ``word(n)``."""
     if dtype == "float64":
         return tirx.reinterpret("float64", word(0)), word(1)
-    # Loading the halves by themselves would take two instructions.
+    # Loading the halves separately would take two instructions.
     both = word(0)
     return tirx.reinterpret("float32", both.astype("int32")), (both >> 32).astype("int32")

@@ -1,4 +1,4 @@
-"""Perfect tree traversal on CUDA: a walk from the root, one load for a node.
+"""Perfect tree traversal on CUDA: a walk from the root with one load per node.
 
 Hummingbird's algorithm 3 as a reduction over levels: within a tree's table, whose entry 1 is the root,
 the children of node n are nodes 2 * n and 2 * n + 1::
@@ -26,7 +26,7 @@ from hbtvm.strategies.trees.perfect import PerfectTreeTraversal, perfect_levels
 
 
 class CudaPerfectTreeTraversal(OnGpu, PerfectTreeTraversal):
-    """Walk of trees padded to perfect ones: children need no table."""
+    """Walk over trees padded to perfect trees: children need no table."""
 
     schedule = perfect_cuda
 

@@ -1,17 +1,17 @@
 """Ranks by columns: each thread counts the thresholds of one group, kept in registers, in all rows of a tile.
 
-Where there are many columns with few thresholds each, most of a search is loads: of the row's value, from as
-many lines as a warp has rows, and of the thresholds on the way. So the thresholds of a column are cut into
-groups of `RANK_GROUP` neighbours, and a thread takes a group rather than a row: it loads the thresholds once
-for all rows, and neighbouring threads read neighbouring values of a row::
+With many columns of few thresholds each, loads dominate a search: a warp's values come from as many lines as
+it has rows, and each step loads a threshold. So the thresholds of a column are cut into groups of
+`RANK_GROUP` neighbours, and a thread takes a group rather than a row: it loads the thresholds once for all
+rows, and neighbouring threads read neighbouring values of a row::
 
     for group of the thread:
         t[0..6] = thresholds of the group
         for row of the tile:
             ranks[row, group] = number of k for which ``rows[row, column of the group] <= t[k]`` is false
 
-``x <= t[k]`` holds exactly if the rank in the group that has t[k] is at most its place there: thresholds of
-other groups have no part in it. So a node refers to a group and a place, three bits.
+``x <= t[k]`` holds exactly if the rank in the group of t[k] is at most t[k]'s place there; other groups do
+not matter. So a node refers to a group and a place of three bits.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from hbtvm.strategies.cuda.grid import Grid
 from hbtvm.strategies.trees.forest import Forest
 from hbtvm.strategies.trees.ranks import node_ranks
 
-_WHOLE = 2.0**23  # a sum of float32 that begins here has a small whole number in its lowest bits
+_WHOLE = 2.0**23  # added to a small whole number in float32, it leaves that number in the lowest bits
 
 
 def _first_groups(forest: Forest) -> np.ndarray:
-    """Return the first group of each column, and at the end how many there are: int64, shape (C + 1,)."""
+    """Return the first group of each column, then the number of groups: int64, shape (C + 1,)."""
     count = [-(-len(values) // RANK_GROUP) for values in forest.thresholds]
     return np.concatenate([[0], np.cumsum(count, dtype=np.int64)])
 
@@ -50,7 +50,7 @@ def node_groups(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def group_arguments(workload: Workload, ranks: RankLayout) -> tuple[Argument, ...]:
-    """The tables of groups as a kernel takes them, in argument order."""
+    """Return the tables of groups as kernel arguments, in order."""
     columns = int(workload["numeric"]) + int(workload["categorical"])
     return (
         table("group_column", "int32", (ranks.row_room,), "index", below=columns),
@@ -59,7 +59,7 @@ def group_arguments(workload: Workload, ranks: RankLayout) -> tuple[Argument, ..
 
 
 def group_tables(forest: Forest, ranks: RankLayout) -> dict[str, np.ndarray]:
-    """Return the tables of groups by name; what fills up a row's words counts nothing."""
+    """Return the tables of groups by name; padding groups count nothing."""
     first = _first_groups(forest)
     column = np.zeros(ranks.row_room, np.int32)
     column[: ranks.count] = np.repeat(np.arange(len(first) - 1), np.diff(first))
@@ -71,16 +71,16 @@ def group_tables(forest: Forest, ranks: RankLayout) -> dict[str, np.ndarray]:
 
 
 def ranks_by_columns(grid: Grid, ranks: RankLayout, column: Any, threshold: Any) -> Any:
-    """The ranks of row tiles, shape (tiles, row_tile, row_room)."""
+    """Return the ranks of row tiles, shape (tiles, row_tile, row_room)."""
     tiles, shape = grid.tiles, (grid.tiles, ranks.row_tile, ranks.row_room)
     zero, one = tirx.const(0, "float32"), tirx.const(1, "float32")
 
     def total(ones: Iterable[Any]) -> Any:
-        # Additions of float32 run beside comparisons, those of int32 in their place.
+        # Float32 additions run in parallel with comparisons; int32 additions compete with them.
         return functools.reduce(operator.add, ones)
 
     def no(test: Any) -> Any:
-        # (Of the opposite comparison TVM takes NaN for a number.)
+        # (TVM ignores NaN when it negates a comparison.)
         return tirx.Select(test, zero, one)
 
     def whole(count: Any) -> Any:
@@ -94,7 +94,7 @@ def ranks_by_columns(grid: Grid, ranks: RankLayout, column: Any, threshold: Any)
             lambda i, r, e: whole(total(no(value[i, r, e] <= threshold[k, e]) for k in range(RANK_GROUP))),
             name="ranks",
         )
-    # Rather than to replace NaN in each row: what that takes is counted once, and added where NaN is.
+    # Count the fill value's rank once and add it for NaN, rather than replace NaN in each row.
     names = [argument.name for argument in column_arguments(grid.workload)]
     tables = dict(zip(names, grid.stage.tables, strict=True))
     feature, fill = tables.get("column_feature"), tables["column_fill"]

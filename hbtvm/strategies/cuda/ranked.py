@@ -1,19 +1,18 @@
 """Ranked traversal on CUDA: walks over ranks in shared memory, one word of four bytes for a node.
 
-A block first searches the ranks of its rows' columns (`hbtvm.strategies.trees.ranks`), which take a byte or
-two each: a quarter of the shared memory that values take, so that more rows fit, and the same answers. Each
-bank of shared memory has the ranks of a row, so that rows of a warp never meet in one (`RankLayout`); where
-there are many columns, ranks lie and are found otherwise (`hbtvm.strategies.cuda.rank_groups`). Trees that
-are about perfect are walked as in `hbtvm.strategies.cuda.perfect`; the words of others link a node with the
-left one of its children, which the right one lies before::
+A block first searches the ranks of its rows' columns (`hbtvm.strategies.trees.ranks`). A rank takes a byte or
+two, a quarter of a value's shared memory, so more rows fit. Each bank of shared memory holds the ranks of one
+row, so rows of a warp never conflict (`RankLayout`); wide models compute and lay out ranks differently
+(`hbtvm.strategies.cuda.rank_groups`). Nearly perfect trees are walked as in `hbtvm.strategies.cuda.perfect`;
+in others, a node's word links to its left child, and the right child precedes the left::
 
     word    = place of the column | rank << place bits | distance << place bits + rank bits        (unsigned)
     above   = (word >> place bits) - ranks[row, place]
     next(n) = 2 * n + (above < 0 ? 1 : 0)   in a perfect tree's level, whose words have no distance
     next(n) = n + (above >> rank bits)      in others; a leaf's distance is 0, and no rank is above its own
 
-So distance and comparison are one subtraction, whose borrow leads to the right child; one instruction adds it
-to a node's number. In perfect trees one funnel shift moves the sign into it.
+Distance and comparison are one subtraction, whose borrow leads to the right child; one instruction adds it to
+a node's number. In perfect trees one funnel shift moves the sign into the number.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from hbtvm.strategies.trees.ranks import node_ranks, rank_table
 
 
 class CudaRankedTraversal(OnGpu, RankedTraversal):
-    """Walk over ranks; holds trees of any shape whose columns, ranks and sizes fit words."""
+    """Walk over ranks; supports trees of any shape whose columns, ranks and sizes fit words."""
 
     schedule = ranked_cuda
 
@@ -62,7 +61,7 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
 
     @staticmethod
     def _several(forest: Forest) -> bool:
-        """Whether configurations differ in what they rank with."""
+        """Whether configurations differ in their tables of thresholds."""
         return rank_groups_of(forest.workload(1)) > 0
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
@@ -72,15 +71,15 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
         number, rank = node_groups(forest) if ranks.grouped else (forest.column, node_ranks(forest))
         words = ranks.place(number.astype(np.int64)) | rank.astype(np.int64) << bits
         if is_linked(workload):
-            # Also where there is no tree.
+            # Also the padding word for missing trees.
             empty = ((1 << rank_bits) - 1) << bits
             word, value = _linked(forest, words, bits + rank_bits, empty, workload)
         else:
             levels, empty = perfect_levels(forest), 0
             above = np.concatenate([levels[0], *levels[:-1]], axis=1)  # entry 0 is never read
             # Below a leaf both children have the same value, so any word is right.
-            own = np.where(forest.left[above] >= 0, words[above], 0)
-            word = _padded(own.astype(np.uint32), entries(workload))
+            above_words = np.where(forest.left[above] >= 0, words[above], 0)
+            word = _padded(above_words.astype(np.uint32), entries(workload))
             value = _padded(forest.value[levels[-1]], entries(workload))
         word = word.view(np.int32)  # the sign is a bit like others
         tiled = tiled_tables(
@@ -130,13 +129,13 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
         def above(w: Any, i: Any, p: Any, x: Any) -> Any:
             place = (w & tirx.const(2**bits - 1, "uint32")).astype("int32")
             if layout.grouped:
-                found = ranks[i, p * grid.shape.row_threads + x, place]
+                rank = ranks[i, p * grid.shape.row_threads + x, place]
             else:
-                # Places leave the bits of the row free, whose count is a power of two: one instruction.
+                # Places leave the row's bits free (row counts are powers of two), so `or` adds them.
                 at = (place | (x * layout.packed)) + p * (grid.shape.row_threads * layout.packed)
-                found = ranks[i, at]
-            # (Of unsigned differences TVM assumes that they do not wrap.)
-            return shifted(w, bits).astype("int32") - found.astype("int32")
+                rank = ranks[i, at]
+            # (TVM assumes that unsigned differences do not wrap.)
+            return shifted(w, bits).astype("int32") - rank.astype("int32")
 
         def walk(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any) -> Any:
             def down(here: Any, first: Any) -> Any:
@@ -152,7 +151,7 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
             # TVM finds the tensors that a reduction depends on only in its operands.
             some = (ranks[i, 0, x] if layout.grouped else ranks[i, x]).astype("int32")
             if not linked:
-                # The nodes of a level, from the root's on, lie one behind the other.
+                # The nodes of a level are adjacent, level by level from the root.
                 first = tirx.shift_left(tirx.const(1, "int32"), level.var)
                 first = tirx.Select(some >= 0, first, first)
                 return te.comm_reducer(down, lambda t: tirx.const(0, t), name="descend")(first, axis=level)
@@ -170,15 +169,14 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
 
 
 def _searched(forest: Forest) -> dict[str, np.ndarray]:
-    """Return the table that thresholds are searched in."""
+    """Return the table of thresholds to search."""
     return {"rank_threshold": _by_level(rank_table(forest))}
 
 
 def _by_level(sorted_table: np.ndarray) -> np.ndarray:
     """Return thresholds, shape (columns, 2 ** bits), as balanced search trees, level by level.
 
-    A level of all columns lies together, so that threads with neighbouring columns find most of what they
-    compare in few lines.
+    Each level is contiguous over all columns, so threads with neighbouring columns read few cache lines.
     """
     entries = sorted_table.shape[1]
     steps = [entries >> level for level in range(entries.bit_length() - 1)]
@@ -187,14 +185,14 @@ def _by_level(sorted_table: np.ndarray) -> np.ndarray:
 
 
 def _padded(table: np.ndarray, count: int) -> np.ndarray:
-    """A table of shape (T, n, ...) with `count` entries of each tree."""
+    """Pad a table of shape (T, n, ...) to `count` entries of each tree."""
     return np.pad(table, [(0, 0), (0, count - table.shape[1]), *((0, 0),) * (table.ndim - 2)])
 
 
 def _linked(
     forest: Forest, words: np.ndarray, bits: int, leaf: int, workload: Workload
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Words and values of trees, shape (T, nodes) and (T, nodes, V), a node's children side by side."""
+    """Return words and values of trees, shape (T, nodes) and (T, nodes, V); siblings are adjacent."""
     trees, nodes = len(forest.offset) - 1, entries(workload)
     place = np.zeros(len(forest.left), np.int64)
     used = np.ones(trees, np.int64)
@@ -207,18 +205,18 @@ def _linked(
         value[tree[ends], place[ends]] = forest.value[ends]
         # Places for the children of a level's nodes, tree by tree.
         order = split[np.argsort(tree[split], kind="stable")]
-        own = tree[order]
-        first = np.searchsorted(own, np.arange(trees))
-        left = used[own] + 2 * (np.arange(len(own)) - first[own]) + 1
+        tree_of = tree[order]
+        first = np.searchsorted(tree_of, np.arange(trees))
+        left = used[tree_of] + 2 * (np.arange(len(tree_of)) - first[tree_of]) + 1
         place[forest.base[order] + forest.left[order]] = left
         place[forest.base[order] + forest.right[order]] = left - 1
-        word[own, place[order]] = words[order] | (left - place[order]) << bits
-        used += 2 * np.bincount(own, minlength=trees)
+        word[tree_of, place[order]] = words[order] | (left - place[order]) << bits
+        used += 2 * np.bincount(tree_of, minlength=trees)
     return word, value
 
 
 def _ranks(grid: Grid, workload: Workload, ranks: RankLayout, searched: Any) -> Any:
-    """The ranks of the columns of row tiles, shape (tiles, room), laid out as `RankLayout.place` says."""
+    """Return the ranks of row tiles' columns, shape (tiles, room), in the layout of `RankLayout.place`."""
     columns, count = grid.stage.columns, ranks.count
     bits, kind, rows, pack = ranks.bits, ranks.dtype, ranks.row_tile, ranks.packed
     shape = (grid.tiles, ranks.room)
@@ -239,7 +237,7 @@ def _ranks(grid: Grid, workload: Workload, ranks: RankLayout, searched: Any) -> 
 
         return step
 
-    # (A reduction over steps would have an initial value that TVM can't split off in a tile's part.)
+    # (TVM can't decompose the initial value of a reduction over steps within a tile.)
     below = None
     for n in range(bits):
         below = te.compute(shape, narrowed(below, n), name=f"{SEARCH}{n}")

@@ -1,15 +1,15 @@
-"""Trees of any shapes as words that walks on CUDA load: a slot of one or two words of 64 bits for each node.
+"""Trees of any shapes as slots that walks on CUDA load: one or two words of 64 bits for each node.
 
-A tree's slots are in the order of its levels, children side by side, since what a warp's load takes is the
-lines that its rows touch: near the root, where they are together, all nodes of a level are in few lines. A
-split says of each child whether it is a leaf::
+A tree's slots are in the order of its levels, siblings adjacent: the cost of a warp's load is the number of
+cache lines that its rows touch, and near the root all nodes of a level lie in few lines. A split's flags say
+whether each child is a leaf::
 
     float32   threshold | link << 32;  link = column | leaves << bits | offset << bits + 2
     float64   threshold; link
 
-where `offset` is the way to the left child, in slots, and the bits of `leaves` are those of the left and
-the right child. Where links of 32 bits are too short, a second word has the offset. A leaf's slot is never
-read as a split's, so it is free to hold the leaf's values, or their place in a table.
+where `offset` is the distance to the left child in slots, and the bits of `leaves` stand for the left and
+the right child. If 32 bits are too few for a link, a second word holds the offset. A leaf's slot holds the
+leaf's values, or their place in a table.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from hbtvm.strategies.cuda import packed_nodes
 from hbtvm.strategies.trees.forest import Forest
 
 _LEAVES = 2  # bits of a link that say which children are leaves
-FEWEST = 4  # slots of a tree that is a leaf: a root whose children are that leaf, and one that is not used
+FEWEST = 4  # slots of a single-leaf tree: a root whose two children are that leaf, and an unused slot
 
 
 @dataclass(frozen=True)
 class SlotFormat:
-    """How a forest's slots are written."""
+    """The format of a forest's slots."""
 
     dtype: str  # of columns and thresholds
     bits: int  # bits of a column
-    linked: bool  # whether the offset is in the link
-    inline: bool  # whether a leaf's values are in its slot
+    linked: bool  # whether the link contains the offset
+    inline: bool  # whether a leaf's slot contains its values
 
     @classmethod
     def of(cls, workload: Workload) -> SlotFormat:
@@ -67,7 +67,7 @@ class SlotFormat:
     def read(self, word: Callable[[int], Any]) -> tuple[Any, Any, Any, Callable[[Any], Any]]:
         """Return column, left child's offset and threshold of the slot whose n-th word is ``word(n)``.
 
-        The fourth tells whether the left child (where its argument is true), or the right one, is a leaf.
+        The fourth result is a function that returns whether a child is a leaf; its argument selects the left.
         """
         threshold, link = packed_nodes.unpack(word, self.dtype)
         kind = "int64" if self.dtype == "float64" else "int32"
@@ -82,7 +82,7 @@ class SlotFormat:
 
 
 def value_of(word: Callable[[Any], Any], v: Any, value_dtype: str) -> Any:
-    """Return the v-th of the values that share words of 64 bits."""
+    """Return the v-th of the values packed into words of 64 bits."""
     if value_dtype == "float64":
         return tirx.reinterpret(value_dtype, word(v))
     return tirx.reinterpret(value_dtype, (word(v // 2) >> (v % 2 * 32).astype("int64")).astype("int32"))
@@ -95,7 +95,7 @@ class Slots:
     node: np.ndarray  # int64, shape (slots, words)
     root: np.ndarray  # int64, shape (T,): the slot of each tree's root
     empty: int  # slot of the root of a tree whose values are 0
-    # Values of leaves that are not in their slots, shape (leaves, V), those of `empty` the last ones
+    # Values of leaves that do not fit their slots, shape (leaves, V); those of `empty` are last
     value: np.ndarray | None
 
 
@@ -111,16 +111,16 @@ def slots_of(forest: Forest, form: SlotFormat) -> Slots:
     node[place[split]] = form.split(
         forest.threshold[split], forest.column[split], leaves, place[left] - place[split]
     )
-    # Trees that are a leaf, and the empty one, have roots both children of which are that leaf.
+    # In single-leaf trees and the empty tree, both children of the root are that leaf.
     root = place[forest.offset[:-1]]
     alone = np.append(root[leaf[forest.offset[:-1]]], empty)
     zero = np.zeros(len(alone), np.int64)
     node[alone] = form.split(zero, zero, zero + 3, zero + 2)
-    own = np.append(forest.offset[:-1][leaf[forest.offset[:-1]]], len(leaf))
-    # A leaf that is a root is written once more, in place of its own slot.
-    inner = ends[~np.isin(ends, own)]
+    alone_nodes = np.append(forest.offset[:-1][leaf[forest.offset[:-1]]], len(leaf))
+    # The slot of a leaf that is a root now holds a split, so its values go to the children.
+    inner = ends[~np.isin(ends, alone_nodes)]
     at = np.concatenate([place[inner], alone + 2, alone + 3])
-    whose = np.concatenate([inner, own, own])
+    whose = np.concatenate([inner, alone_nodes, alone_nodes])
     values = np.concatenate([forest.value, np.zeros((1, forest.value.shape[1]), forest.value.dtype)])
     if form.inline:
         _write(node, at, values[whose])
@@ -133,25 +133,25 @@ def slots_of(forest: Forest, form: SlotFormat) -> Slots:
 
 def _write(node: np.ndarray, at: np.ndarray, values: np.ndarray) -> None:
     """Write values of leaves into their slots."""
-    own = np.zeros((len(at), node.shape[1] * 8), np.uint8)
+    slots = np.zeros((len(at), node.shape[1] * 8), np.uint8)
     raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(at), -1)
-    own[:, : raw.shape[1]] = raw
-    node[at] = own.view(np.int64)
+    slots[:, : raw.shape[1]] = raw
+    node[at] = slots.view(np.int64)
 
 
 def _places(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
-    """Return the slot of each node, and the first slot of each tree, of the one behind the last one, too."""
+    """Return the slot of each node, and the first slot of each tree and of the end."""
     trees = len(forest.offset) - 1
     tree = np.repeat(np.arange(trees), np.diff(forest.offset))
     place = np.zeros(len(forest.left), np.int64)
     used = np.full(trees, 2, np.int64)
     for level in forest.levels():
         split = level[forest.left[level] >= 0]  # in the order of trees
-        own = tree[split]
-        first = np.searchsorted(own, np.arange(trees))
-        left = used[own] + 2 * (np.arange(len(own)) - first[own])
+        tree_of = tree[split]
+        first = np.searchsorted(tree_of, np.arange(trees))
+        left = used[tree_of] + 2 * (np.arange(len(tree_of)) - first[tree_of])
         place[forest.base[split] + forest.left[split]] = left
         place[forest.base[split] + forest.right[split]] = left + 1
-        used += 2 * np.bincount(own, minlength=trees)
+        used += 2 * np.bincount(tree_of, minlength=trees)
     start = np.concatenate([[0], np.cumsum(np.maximum(used, FEWEST))])
     return place + start[tree], start

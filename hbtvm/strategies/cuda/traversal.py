@@ -1,14 +1,14 @@
 """Tree traversal on CUDA: walks over packed trees, each with its own early exit.
 
-The algorithm is that of `hbtvm.strategies.trees.traversal`, over slots of which a split says whether its
-children are leaves (see `hbtvm.strategies.cuda.slots`), so that a walk loads of a leaf just its values::
+The algorithm is that of `hbtvm.strategies.trees.traversal`, over slots in which a split flags its leaf
+children (see `hbtvm.strategies.cuda.slots`), so that a walk loads only a leaf's values::
 
     (split, child, on) = reduction over levels from (root, -, 1):
         child = split + offset[split] + (column[r, column[split]] <= threshold[split] ? 0 : 1)
         on    = whether the child is a split; if so, it is the next
 
-Every thread leaves the loop by itself; where it walks several trees or rows at once, those that have
-arrived take their last step again.
+Every thread leaves the loop independently; if it walks several trees or rows at once, finished walks repeat
+their last step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hbtvm.strategies.trees.traversal import TreeTraversal
 
 
 class CudaTreeTraversal(OnGpu, TreeTraversal):
-    """Walk of trees as they are; holds any forest."""
+    """Walk over unpadded trees; supports any forest."""
 
     schedule = traversal_cuda
 
@@ -84,7 +84,7 @@ class CudaTreeTraversal(OnGpu, TreeTraversal):
                     return state[0] + offset + tirx.Select(left, zero, one)
 
                 choices = (
-                    # (TVM takes the negation of `left` for `>`, which NaN is not, either.)
+                    # (TVM negates `left` to `>`, which is also false for NaN.)
                     lambda left: tirx.Select(is_leaf(left), state[0], child(left)),
                     child,
                     lambda left: tirx.Select(is_leaf(left), zero, one),
@@ -112,13 +112,13 @@ class CudaTreeTraversal(OnGpu, TreeTraversal):
 
 
 def _slots(forest: Forest) -> Slots:
-    """Return a forest's slots, made once."""
+    """Return a forest's slots; cached."""
     if "cuda_slots" not in forest.memo:
         forest.memo["cuda_slots"] = slots_of(forest, SlotFormat.of(forest.workload(1)))
-    found: Slots = forest.memo["cuda_slots"]
-    return found
+    slots: Slots = forest.memo["cuda_slots"]
+    return slots
 
 
 def _in_pairs(width: int, value_dtype: str) -> bool:
-    """Return whether pairs of values in a table of values share a word: one load for both."""
+    """Return whether the table of values packs two values into a word, for one load."""
     return width % 2 == 0 and value_dtype == "float32"

@@ -1,8 +1,7 @@
-"""`exact`: a float that is rounded, whatever is computed with it next.
+"""`exact`: prevent contraction of a product and a sum to a fused multiply-add.
 
-LLVM makes one operation of a product and a sum where the CPU has one that rounds only once. What numpy
-computes is rounded twice. The call stays in the program through all of TVM's passes, and is lowered to a
-fence of LLVM's, which costs no instruction (`hbtvm.compiler.lowering.lookups`).
+LLVM contracts them where the CPU has such an instruction, which rounds once; numpy rounds twice. TVM's passes
+keep the call, and `hbtvm.compiler.lowering.lookups` lowers it to a fence of LLVM, which costs no instruction.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from tvm import ir, tirx
 
 from hbtvm.strategies.intrinsics.registry import register
 
-EXACT = register("hbtvm.exact", "a value as it is, rounded")
+EXACT = register("hbtvm.exact", "a rounded value")
 
 
 def exact(x: Any) -> Any:

@@ -1,9 +1,8 @@
 """Lookups: entries of a table at data-dependent indices.
 
-LLVM scalarizes a plain load with a vector of indices. A lookup states what a load
-cannot: where the run of entries begins, how many there are, and by
-which instructions a vector of them is fetched. It stays one call through all of TVM's
-passes, and is lowered to machine instructions in the last (`hbtvm.compiler.lowering.lookups`).
+LLVM scalarizes a plain load with a vector of indices. A lookup states what a load cannot: the start and
+length of the run of entries, and the instructions that fetch a vector. TVM's passes keep the call, and
+`hbtvm.compiler.lowering.lookups` lowers it last.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from hbtvm.strategies.intrinsics.registry import register
 OPERATOR = register("hbtvm.lookup", "entry of a table at an index that comes from data")
 
 METHODS = ("scalar", "gather", "permute")
-"""How to fetch a vector of entries: lane by lane; by a gather instruction; or by loading the
-whole run into registers and permuting those. On a CPU without such instructions: lane by lane."""
+"""How to fetch a vector of entries: lane by lane; by a gather instruction; or by permuting the whole run in
+registers. CPUs without such instructions fetch lane by lane."""
 
 REGISTER = 64  # bytes of the widest register; a run for ``"permute"`` must be padded to a multiple of this
 
@@ -44,6 +43,6 @@ def lookup(load: Any, index: Any, entries: int, method: str) -> Any:
 
 
 def padded(entries: int, dtype: str, method: str) -> int:
-    """Return how many entries a run's table must have room for."""
+    """Return the size of a run's table in entries, with padding."""
     step = REGISTER // np.dtype(dtype).itemsize
     return -(-entries // step) * step if method == "permute" else entries

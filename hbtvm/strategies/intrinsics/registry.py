@@ -1,4 +1,4 @@
-"""Pure intrinsics of this project: calls that TVM's passes keep, and the last ones lower to instructions."""
+"""Pure intrinsics of this project: calls that TVM's passes keep and hbtvm's last passes lower."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A network's tensor expressions: one function of rows and tables, in stages (see
-`schedules.network_plan`)."""
+"""A network's tensor expressions: one function of rows and tables, in stages
+(see `hbtvm.schedules.network.plan`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Functions of one or two float64 numbers as expressions that vectorise.
 
-TVM lowers most of them to calls of the C library, which take one number at a time. Those that matter are
-polynomials here, with relative errors below 4e-14; infinities, zeros and NaN come out as from numpy.
+TVM lowers most of them to calls of the C library, which take one number at a time. The important functions
+are polynomials here, with relative errors below 4e-14; infinities, zeros and NaN agree with numpy.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from hbtvm.strategies.intrinsics.exponential import exponential
 
 _F, _I = "float64", "int64"
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-"""The logarithm of 2 in two parts: a whole number up to 2**20 times the first is exact."""
+"""The logarithm of 2 in two parts; the first times a whole number up to 2**20 is exact."""
 
 
 def number(value: float) -> Any:
-    """A float64 constant."""
+    """Return a float64 constant."""
     return tirx.const(float(value), _F)
 
 
 def known(x: Any) -> Any:
-    """Whether a number is not NaN; TVM's own test for NaN would scalarise vectors."""
+    """Return whether a number is not NaN; TVM's test for NaN would scalarise vectors."""
     return x >= number(-math.inf)
 
 
 def truth(condition: Any) -> Any:
-    """1 where a condition holds, else 0."""
+    """Return 1 where a condition holds, else 0."""
     return tirx.Select(condition, number(1), number(0))
 
 
 def _let(value: Any, body: Callable[[Any], Any]) -> Any:
-    """An expression of a value that it mentions several times and computes once."""
+    """Return `body` of a variable for a value, which is then computed once."""
     value = tirx.convert(value)
     name = tirx.Var("v", str(value.ty))
     return tirx.Let(name, value, body(name))
 
 
 def _horner(x: Any, coefficients: list[float]) -> Any:
-    """The polynomial whose coefficients are given from that of the largest power to the constant."""
+    """Return a polynomial; `coefficients` begin with the largest power's."""
     result = number(coefficients[0])
-    for one in coefficients[1:]:
-        result = result * x + number(one)
+    for coefficient in coefficients[1:]:
+        result = result * x + number(coefficient)
     return result
 
 
@@ -54,7 +54,7 @@ _ATANH = [1 / (2 * n + 1) for n in range(10, -1, -1)]
 
 
 def log(x: Any) -> Any:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
 
     def of(x: Any) -> Any:
         tiny = x < number(2.0**-1000)
@@ -76,7 +76,7 @@ def log(x: Any) -> Any:
 
     def ends(x: Any, e: Any, series: Any) -> Any:
         result = e * number(_LN2_HIGH) + (e * number(_LN2_LOW) + series)
-        result = tirx.Select(x < number(math.inf), result, x)  # infinity and NaN are their own
+        result = tirx.Select(x < number(math.inf), result, x)  # infinity and NaN
         result = tirx.Select(x == number(0), number(-math.inf), result)
         return tirx.Select(x < number(0), number(math.nan), result)
 
@@ -84,10 +84,10 @@ def log(x: Any) -> Any:
 
 
 def log1p(x: Any) -> Any:
-    """The logarithm of 1 + x, exact near 0."""
+    """Return the logarithm of 1 + x, exact near 0."""
 
     def of(x: Any, u: Any) -> Any:
-        # What was rounded off in 1 + x, as the first term of a series.
+        # Correct the rounding error of 1 + x by the first term of a series.
         corrected = log(u) - ((u - number(1)) - x) / u
         result = tirx.Select(u == number(1), x, corrected)
         return tirx.Select(tirx.all(x > number(-1), x < number(math.inf)), result, log(u))
@@ -99,7 +99,7 @@ _EXPM1 = [1 / math.factorial(n) for n in range(16, 0, -1)]
 
 
 def expm1(x: Any) -> Any:
-    """e to a power, less 1; exact near 0."""
+    """Return e to a power, less 1; exact near 0."""
 
     def of(x: Any) -> Any:
         small = tirx.all(x > number(-0.7), x < number(0.7))
@@ -109,7 +109,7 @@ def expm1(x: Any) -> Any:
 
 
 def sigmoid(x: Any, exp: Callable[[Any], Any] = exponential, number: Callable[[float], Any] = number) -> Any:
-    """1 / (1 + exp(-x)), by any function for the power and constants of x's type."""
+    """Return 1 / (1 + exp(-x)); `exp` and `number` must have x's type."""
     return number(1) / (number(1) + exp(number(0) - x))
 
 
@@ -117,7 +117,7 @@ _TANH = [62 / 2835, -17 / 315, 2 / 15, -1 / 3, 1.0]
 
 
 def tanh(x: Any) -> Any:
-    """The hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
 
     def of(x: Any) -> Any:
         size = tirx.Select(x < number(0), number(0) - x, x)
@@ -135,29 +135,29 @@ def tanh(x: Any) -> Any:
 
 
 def raised(x: Any, y: Any, logarithm: Any) -> Any:
-    """x to the power y, given the logarithm of its absolute value; of negative x to whole powers only."""
+    """Return x to the power y; `logarithm` is that of abs(x). NaN for negative x and fractional y."""
 
     def of(x: Any, y: Any, size: Any) -> Any:
         whole = tirx.floor(y) == y
         odd = tirx.floor(y * number(0.5)) * number(2) != y
         negative = tirx.Select(whole, tirx.Select(odd, number(0) - size, size), number(math.nan))
         result = tirx.Select(x < number(0), negative, size)
-        one = tirx.any(y == number(0), x == number(1))
-        return tirx.Select(one, number(1), result)
+        is_one = tirx.any(y == number(0), x == number(1))
+        return tirx.Select(is_one, number(1), result)
 
-    # (Of 0, the logarithm is -inf, and the power 0 or infinite, as it should be.) What is mentioned twice is
-    # named first: an expression may have names of its own, which must not be there twice.
+    # (The logarithm of 0 is -inf, which gives the right powers.) Bind arguments that are used twice: they may
+    # contain let variables, which must be unique.
     return _let(y, lambda y: _let(exponential(y * logarithm), lambda size: _let(x, lambda x: of(x, y, size))))
 
 
 def root(x: Any, logarithm: Any) -> Any:
-    """The cube root, given the logarithm of the absolute value."""
+    """Return the cube root; `logarithm` is that of abs(x)."""
     size = exponential(logarithm * number(1 / 3))
     return _let(size, lambda size: tirx.Select(x < number(0), number(0) - size, size))
 
 
 def log_of_size(x: Any) -> Any:
-    """The logarithm of the absolute value."""
+    """Return the logarithm of the absolute value."""
     return _let(x, lambda x: log(tirx.Select(x < number(0), number(0) - x, x)))
 
 
@@ -195,7 +195,7 @@ def _arcsinh(x: Any) -> Any:
 
 
 def _maximum(a: Any, b: Any) -> Any:
-    # A NaN of either stays.
+    # NaN of either argument stays.
     return _let(a, lambda a: _let(b, lambda b: tirx.Select(a < b, b, tirx.Select(known(b), a, b))))
 
 
@@ -204,7 +204,7 @@ def _minimum(a: Any, b: Any) -> Any:
 
 
 def tail_root(p: Any) -> Any:
-    """The root of the negative logarithm of p, or of 1 - p where that is less."""
+    """Return sqrt(-log(min(p, 1 - p)))."""
 
     def of(p: Any) -> Any:
         return tirx.Select(p < number(0.5), p, number(1) - p)
@@ -213,14 +213,13 @@ def tail_root(p: Any) -> Any:
 
 
 def normal_quantile(p: Any, root: Any) -> Any:
-    """The number below which a normal distribution has a share; see `hbtvm.operators.normal`.
+    """Return the quantile of the normal distribution (see `hbtvm.operators.normal`).
 
-    Given is what `tail_root` makes of p, in a stage of its own: expressions within each other take long to
-    compile.
+    `root`: `tail_root` of p, computed in a separate stage: nested expressions take long to compile.
     """
 
     def rational(name: str, x: Any) -> Any:
-        over, under = (list(one[::-1]) for one in COEFFICIENTS[name])
+        over, under = (list(part[::-1]) for part in COEFFICIENTS[name])
         return _let(x, lambda x: tirx.div(_horner(x, over), _horner(x, under)))
 
     def tail(r: Any) -> Any:
@@ -279,5 +278,5 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "equal": lambda a, b: truth(a == b),
     "where": lambda c, a, b: tirx.Select(c == number(0), b, a),
 }
-"""By the names of `hbtvm.operators.pointwise.FUNCTIONS`; ``"power"``, ``"cbrt"`` and ``"normal_quantile"``
-take two stages."""
+"""Expressions of `hbtvm.operators.pointwise.FUNCTIONS` by name; ``"power"``, ``"cbrt"`` and
+``"normal_quantile"`` take two stages."""

@@ -1,9 +1,9 @@
-"""Radial kernels, ``exp(-g |x - p|**2)``, in float32, of rows of float32: which may be, and what they become.
+"""Find and rewrite radial kernels ``exp(-g |x - p|**2)`` of float32 rows that may be computed in float32.
 
-Support vector machines and their kin add hundreds or thousands of kernel values. In float32 these take half
-the time of float64, and cost about 1e-7 each, as long as the distances do not cancel (so rows and points are
-moved to around the points' mean first) and the exponents stay moderate. How much that is in the sums, which
-stay in float64, is estimated from the model's own points: rows near these are what it was made for.
+Support vector machines and their kin add hundreds or thousands of kernel values. Float32 takes half the time
+of float64 and has errors of about 1e-7 each, as long as distances do not cancel (so rows and points are first
+centred on the points' mean) and exponents stay moderate. The errors of the sums, which stay in float64, are
+estimated for rows near the model's points.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ from hbtvm.operators.pointwise import Elementwise, apply
 from hbtvm.operators.products import Contract
 
 _LARGEST = 8.0
-"""The most that g times the largest squared distance from the mean may be: the exponents' errors are a few
-times that times float32's relative error."""
+"""Upper bound of g times the largest squared distance from the mean. Exponents have errors of a few times
+that times float32's relative error."""
 
 _NOISE = 1.5e-7  # a kernel value's error
 
 _SHARE = 3e-6
-"""The most that errors may add to the sums, as a share of their root mean square: a third of what is
-promised."""
+"""Upper bound of the sums' errors relative to their root mean square: a third of the promised tolerance."""
 
 _SAMPLES = 256
 
 
 def in_float32(output: Node) -> tuple[Node, frozenset[int]]:
-    """Replace kernels by those of centred points where these may be computed in float32.
+    """Centre the kernels that may be computed in float32.
 
-    Returns the output, and the ids of its nodes that are to be computed in float32.
+    Returns the output, and the ids of its nodes to compute in float32.
     """
     readers: dict[int, list[Node]] = {}
-    found: set[int] = set()
+    single_ids: set[int] = set()
 
     def note(node: Node) -> Node:
         for one in node.inputs:
@@ -46,27 +45,27 @@ def in_float32(output: Node) -> tuple[Node, frozenset[int]]:
     def change(node: Node) -> Node:
         made = _centred(node)
         if made is not None:
-            found.update(id(one) for one in made)
+            single_ids.update(id(one) for one in made)
             return made[0]
         return node
 
     chosen = {id(node) for node in _kernels(output, readers)}
     (changed,) = rewrite([output], lambda node: change(node) if id(node) in chosen else node)
-    return changed, frozenset(found)
+    return changed, frozenset(single_ids)
 
 
 def _kernels(output: Node, readers: dict[int, list[Node]]) -> list[Elementwise]:
-    """The exponentials that may be computed in float32."""
+    """Return the exponentials that may be computed in float32."""
     return [
         node
-        for own in readers.values()
-        for node in {id(one): one for reader in own for one in reader.inputs}.values()
+        for nodes in readers.values()
+        for node in {id(one): one for reader in nodes for one in reader.inputs}.values()
         if isinstance(node, Elementwise) and _may_round(node, readers)
     ]
 
 
 def _parts(node: Node) -> tuple[Distance, float] | None:
-    """The distances, and the factor g, of a kernel."""
+    """Return the distances and the factor g of a kernel; None for other nodes."""
     if not isinstance(node, Elementwise) or node.function != "exp":
         return None
     (exponent,) = node.operands
@@ -88,16 +87,16 @@ def _may_round(node: Elementwise, readers: dict[int, list[Node]]) -> bool:
         return False
     away, g = parts
     sums = readers.get(id(node), [])
-    alone = all(len(readers[id(one)]) == 1 for one in (away, node.operands[0]))
-    if not alone or not sums or not all(isinstance(one, Contract) and one.x is node for one in sums):
+    alone = all(len(readers[id(reader)]) == 1 for reader in (away, node.operands[0]))
+    if not alone or not sums or not all(isinstance(reader, Contract) and reader.x is node for reader in sums):
         return False
     points = away.points - away.points.mean(axis=0)
     largest = float((points**2).sum(axis=1).max(initial=0.0))
     if not 0 < g * largest <= _LARGEST or not np.isfinite(points.astype(np.float32)).all():
         return False
     rng = np.random.default_rng(0)
-    own = points[rng.permutation(len(points))[:_SAMPLES]]
-    rows = own + 0.3 * points.std(axis=0) * rng.normal(size=own.shape)
+    sample = points[rng.permutation(len(points))[:_SAMPLES]]
+    rows = sample + 0.3 * points.std(axis=0) * rng.normal(size=sample.shape)
     values = np.exp(-g * Distance(away.x, points).reference(rows))
     for product in sums:
         assert isinstance(product, Contract)
@@ -109,7 +108,7 @@ def _may_round(node: Elementwise, readers: dict[int, list[Node]]) -> bool:
 
 
 def _centred(node: Node) -> tuple[Node, ...] | None:
-    """A kernel over centred rows and points, and then its parts that are computed in float32."""
+    """Return a kernel over centred rows and points, then its parts to compute in float32."""
     parts = _parts(node)
     if parts is None:
         return None

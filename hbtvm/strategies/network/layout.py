@@ -1,4 +1,4 @@
-"""The tables of a network's kernel: which there are, and how a plan lays them out."""
+"""The tables of a network's kernel and their layouts."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from hbtvm.schedules.network.plan import Plan, Stage
 from hbtvm.strategies.network import nearest
 
 _INTEGERS = ("indices", "feature", "code_feature", "code_first", "column", "first", "last", "factors")
-"""Tables of int32; all others are float64, but constants and points of what is computed in float32."""
+"""Tables of int32; others are float64, or float32 for constants and points of float32 nodes."""
 
 _COLUMNS = ("indices", "feature", "code_feature", "column")
-"""Tables of columns of the node's input, which a damaged one must not leave."""
+"""Tables of column numbers, whose bounds are checked: a damaged table must not index beyond the input."""
 
 
 def arguments_of(plan: Plan) -> tuple[Argument, ...]:
-    """The tables of all nodes, in argument order."""
-    told: list[Argument] = []
+    """Return the tables of all nodes, in argument order."""
+    arguments: list[Argument] = []
     for at, stage in enumerate(plan.stages):
         if at in plan.nearest.values():
-            told += nearest.arguments(plan, at)
+            arguments += nearest.arguments(plan, at)
             continue
         for name in stage.form["tables"]:
             if not _left_out(stage, name):
-                told.append(_argument(plan, at, stage, name))
+                arguments.append(_argument(plan, at, stage, name))
         if plan.expanded and expands(stage.form):
             kind = "float32" if stage.form.get("single") else "float64"
-            told.append(table(f"t{at}_norms", kind, (stage.room,)))
-    return tuple(told)
+            arguments.append(table(f"t{at}_norms", kind, (stage.room,)))
+    return tuple(arguments)
 
 
 def _left_out(stage: Stage, name: str) -> bool:
@@ -55,7 +55,7 @@ def _argument(plan: Plan, at: int, stage: Stage, name: str) -> Argument:
         width = int(plan.stages[stage.form["inputs"][0]].form["width"])
         return table(f"t{at}_{name}", dtype, shape, "index", below=width)
     if name == "factors":
-        # One more than the columns stands for 1.
+        # The number after the last column stands for the factor 1.
         width = int(plan.stages[stage.form["inputs"][0]].form["width"])
         return table(f"t{at}_{name}", dtype, shape, "index", below=width + 1)
     return table(f"t{at}_{name}", dtype, shape)
@@ -63,25 +63,25 @@ def _argument(plan: Plan, at: int, stage: Stage, name: str) -> Argument:
 
 def _shape(plan: Plan, at: int, stage: Stage, name: str) -> tuple[int, ...]:
     form = stage.form
-    own: tuple[int, ...] = tuple(int(one) for one in form["tables"][name])
+    shape: tuple[int, ...] = tuple(int(extent) for extent in form["tables"][name])
     match form["kind"], name:
         case "contract", "weight":
             source = plan.stages[form["inputs"][0]]
-            terms = source.room if source.inside == at else own[0]
+            terms = source.room if source.inside == at else shape[0]
             if stage.split:
-                return own[1], -(-terms // plan.lanes) * plan.lanes
+                return shape[1], -(-terms // plan.lanes) * plan.lanes
             return terms, stage.room
         case "linear_sum", "weight" | "missing" | "entries":
-            return own[0], stage.room
+            return shape[0], stage.room
         case "distance", "points" | "scale":
-            return own[1], stage.room
+            return shape[1], stage.room
         case "constant", _:
             return (_room_of_readers(plan, at),)
-    return own
+    return shape
 
 
 def _room_of_readers(plan: Plan, at: int) -> int:
-    """Entries that the readers of a constant may look at."""
+    """Return the number of entries that a constant's readers may load."""
     width = int(plan.stages[at].form["width"])
     if width == 1:
         return 1
@@ -89,9 +89,9 @@ def _room_of_readers(plan: Plan, at: int) -> int:
         [
             width,
             *(
-                one.room
-                for one in plan.stages
-                if at in one.form["inputs"] and one.form["kind"] == "elementwise"
+                reader.room
+                for reader in plan.stages
+                if at in reader.form["inputs"] and reader.form["kind"] == "elementwise"
             ),
         ]
     )
@@ -102,7 +102,7 @@ def laid_out(
 ) -> dict[str, np.ndarray]:
     """Return the arrays of `arguments` by name.
 
-    `tables`: by node: its tables by name, as `hbtvm.operators.base.Node.tables` gives them.
+    `tables`: each node's tables by name (`hbtvm.operators.base.Node.tables`).
     """
     result: dict[str, np.ndarray] = {}
     factors = {
@@ -117,15 +117,15 @@ def laid_out(
         number, name = argument.name[1:].split("_", 1)
         at = int(number)
         stage = plan.stages[at]
-        own = (tables[at]["points"] ** 2).sum(axis=1) if name == "norms" else np.asarray(tables[at][name])
+        array = (tables[at]["points"] ** 2).sum(axis=1) if name == "norms" else np.asarray(tables[at][name])
         if at in factors and name in ("points", "norms"):
-            own = own * (factors[at] if name == "norms" else -2 * factors[at])
+            array = array * (factors[at] if name == "norms" else -2 * factors[at])
         if (stage.form["kind"], name) in (("distance", "points"), ("distance", "scale")) or stage.split:
-            own = own.T
-        shape = tuple(int(one) for one in argument.shape)
-        # What pads a constant must not divide by 0; what pads weights must add nothing.
+            array = array.T
+        shape = tuple(int(extent) for extent in argument.shape)
+        # Pad constants by 1, which may be divisors, and weights by 0.
         fill: Any = 1 if stage.form["kind"] == "constant" else 0
         wide = np.full(shape, fill, argument.dtype)
-        wide[tuple(slice(0, size) for size in own.shape)] = own
+        wide[tuple(slice(0, size) for size in array.shape)] = array
         result[argument.name] = wide
     return {argument.name: result[argument.name] for argument in arguments}

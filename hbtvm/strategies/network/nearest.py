@@ -1,12 +1,12 @@
-"""The k nearest of many points, exactly: approximate distances in float32 tell which ones to look at.
+"""The exact k nearest of many points, filtered by approximate distances in float32.
 
-``|x - p|**2`` is ``|x|**2 + (|p|**2 - 2 x p)``, of which the first part is the same for all points. The
-second is computed in float32, of points and rows that are moved to the points' centre, and multiplied by
-a power of two that makes the points' largest number about 1. Of each block of points only the least is
-kept. A block may hold one of the k nearest only if its least is at most the k-th smallest of all blocks'
-leasts, plus twice what an approximate distance may be off by, the *slack* (see `limits`). Of such blocks,
-distances are computed in float64, difference by difference. The slack is infinite where float32 does not
-do (huge numbers, NaN): all blocks count.
+``|x - p|**2`` is ``|x|**2 + (|p|**2 - 2 x p)``; the first part is the same for all points. The kernel
+computes the second in float32, from points and rows that are centred on the points' mean and scaled by a
+power of two, so that the points' largest number is about 1. It keeps the minimum of each block. A block
+can contain one of the k nearest only if its minimum is at most the k-th smallest of all blocks' minima, plus
+twice the largest error of an approximate distance, the *slack* (see `limits`). For such blocks the kernel
+computes distances in float64, difference by difference. If float32 does not suffice (huge numbers, NaN), the
+slack is infinite, and all blocks count.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hbtvm.schedules.network.nearest import Shape, shape_of
 from hbtvm.schedules.network.plan import Plan
 
 NEAREST = "hbtvm.nearest"
-"""Name of the call that stands for the exact part until `hbtvm.compiler.lowering.nearest.search` replaces it.
+"""Name of the call for the exact part, which `hbtvm.compiler.lowering.nearest.search` replaces.
 
-Its arguments: the first entries of a row's leasts, slack, and numbers, and of the points; k,
-points, features, points of a block, blocks, rows of a tile, lanes of float64.
+Its arguments: the first entries of a row's minima, slack and numbers, and of the points; k, points, features,
+points of a block, blocks, rows of a tile, lanes of float64.
 """
 
 SMALLEST = "hbtvm.smallest"
-"""The same where all distances, or other values, are there already.
+"""The same for stored distances or other values.
 
 Its arguments: a row's first value; k, values, rows of a tile, lanes of float64.
 """
@@ -37,17 +37,17 @@ Its arguments: a row's first value; k, values, rows of a tile, lanes of float64.
 _ROUNDING = 2.0**-24, 2.0**-53  # largest relative errors of one operation, in float32 and float64
 
 _TERMS = 16
-"""Roundings of an approximate distance beside one for each feature: those of the row's and the point's
+"""Roundings of an approximate distance besides one for each feature: those of the row's and the point's
 numbers and squares, and of the comparison; with a reserve."""
 
-_LARGEST = 2.0**100  # sizes up to which nothing overflows in float32, whatever the order of sums
+_LARGEST = 2.0**100  # sizes up to which float32 sums in any order do not overflow
 
 _TINY = 2.0**-100
-"""More than all that is lost where numbers are too small for float32, in units of the points' size."""
+"""Upper bound of the underflow in float32, in units of the points' size."""
 
 
 def arguments(plan: Plan, at: int) -> tuple[Argument, ...]:
-    """The tables of a distance that is computed this way, in argument order."""
+    """Return the tables of such a distance, in argument order."""
     shape = shape_of(plan, at)
     return (
         table(f"t{at}_points", "float64", (shape.blocks * shape.features, shape.size)),
@@ -58,7 +58,7 @@ def arguments(plan: Plan, at: int) -> tuple[Argument, ...]:
 
 
 def tables(plan: Plan, at: int, points: np.ndarray) -> dict[str, np.ndarray]:
-    """The arrays of `arguments`, by name.
+    """Return the arrays of `arguments` by name.
 
     `points`: float64, shape (T, F).
     """
@@ -67,7 +67,7 @@ def tables(plan: Plan, at: int, points: np.ndarray) -> dict[str, np.ndarray]:
     moved = (points - center) * scale
     with np.errstate(over="ignore"):
         norms = (moved**2).sum(axis=1)
-    # Next to a block's numbers stands what is added to them; what pads blocks is infinitely far away.
+    # The last column is the term added to the products; padding points are infinitely far away.
     near = np.zeros((shape.blocks * shape.size, shape.features + 1), np.float32)
     near[:, -1] = np.inf
     with np.errstate(over="ignore"):
@@ -97,28 +97,26 @@ def _filter_shape(shape: Shape) -> tuple[int, int]:
 
 
 def _frame(points: np.ndarray) -> tuple[np.ndarray, float]:
-    """A center of points, and the power of two that their differences from it are multiplied by."""
+    """Return the points' center, and the power of two that scales differences from it."""
     with np.errstate(all="ignore"):
         center = points.mean(axis=0)
         center = np.where(np.isfinite(center), center, 0.0)
         size = float(np.abs(points - center).max())
     if not 1e-100 < size < 1e100:
-        # Nothing is gained; what then overflows has infinite slack.
+        # Don't scale: overflows get infinite slack.
         return center, 1.0
     return center, float(2.0 ** -np.ceil(np.log2(size)))
 
 
 def limits(scale: float, largest: float, features: int) -> np.ndarray:
-    """What the slack of a row is computed from.
+    """Return the coefficients of a row's slack: float64, (4,): the scale; a, b and c of a + b r + c r**2.
 
-    With N the largest squared norm of a point, and r the norm of the row, both moved and scaled: the
-    sizes of the terms of an approximate distance add up to N + 2 r sqrt(N) at most, and at most F + 16
-    roundings, of 2**-24 each, act on any of them. The float64 distance that counts in the end is at most
-    2 (r**2 + N), with F + 16 roundings of 2**-53. The slack is twice the sum of both errors, and another
-    factor of two in reserve. Returns float64, shape (4,): the scale; and a, b, c, so that the slack is a + b
-    r + c r**2.
+    With N the largest squared norm of a point, and r the norm of the row, both centred and scaled: the
+    magnitudes of an approximate distance's terms sum to at most N + 2 r sqrt(N), and at most F + 16 roundings
+    of 2**-24 act on any of them. The float64 distance is at most 2 (r**2 + N), with F + 16 roundings of
+    2**-53. The slack is twice the sum of both errors, with another factor of two in reserve.
     """
-    single, double = (4.0 * (features + _TERMS) * one for one in _ROUNDING)
+    single, double = (4.0 * (features + _TERMS) * rounding for rounding in _ROUNDING)
     with np.errstate(over="ignore"):
         return np.array(
             [
@@ -130,19 +128,19 @@ def limits(scale: float, largest: float, features: int) -> np.ndarray:
         )
 
 
-def stages(plan: Plan, at: int, k: int, x: Any, given: Mapping[str, Any], tiles: Any, name: str) -> Any:
-    """The stages of a `TopK` of `Distance`.
+def stages(plan: Plan, at: int, k: int, x: Any, tables: Mapping[str, Any], tiles: Any, name: str) -> Any:
+    """Return the stages of a `TopK` of `Distance`.
 
     `at`: number of the distance.
     `x`: from tile, column and row to the row's numbers.
     `given`: the tables, by name.
-    `tiles`, `name`: number of tiles; what names of stages begin with.
+    `tiles`, `name`: number of tiles; prefix of the stages' names.
     Returns tensor, float64, shape (tiles, 2k, row_tile).
     """
     shape, rows = shape_of(plan, at), plan.row_tile
     features = shape.features
     points, near_points, center, bounds = (
-        given[f"t{at}_{one}"] for one in ("points", "filter", "center", "limits")
+        tables[f"t{at}_{one}"] for one in ("points", "filter", "center", "limits")
     )
 
     def stage(width: int, value: Any, part: str) -> Any:
@@ -156,7 +154,7 @@ def stages(plan: Plan, at: int, k: int, x: Any, given: Mapping[str, Any], tiles:
     def slack(i: Any, w: Any, r: Any) -> Any:
         size = tirx.sqrt(square[i, 0, r])
         value = bounds[1] + bounds[2] * size + bounds[3] * square[i, 0, r]
-        # Also where a number is NaN.
+        # False if a number is NaN.
         fits = tirx.all(
             square[i, 0, r] < tirx.const(_LARGEST, "float64"), bounds[1] < tirx.const(_LARGEST, "float64")
         )
@@ -213,7 +211,7 @@ def stages(plan: Plan, at: int, k: int, x: Any, given: Mapping[str, Any], tiles:
 
 
 def smallest(k: int, count: int, plan: Plan, values: Callable[[Any, Any, Any], Any]) -> Callable[..., Any]:
-    """What tells the smallest of values that are stored.
+    """Return a function from tile, column and row to the smallest of stored values.
 
     `values`: from tile, place and row to a value: an entry of a stage.
     """

@@ -20,20 +20,20 @@ from hbtvm.strategies.trees.forest import DType
 PARALLEL_WORK = 200_000  # operations of a call from which handing work to a thread may pay
 
 FAMILIES = ("contract", "distance", "select", "pointwise")
-"""Families of networks; strategies, logs and transfer between models go by them."""
+"""Families of networks, which select strategies and separate logs and transfer between models."""
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkOperand:
     """A network's forms and tables."""
 
-    # Type of the rows. Everything is computed in float64, but for nodes whose form says ``"single"``.
+    # Type of the rows. Kernels compute in float64, except for nodes whose form has ``"single"``.
     dtype: DType
     # `n_features`, `n_outputs`: columns of the rows, and scores
     n_features: int
     n_outputs: int
-    nodes: tuple[Form, ...]  # the forms, each behind its inputs; the last is the output
-    tables: tuple[Mapping[str, np.ndarray], ...]  # by node: its tables by name
+    nodes: tuple[Form, ...]  # the forms, each after its inputs; the last is the output
+    tables: tuple[Mapping[str, np.ndarray], ...]  # each node's tables by name
 
     score_dtype: DType = "float64"  # type of the scores
     value_dtype: DType = "float64"
@@ -46,7 +46,7 @@ class NetworkOperand:
 
     @property
     def family(self) -> str:
-        """What most of the work is: one of `FAMILIES`."""
+        """The dominant kind of work: one of `FAMILIES`."""
         kinds = {str(node["kind"]) for node in self.nodes}
         if "top_k" in kinds:
             return "select"
@@ -56,17 +56,17 @@ class NetworkOperand:
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """Cache of what strategies compute from this operand, the same for all configurations."""
+        """Cache of strategies' results that no configuration changes."""
         return {}
 
     @property
     def operations(self) -> int:
-        """About how many multiplications (or what takes as long) a row needs."""
+        """Estimated multiplications (or equivalents) for a row."""
         return sum(_operations(node) for node in self.nodes)
 
     def workload(self, rows: int, threads: int = 1) -> Workload:
         """See `hbtvm.strategies.workload_of`; the result is a `NetworkWorkload`."""
-        own: NetworkWorkload = {
+        network: NetworkWorkload = {
             "family": self.family,
             "rows": rows,
             "threads": threads if rows * self.operations >= PARALLEL_WORK else 1,
@@ -78,12 +78,12 @@ class NetworkOperand:
             "dtype": self.dtype,
         }
         if self.score_dtype != "float64":
-            own["scores"] = self.score_dtype
-        return cast(Workload, own)
+            network["scores"] = self.score_dtype
+        return cast(Workload, network)
 
 
 def _operations(node: Form) -> int:
-    """About how many multiplications a node needs."""
+    """Estimate a node's multiplications."""
     width = int(node["width"])
     match node["kind"]:
         case "contract" | "distance" | "imputation":
@@ -111,8 +111,8 @@ def make_network(
     """Return a network's operand for rows of a type.
 
     `score_dtype`: type of the scores.
-    `narrow`: whether kernels compute in float32, for rows of float32, what gives the same numbers so, or
-        numbers that are well within 1e-5 of them (`hbtvm.strategies.network.kernel_values`).
+    `narrow`: whether kernels for float32 rows compute in float32 where that gives the same numbers, or
+        numbers well within 1e-5 of them (`hbtvm.strategies.network.kernel_values`).
     """
     approximate: frozenset[int] = frozenset()
     if narrow and dtype == "float32":
@@ -121,10 +121,13 @@ def make_network(
     nodes = network.nodes
     names = {id(node): at for at, node in enumerate(nodes)}
     forms = [form(node, names) for node in nodes]
-    rounds = any(one.get("function") == "round_float32" for one in forms)
+    rounds = any(node_form.get("function") == "round_float32" for node_form in forms)
     if narrow and dtype == "float32" and (rounds or score_dtype == "float32"):
-        own = singles(nodes, approximate)
-        forms = [{**one, "single": True} if at in own else one for at, one in enumerate(forms)]
+        narrow_nodes = singles(nodes, approximate)
+        forms = [
+            {**node_form, "single": True} if at in narrow_nodes else node_form
+            for at, node_form in enumerate(forms)
+        ]
     return NetworkOperand(
         dtype,
         network.n_features,

@@ -38,13 +38,13 @@ class Products(Stages):
         return self._stage(f"s{at}", stage.room, value)
 
     def _split_contract(self, at: int, stage: Stage, x: Value, weight: Any, width: int) -> Value:
-        """A few sums of many terms of one row, each made of a vector of sums."""
+        """Compute a few long sums of one row, each as a vector of partial sums."""
         lanes, terms = self.plan.lanes, int(weight.shape[1])
         shape = (self.tiles, stage.room, self.plan.row_tile, lanes)
         k = te.reduce_axis((0, terms // lanes), "k")
 
         def part(i: Any, w: Any, r: Any, n: Any) -> Any:
-            # What is read is stored, padding included, so that all lanes may be read, and some left out.
+            # The input is stored with padding, so all lanes may be loaded and some ignored.
             at_term = k * lanes + n
             value = x(i, at_term, r)
             value = value if terms == width else tirx.Select(at_term < width, value, number(0))
@@ -56,27 +56,29 @@ class Products(Stages):
 
     def _linear_sum(self, at: int, stage: Stage) -> Value:
         (x,), parts = self._inputs(stage), []
-        given = {
+        tables = {
             name: self._table(at, name) for name in stage.form["tables"] if f"t{at}_{name}" in self.tables
         }
-        if "weight" in given:
-            k = te.reduce_axis((0, int(given["weight"].shape[0])), "k")
+        if "weight" in tables:
+            k = te.reduce_axis((0, int(tables["weight"].shape[0])), "k")
 
             def term(i: Any, w: Any, r: Any) -> Any:
-                value = x(i, given["feature"][k] if "feature" in given else k, r)
-                product = (value - given["shift"][k] if "shift" in given else value) * given["weight"][k, w]
-                if "missing" not in given:
+                value = x(i, tables["feature"][k] if "feature" in tables else k, r)
+                product = (value - tables["shift"][k] if "shift" in tables else value) * tables["weight"][
+                    k, w
+                ]
+                if "missing" not in tables:
                     return te.sum(product, axis=k)
-                return te.sum(tirx.Select(known(value), product, given["missing"][k, w]), axis=k)
+                return te.sum(tirx.Select(known(value), product, tables["missing"][k, w]), axis=k)
 
             parts.append(self._stage(f"s{at}_numbers", stage.room, term))
-        if "entries" in given:
-            c = te.reduce_axis((0, int(given["code_feature"].shape[0])), "c")
-            entries = given["entries"]
+        if "entries" in tables:
+            c = te.reduce_axis((0, int(tables["code_feature"].shape[0])), "c")
+            entries = tables["entries"]
 
             def entry(i: Any, w: Any, r: Any) -> Any:
-                code = clipped(x(i, given["code_feature"][c], r), given["code_last"][c])
-                place = bounded(given["code_first"][c] + code, int(entries.shape[0]))
+                code = clipped(x(i, tables["code_feature"][c], r), tables["code_last"][c])
+                place = bounded(tables["code_first"][c] + code, int(entries.shape[0]))
                 return te.sum(entries[place, w], axis=c)
 
             parts.append(self._stage(f"s{at}_codes", stage.room, entry))
@@ -103,15 +105,15 @@ class Products(Stages):
 
     def _distance(self, at: int, stage: Stage) -> Value:
         if at in self.plan.nearest.values():
-            # Computed by what takes the smallest, as far as it is needed.
+            # The `TopK` computes the distances that it needs.
             return self._inputs(stage)[0]
         (x,), points = self._inputs(stage), self._table(at, "points")
         scale = self.tables.get(f"t{at}_scale")
         metric, features = str(stage.form["metric"]), self._width(stage)
 
         def difference(i: Any, w: Any, r: Any, f: Any) -> Any:
-            found = x(i, f, r) - points[f, w]
-            return found if scale is None else found * scale[f, w]
+            distance = x(i, f, r) - points[f, w]
+            return distance if scale is None else distance * scale[f, w]
 
         def size(value: Any) -> Any:
             return tirx.Select(value < number(0), number(0) - value, value)
@@ -149,23 +151,29 @@ class Products(Stages):
         return self._stage(f"s{at}", stage.room, scaled)
 
     def _expanded(self, at: int, stage: Stage, x: Value, points: Any, features: int) -> Value:
-        """Squared distances as ``|x|**2 + |p|**2 - 2 x p``: half the operations, but small ones cancel."""
+        """Compute ``|x|**2 + |p|**2 - 2 x p``: half the operations, but cancellation in small distances."""
         f = te.reduce_axis((0, features), "f")
-        own = self._stage(f"s{at}_square", 1, lambda i, w, r: te.sum(x(i, f, r) * x(i, f, r), axis=f))
+        square = self._stage(f"s{at}_square", 1, lambda i, w, r: te.sum(x(i, f, r) * x(i, f, r), axis=f))
         g = te.reduce_axis((0, features), "g")
         dot = self._stage(f"s{at}", stage.room, lambda i, w, r: te.sum(x(i, g, r) * points[g, w], axis=g))
         norms = self._table(at, "norms")
-        product = next((one for one, distance in self.plan.scaled.items() if distance == at), None)
+        product = next((multiple for multiple, distance in self.plan.scaled.items() if distance == at), None)
         if product is not None:
-            # The tables hold the factor: of norms, and minus twice of points.
+            # The tables contain the factor: norms times it, points times minus twice it.
             factor = self._table(self.plan.stages[product].form["inputs"][1], "values")
             times = self._stage(
-                f"s{at}_times_square", 1, lambda i, w, r: own(i, 0, r) * factor[0].astype(stage_type(stage))
+                f"s{at}_times_square",
+                1,
+                lambda i, w, r: square(i, 0, r) * factor[0].astype(stage_type(stage)),
             )
             return lambda i, w, r: (times(i, 0, r) + norms[w]) + dot(i, w, r)
 
         def value(i: Any, w: Any, r: Any) -> Any:
-            found = (own(i, 0, r) + norms[w]) - tirx.const(2, stage_type(stage)) * dot(i, w, r)
-            return single.FUNCTIONS["relu"](found) if is_single(stage) else functions.FUNCTIONS["relu"](found)
+            expanded = (square(i, 0, r) + norms[w]) - tirx.const(2, stage_type(stage)) * dot(i, w, r)
+            return (
+                single.FUNCTIONS["relu"](expanded)
+                if is_single(stage)
+                else functions.FUNCTIONS["relu"](expanded)
+            )
 
         return value

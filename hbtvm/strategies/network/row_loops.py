@@ -1,5 +1,5 @@
-"""Calls that stand for loops over a row's own values, until they are lowered (see
-`hbtvm.schedules.network.loops`)."""
+"""Calls that stand for loops over a row's values until they are lowered
+(see `hbtvm.schedules.network.loops`)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Value = Callable[[Any, Any, Any], Any]  # from tile, column and row to a value: 
 def call(
     name: str, inputs: Sequence[tuple[Value, int]], tables: Sequence[Any], sizes: Sequence[int]
 ) -> Callable[[Any, Any, Any], Any]:
-    """From tile, column and row to the call.
+    """Return a function from tile, column and row to the call.
 
     `inputs`: stages with their widths.
-    `tables`: read whole.
+    `tables`: tables that the call reads as a whole.
     `sizes`: whole numbers.
     """
 
     def made(i: Any, w: Any, r: Any) -> Any:
-        # How far columns are apart follows from the first two.
+        # The first two columns give the stride.
         columns = [value(i, min(n, width - 1), r) for value, width in inputs for n in (0, 1)]
         first = [table(*(0 for _ in table.shape)) for table in tables]
-        numbers = (tirx.const(one, "int32") for one in sizes)
+        numbers = (tirx.const(size, "int32") for size in sizes)
         return tirx.call_pure_extern("float64", name, *columns, *first, *numbers)
 
     return made

@@ -19,7 +19,7 @@ from hbtvm.strategies.network.stages import (
     stage_type,
 )
 
-_FEW_EDGES = 16  # edges up to which all of them are compared; beyond, the place is found by halving
+_FEW_EDGES = 16  # up to this many edges, compare all; beyond, binary search
 
 
 class Searches(Stages):
@@ -28,8 +28,8 @@ class Searches(Stages):
     def _top_k(self, at: int, stage: Stage) -> Value:
         (x,), width, k = self._inputs(stage), self._width(stage), int(stage.form["k"])
         if at in self.plan.nearest:
-            made = nearest.stages(self.plan, self.plan.nearest[at], k, x, self.tables, self.tiles, f"s{at}")
-            return lambda i, w, r: made[i, w, r]
+            tensor = nearest.stages(self.plan, self.plan.nearest[at], k, x, self.tables, self.tiles, f"s{at}")
+            return lambda i, w, r: tensor[i, w, r]
         if self.searches:
             kept = self.plan.stages[stage.form["inputs"][0]].kept
             values = x if kept else self._stage(f"s{at}_values", width, x)
@@ -84,10 +84,10 @@ class Searches(Stages):
         return value
 
     def _stored(self, at: int, stage: Stage, place: int) -> tuple[Value, int]:
-        """An input whose values are in memory, and its width."""
+        """Return an input with values in memory, and its width."""
         value, source = self._inputs(stage)[place], self.plan.stages[stage.form["inputs"][place]]
         width = self._width(stage, place)
-        # What is stored as float32 is widened in memory.
+        # Float32 values are copied to a float64 stage.
         return value if source.kept and not is_single(source) else self._stage(
             f"s{at}_given{place}", width, value
         ), width
@@ -130,17 +130,17 @@ class Searches(Stages):
         return self._stage(f"s{at}", width, place)
 
     def _positions(self, at: int, stage: Stage, table: Any, left: bool) -> Value:
-        """How many of each column's edges come before a value, as int32; see `Bucketize`."""
+        """Return the number of a column's edges before a value, int32; see `Bucketize`."""
         (x,), count, width = self._inputs(stage), int(table.shape[1]), int(stage.form["width"])
 
         def behind(edge: Any, value: Any) -> Any:
-            # False of NaN, which comes behind all edges itself. (What is negated, TVM turns to the opposite
-            # comparison, which is false of NaN, too.)
+            # False for NaN, which sorts after all edges. (TVM turns a negated comparison into the opposite
+            # comparison, which is also false for NaN.)
             return edge >= value if left else edge > value
 
         if count <= _FEW_EDGES:
             e = te.reduce_axis((0, count), "e")
-            made = te.compute(
+            tensor = te.compute(
                 (self.tiles, width, self.plan.row_tile),
                 lambda i, w, r: te.sum(
                     tirx.Select(
@@ -150,7 +150,7 @@ class Searches(Stages):
                 ),
                 name=f"s{at}_place",
             )
-            return lambda i, w, r: made[i, w, r]
+            return lambda i, w, r: tensor[i, w, r]
 
         def halved(place: Value, step: int) -> Value:
             def found(i: Any, w: Any, r: Any) -> Any:
@@ -186,11 +186,11 @@ class Searches(Stages):
             here = place(i, w, r)
             low = tirx.max(tirx.min(here - 1, tirx.const(count - 2, "int32")), tirx.const(0, "int32"))
             high = tirx.min(low + 1, tirx.const(count - 1, "int32"))
-            x0, y0, own = points[w, low], values[w, low], x(i, w, r)
-            inner = tirx.div(values[w, high] - y0, points[w, high] - x0) * (own - x0) + y0
+            x0, y0, here_value = points[w, low], values[w, low], x(i, w, r)
+            inner = tirx.div(values[w, high] - y0, points[w, high] - x0) * (here_value - x0) + y0
             result = tirx.Select(here == 0, values[w, 0], inner)
             result = tirx.Select(here >= count, values[w, count - 1], result)
-            return tirx.Select(known(own), result, own)
+            return tirx.Select(known(here_value), result, here_value)
 
         return self._stage(f"s{at}", int(stage.form["width"]), value)
 

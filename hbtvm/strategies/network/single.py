@@ -1,9 +1,9 @@
-"""Arithmetic in float32: which nodes of a network give the same numbers when computed so, and how.
+"""Float32 arithmetic: the nodes of a network that give the same numbers in float32, and their functions.
 
-A network computes in float64. Where a library computes in float32, what it does is rounded after each
-operation (``round_float32``): of float32 operands, the float64 result of +, -, *, / and the square root
-rounds to what float32 gives directly (float64 has more than twice as many digits; Figueroa, "When is double
-rounding innocuous?", 1995). Such nodes are computed in float32, twice as many values at once.
+A network computes in float64. Where a library computes in float32, the network rounds after each operation
+(``round_float32``): for float32 operands, the float64 result of +, -, *, / and the square root rounds to the
+direct float32 result (float64 has more than twice as many digits; Figueroa, "When is double rounding
+innocuous?", 1995). Kernels compute such nodes in float32, twice as many values at once.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from tvm import tirx
 from hbtvm.operators.base import Node
 from hbtvm.strategies.intrinsics.exact import exact
 
-_ROUNDED = ("add", "subtract", "multiply", "divide", "sqrt")  # functions whose result is to be rounded
+_ROUNDED = ("add", "subtract", "multiply", "divide", "sqrt")  # functions whose float32 result is rounded
 
 _EXACT = (
     *("negative", "absolute", "relu", "isnan", "maximum", "minimum", "where"),
     *("less", "less_equal", "greater", "greater_equal", "equal"),
 )
-"""Functions of float32 numbers that need no rounding."""
+"""Functions whose results on float32 numbers are exact."""
 
 
 def singles(nodes: Sequence[Node], approximate: frozenset[int] = frozenset()) -> frozenset[int]:
-    """Numbers of the nodes of a network over float32 rows that are computed in float32, exactly.
+    """Return the numbers of the nodes that give the same results in float32, for float32 rows.
 
-    `nodes`: each behind its inputs.
-    `approximate`: ids of those that are computed in float32 all the same.
+    `nodes`: each after its inputs.
+    `approximate`: ids of further nodes to compute in float32.
     """
     at = {id(node): number for number, node in enumerate(nodes)}
     readers: list[list[Node]] = [[] for _ in nodes]
     for node in nodes:
-        for one in node.inputs:
-            readers[at[id(one)]].append(node)
-    found: set[int] = set()
+        for source in node.inputs:
+            readers[at[id(source)]].append(node)
+    single: set[int] = set()
     for number, node in enumerate(nodes):
-        inputs = [at[id(one)] for one in node.inputs]
+        inputs = [at[id(source)] for source in node.inputs]
         name = getattr(node, "function", None) if node.kind == "elementwise" else None
-        narrow = all(one in found for one in inputs)
+        narrow = all(source in single for source in inputs)
         if node.kind == "input" or id(node) in approximate:
             good = True
         elif node.kind == "constant":
@@ -52,16 +52,16 @@ def singles(nodes: Sequence[Node], approximate: frozenset[int] = frozenset()) ->
         elif node.kind in ("select", "repeat", "concat", "one_hot", "bucketize"):
             good = narrow
         elif name in _ROUNDED:
-            own = readers[number]
-            good = narrow and bool(own) and all(_rounds(one) for one in own)
+            outputs = readers[number]
+            good = narrow and bool(outputs) and all(_rounds(source) for source in outputs)
         elif name == "round_float32":
-            # It is the type itself; what it reads may be of either.
+            # Its result is float32; its input may have either type.
             good = True
         else:
             good = narrow and name in _EXACT
         if good:
-            found.add(number)
-    return frozenset(found)
+            single.add(number)
+    return frozenset(single)
 
 
 def _rounds(node: Node) -> bool:
@@ -80,17 +80,17 @@ def _known(x: Any) -> Any:
 
 
 _EXP = [2 / math.factorial(n) for n in range(7, -1, -1)]
-"""The series of twice e to a power, to which 2**-125 may still be a factor."""
+"""The series of 2 * exp(x): twice, so that a factor of 2**-125 still is a normal number."""
 
 _ROUNDS = 1.5 * 2.0**23
-"""Added to a number of moderate size, it leaves the nearest whole number in the lowest bits."""
+"""Adding this to a number of moderate size leaves the nearest whole number in the lowest bits."""
 
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440054690583e-4
-"""The first has so few digits that its products with whole numbers are exact."""
+"""The logarithm of 2 in two parts; products of the first with whole numbers are exact."""
 
 
 def _exp(x: Any) -> Any:
-    """e to a power; 0 where that is below 1e-37."""
+    """Return e to a power; 0 below 1e-37."""
 
     def named(value: Any, body: Callable[[Any], Any]) -> Any:
         name = tirx.Var("v", "float32")
@@ -108,8 +108,8 @@ def _exp(x: Any) -> Any:
 
     def scaled(x: Any, r: Any, t: Any) -> Any:
         result = number(_EXP[0])
-        for one in _EXP[1:]:
-            result = result * r + number(one)
+        for coefficient in _EXP[1:]:
+            result = result * r + number(coefficient)
         bits = (tirx.reinterpret("int32", t) << tirx.const(23, "int32")) + tirx.const(126 << 23, "int32")
         result = result * tirx.reinterpret("float32", bits)
         result = tirx.Select(x < number(-86), number(0), result)
@@ -122,7 +122,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "round_float32": lambda x: x.astype("float32"),
     "add": lambda a, b: a + b,
     "subtract": lambda a, b: a - b,
-    # (A sum that follows must not take in the product unrounded.)
+    # (Prevent a fused multiply-add with a later sum.)
     "multiply": lambda a, b: exact(a * b),
     "divide": lambda a, b: tirx.div(a, b),
     "sqrt": tirx.sqrt,
@@ -130,9 +130,9 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "absolute": lambda x: tirx.Select(x < _ZERO, _ZERO - x, x),
     "exp": _exp,
     "relu": lambda x: tirx.Select(x < _ZERO, _ZERO, x),
-    # (TVM takes the opposite of "not less" for "less", which it is not of NaN.)
+    # (TVM negates "not less" to "less", which is wrong for NaN.)
     "isnan": lambda x: tirx.Select(_known(x), _ZERO, tirx.const(1, "float32")),
-    # A NaN of either stays.
+    # NaN of either argument stays.
     "maximum": lambda a, b: tirx.Select(a < b, b, tirx.Select(_known(b), a, b)),
     "minimum": lambda a, b: tirx.Select(a > b, b, tirx.Select(_known(b), a, b)),
     "less": lambda a, b: _truth(a < b),
@@ -142,4 +142,4 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "equal": lambda a, b: _truth(a == b),
     "where": lambda c, a, b: tirx.Select(c == _ZERO, b, a),
 }
-"""By the names of `hbtvm.operators.pointwise.FUNCTIONS`, of float32."""
+"""Float32 expressions of `hbtvm.operators.pointwise.FUNCTIONS` by name."""

@@ -20,14 +20,12 @@ Value = Callable[[Any, Any, Any], Any]  # from tile, column and row to a node's 
 class Stages:
     """Builds the expressions of one plan.
 
-    `dtype`, `features`: type of the rows, and their columns.
+    `dtype`, `features`: type and width of the rows.
     `arguments`: the tables, in order.
     `score_dtype`: type of the scores.
     """
 
-    searches = (
-        True  # whether `hbtvm.compiler.lowering.nearest.search` looks for the smallest values, row by row
-    )
+    searches = True  # whether `hbtvm.compiler.lowering.nearest.search` finds the smallest values row by row
 
     def __init__(
         self,
@@ -47,7 +45,7 @@ class Stages:
         self.arguments = arguments
 
     def function(self) -> Any:
-        """The `PrimFunc`."""
+        """Return the `PrimFunc`."""
         for at, stage in enumerate(self.plan.stages):
             value = self._node(at, stage)
             self.native.append(value)
@@ -58,10 +56,12 @@ class Stages:
         return self.tables[f"t{at}_{name}"]
 
     def _stage(self, name: str, width: int, value: Value) -> Value:
-        """Keep values in a stage."""
-        # TVM counts a function's parameters, defaults included.
-        made = te.compute((self.tiles, width, self.plan.row_tile), lambda i, w, r: value(i, w, r), name=name)
-        return lambda i, w, r: made[i, w, r]
+        """Store values in a stage."""
+        # TVM counts a function's parameters, defaults included, so wrap `value`.
+        tensor = te.compute(
+            (self.tiles, width, self.plan.row_tile), lambda i, w, r: value(i, w, r), name=name
+        )
+        return lambda i, w, r: tensor[i, w, r]
 
     def _node(self, at: int, stage: Stage) -> Value:
         kind = str(stage.form["kind"])
@@ -72,13 +72,13 @@ class Stages:
         return value
 
     def _inputs(self, stage: Stage) -> list[Value]:
-        # (What rounds may read either type.)
+        # (A node that rounds may read either type.)
         if not is_single(stage):
-            return [self.values[one] for one in stage.form["inputs"]]
-        return [self._narrow(one) for one in stage.form["inputs"]]
+            return [self.values[source] for source in stage.form["inputs"]]
+        return [self._narrow(source) for source in stage.form["inputs"]]
 
     def _narrow(self, at: int) -> Value:
-        """A node's values as what is computed in float32 reads them."""
+        """Return a node's values as float32."""
         value = self.native[at]
         if is_single(self.plan.stages[at]):
             return value
@@ -98,7 +98,7 @@ class Stages:
         return self._widened(at, stage, lambda i, w, r: columns[i, w, r])
 
     def _widened(self, at: int, stage: Stage, value: Value) -> Value:
-        """Float32 values as float64; those of a transposed tile once for all that read them."""
+        """Return float32 values as float64; a transposed tile is widened once, in a stage."""
 
         def wide(i: Any, w: Any, r: Any) -> Any:
             return value(i, w, r).astype("float64")
@@ -119,8 +119,8 @@ class Stages:
         if at in self.plan.scaled:
             return (self.native if is_single(stage) else self.values)[self.plan.scaled[at]]
         values = [
-            one if self._width(stage, place) > 1 or width == 1 else first_value(one)
-            for place, one in enumerate(self._inputs(stage))
+            operand if self._width(stage, place) > 1 or width == 1 else first_value(operand)
+            for place, operand in enumerate(self._inputs(stage))
         ]
         if name == "normal_quantile":
             root = self._stage(
@@ -128,7 +128,7 @@ class Stages:
             )
             return lambda i, w, r: functions.normal_quantile(values[0](i, w, r), root(i, w, r))
         if name in ("power", "cbrt") and name not in self.functions:
-            # In two stages: in one, a logarithm would stand within an exponential.
+            # Two stages avoid a logarithm nested in an exponential.
             log = self._stage(
                 f"s{at}_log", stage.room, lambda i, w, r: functions.log_of_size(values[0](i, w, r))
             )
@@ -136,7 +136,7 @@ class Stages:
                 return lambda i, w, r: functions.root(values[0](i, w, r), log(i, w, r))
             return lambda i, w, r: functions.raised(values[0](i, w, r), values[1](i, w, r), log(i, w, r))
         function = single.FUNCTIONS[name] if is_single(stage) else self.functions[name]
-        return lambda i, w, r: function(*(one(i, w, r) for one in values))
+        return lambda i, w, r: function(*(operand(i, w, r) for operand in values))
 
     def _select(self, at: int, stage: Stage) -> Value:
         (x,) = self._inputs(stage)
@@ -161,8 +161,10 @@ class Stages:
             result = None
             for part, width in zip(reversed(parts), reversed(widths), strict=True):
                 first -= width
-                own = part(i, w - first if first else w, r)
-                result = own if result is None else tirx.if_then_else(w < first + width, own, result)
+                part_value = part(i, w - first if first else w, r)
+                result = (
+                    part_value if result is None else tirx.if_then_else(w < first + width, part_value, result)
+                )
             return result
 
         return value
@@ -172,16 +174,16 @@ class Stages:
         value, width, dtype = self.native[-1], int(last.form["width"]), self.score_dtype
         tiles, row_tile = self.tiles, self.plan.row_tile
         if stores_by_row(self.plan, width):
-            # Stored by rows as they are, block by block (`hbtvm.compiler.lowering.block_stores`).
+            # `hbtvm.compiler.lowering.block_stores` stores them by rows, block by block.
             columns = (tiles, width, row_tile)
-            made = te.compute(columns, lambda i, o, r: value(i, o, r).astype(dtype), name="outputs")
-            return te.compute((tiles, row_tile, width), lambda i, r, o: made[i, o, r], name="scores")
+            outputs = te.compute(columns, lambda i, o, r: value(i, o, r).astype(dtype), name="outputs")
+            return te.compute((tiles, row_tile, width), lambda i, r, o: outputs[i, o, r], name="scores")
         return te.compute(
             (tiles, row_tile, width), lambda i, r, o: value(i, o, r).astype(dtype), name="scores"
         )
 
 
-_FEW_PASSES = 2  # passes over a row tile up to which its values are widened in each of them
+_FEW_PASSES = 2  # up to this many passes over a row tile, each pass widens its values
 
 
 def is_single(stage: Stage) -> bool:
@@ -194,22 +196,22 @@ def stage_type(stage: Stage) -> str:
 
 
 def first_value(value: Value) -> Value:
-    """The only column, whichever is asked for."""
+    """Return a function that reads the only column for any column number."""
     return lambda i, w, r: value(i, 0, r)
 
 
 def within(k: Any, width: int, terms: int, value: Any) -> Any:
-    """A term, or 0 beyond those that count: what pads columns may be anything."""
+    """Return a term, or 0 for padding columns, whose values are undefined."""
     return value if terms == width else tirx.if_then_else(k < width, value, number(0))
 
 
 def clipped(code: Any, last: Any) -> Any:
-    """A code as int32, from 0 to `last`; NaN is 0."""
+    """Return a code as int32, clipped to 0 and `last`; NaN becomes 0."""
     positive = tirx.Select(code > number(0), code, number(0))
     return tirx.Select(positive < last, positive, last).astype("int32")
 
 
 def bounded(place: Any, count: int) -> Any:
-    """A place in a table of so many entries, whatever other tables say."""
+    """Clip a place to a table of `count` entries."""
     zero, last = tirx.const(0, "int32"), tirx.const(count - 1, "int32")
     return tirx.max(tirx.min(place, last), zero)

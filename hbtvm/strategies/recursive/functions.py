@@ -1,4 +1,4 @@
-"""Functions of vectors of float32, as expressions that compute shared parts once."""
+"""Functions of float32 vectors, as expressions that compute shared parts once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm import tirx
 from hbtvm.schedules.statements import every
 
 _CLAMP = 7.90531110763549805
-"""Beyond it the quotient of polynomials below leaves [-1, 1]; tanh is 1 there to float32's last bits."""
+"""Beyond it, the quotient of polynomials below leaves [-1, 1]; tanh is 1 there within float32's last bits."""
 
 _ODD = (
     -2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
@@ -21,10 +21,10 @@ _EVEN = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.893
 
 
 class Functions:
-    """Makes expressions; shared parts become statements ahead of them.
+    """Makes expressions; shared parts become preceding statements.
 
-    `statements`: gets them.
-    `lanes`: of a vector.
+    `statements`: the list to append them to.
+    `lanes`: lanes of a vector.
     """
 
     def __init__(self, statements: list[Any], lanes: int) -> None:
@@ -32,11 +32,11 @@ class Functions:
         self.kind = "float32" if lanes == 1 else f"float32x{lanes}"
 
     def number(self, value: float) -> Any:
-        """A vector of a constant."""
+        """Return a vector of a constant."""
         return every(value, "float32", self.lanes)
 
     def shared(self, value: Any, name: str = "v") -> Any:
-        """A name for a value that is used more than once."""
+        """Bind a value that is used more than once to a variable."""
         if isinstance(value, tirx.Var):
             return value
         variable = tirx.Var(name, str(value.ty.dtype))
@@ -44,9 +44,9 @@ class Functions:
         return variable
 
     def of(self, op: str, x: Any) -> Any:
-        """A function by its name in `hbtvm.recursive.cell.UNARY`."""
-        made: Callable[[Any], Any] = getattr(self, op)
-        return made(x)
+        """Apply a function by its name in `hbtvm.recursive.cell.UNARY`."""
+        function: Callable[[Any], Any] = getattr(self, op)
+        return function(x)
 
     def neg(self, x: Any) -> Any:
         """-x."""
@@ -76,7 +76,7 @@ class Functions:
     def exp(self, x: Any) -> Any:
         """e to the power of x."""
         x = self.shared(tirx.max(tirx.min(x, self.number(88.0)), self.number(-87.0)), "x")
-        # (Adding and taking away a large number rounds as well, but the compiler takes it for nothing.)
+        # (The compiler would remove rounding by adding and subtracting a large number.)
         n = self.shared(tirx.floor(x * self.number(1 / math.log(2)) + self.number(0.5)), "n")
         high = 0.693359375
         r = self.shared(x - n * self.number(high) - n * self.number(math.log(2) - high), "r")
@@ -87,6 +87,6 @@ class Functions:
 
     def _polynomial(self, coefficients: Sequence[float], x: Any) -> Any:
         result = self.number(coefficients[0])
-        for one in coefficients[1:]:
-            result = result * x + self.number(one)
+        for coefficient in coefficients[1:]:
+            result = result * x + self.number(coefficient)
         return result

@@ -1,6 +1,6 @@
-"""States of nodes without children that depend on a number alone: a table of them, computed beforehand.
+"""Precomputed tables of leaf states that depend on a number alone.
 
-Cortex computes equal leaves once in a call (its hoisting); here they are computed once for all calls.
+Cortex computes equal leaves once per call (hoisting); a table computes them once for all calls.
 """
 
 from __future__ import annotations
@@ -18,45 +18,47 @@ _ROWS = 1024  # rows that are computed at a time
 
 
 def number_of(facts: Facts) -> tuple[str, Input] | None:
-    """The input of numbers on which all states depend and nothing else does; None if there is none."""
+    """Return the numeric input that determines all states, or None."""
     which = {value.start for value in facts.values if value.op == "embed"}
-    inputs = [(name, own) for name, (number, own) in facts.inputs.items() if number in which]
+    inputs = [(name, input_) for name, (number, input_) in facts.inputs.items() if number in which]
     others = {"input", "child", "children", "there"} & {value.op for value in facts.values}
     vectors = all(len(facts.values[number].shape) == 1 for number in facts.states.values())
     return inputs[0] if len(inputs) == 1 and not others and vectors else None
 
 
 def bytes_of(facts: Facts) -> int:
-    """Size of the table; 0 where there is none."""
-    found = number_of(facts)
-    return 0 if found is None else (found[1].size + 1) * facts.width * 4
+    """Return the size of the table in bytes; 0 without a table."""
+    number = number_of(facts)
+    return 0 if number is None else (number[1].size + 1) * facts.width * 4
 
 
 def tabulated(facts: Facts) -> Facts:
-    """Return facts of a cell that looks its states up."""
+    """Return facts of a cell that looks up its states."""
     found = number_of(facts)
     assert found is not None
-    which, own = facts.inputs[found[0]]
-    # The last row is that of nodes without a number.
-    rows = np.arange(own.size + own.optional)
+    which, input_ = facts.inputs[found[0]]
+    # The last row is for nodes without a number.
+    rows = np.arange(input_.size + input_.optional)
     runs = np.split(rows, range(_ROWS, len(rows), _ROWS))
     parts = [_evaluated(facts, run) for run in runs]
     values = Values()
     states: dict[int, int] = {}
     for place, number in facts.states.items():
-        # What is the same for all numbers has rows, too.
+        # Repeat states that do not depend on the number.
         shape = facts.values[number].shape
         found_of = zip(runs, parts, strict=True)
         table = np.concatenate([np.broadcast_to(part[number], (len(run), *shape)) for run, part in found_of])
-        states[place] = values.add("embed", shape=shape, name=values.named(table), start=which, stop=own.size)
+        states[place] = values.add(
+            "embed", shape=shape, name=values.named(table), start=which, stop=input_.size
+        )
     return with_values(facts, values, states)
 
 
 def _evaluated(facts: Facts, rows: np.ndarray) -> list[np.ndarray]:
-    """All values in float64, for each number: shape (n, ...)."""
+    """Return all values in float64, for each number: shape (n, ...)."""
     results: list[np.ndarray] = []
     for value in facts.values:
-        results.append(_one(value, [results[one] for one in value.of], facts.weights, rows))
+        results.append(_one(value, [results[operand] for operand in value.of], facts.weights, rows))
     return results
 
 

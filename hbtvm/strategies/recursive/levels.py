@@ -25,7 +25,7 @@ from hbtvm.strategies.recursive.plan import Facts, facts_of
 from hbtvm.strategies.recursive.products import Order, Tiling
 from hbtvm.strategies.recursive.steps import steps_of
 
-TABLE_BYTES = 1 << 26  # largest table of leaf states that is made without being asked for
+TABLE_BYTES = 1 << 26  # largest table of leaf states
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class Classes:
     # `inner`, `leaf`: of nodes with and without children
     inner: Facts
     leaf: Facts
-    # Of nodes whose children are leaves, which are then those of `table`; None where that saves nothing
+    # Nodes whose children are leaves of `table`; None if that saves nothing
     first: Facts | None = None
-    # Of leaves that look their states up, products for `first` included; None if no table can be made
+    # Leaves that look up their states and the products for `first`; None if there can be no table
     table: Facts | None = None
-    moved: Moved | None = None  # the same where products of states are made with them; None if there are none
-    same: bool = False  # whether leaves compute what other nodes do, of children that are not there
+    moved: Moved | None = None  # the cell with products computed by the children; None without products
+    same: bool = False  # whether leaves use the equations of other nodes, with absent children
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """What a configuration makes of a cell."""
+    """Functions and programs of a cell in one configuration."""
 
     functions: dict[str, Any]  # functions of TVM by name, scheduled
     # `leaf`, `inner`: the programs that call them
@@ -53,7 +53,7 @@ class Kernels:
     inner: Program
     first: Program | None
     tables: tuple[np.ndarray, ...]  # constants
-    # On a GPU: the step that goes through all levels, in place of the programs
+    # On a GPU: the step that processes all levels, instead of the programs
     persistent: Step | None = None
 
 
@@ -81,7 +81,7 @@ def classes_of(cell: Cell) -> Classes:
 
 
 def _require_kernels(cell: Cell, facts: Facts) -> None:
-    """Refuse a cell that has values which no kernel computes."""
+    """Raise `UnsupportedModel` if no kernel computes one of a cell's values."""
     for number, value in enumerate(facts.values):
         if value.per_child and (value.op == "matmul" or is_whole(facts.values, number)):
             what = "products" if value.op == "matmul" else value.op
@@ -92,7 +92,7 @@ def _require_kernels(cell: Cell, facts: Facts) -> None:
 
 
 class Levels:
-    """Holds any cell."""
+    """Supports any cell."""
 
     name = "levels"
 
@@ -124,19 +124,19 @@ class Levels:
         }
 
     def space(self, workload: Mapping[str, Any], target: Target) -> Space:
-        """The schedule choices on a target."""
+        """Return the schedule choices on a target."""
         if target["kind"] == "cuda":
             return recursive_cuda.space(workload, target)
         return recursive_cpu.space(workload, target)
 
     def default(self, workload: Mapping[str, Any], target: Target) -> Config:
-        """A good configuration where nothing was measured."""
+        """Return a good configuration for unmeasured workloads."""
         if target["kind"] == "cuda":
             return recursive_cuda.default(workload, target)
         return recursive_cpu.default(workload, target)
 
     def kernels(self, classes: Classes, config: Config, target: Target) -> Kernels:
-        """Functions, programs and tables of a configuration."""
+        """Return the functions, programs and tables of a configuration."""
         tables = Tables()
         inner, leaf, first = classes.inner, classes.leaf, classes.first
         if config.get("refactor"):
@@ -148,17 +148,17 @@ class Levels:
         elif config["leaf"] == "inner":
             leaf = inner
         if target["kind"] == "cuda":
-            own = cuda_levels.Classes(leaf, inner, first if config.get("first") else None)
-            return _on_device(own, config, tables, target)
+            device_classes = cuda_levels.Classes(leaf, inner, first if config.get("first") else None)
+            return _on_device(device_classes, config, tables, target)
         order: Any = config["order"]
 
-        def tiling(tile: int, own: Order = order) -> Tiling:
+        def tiling(tile: int, device_classes: Order = order) -> Tiling:
             return Tiling(
                 tile,
                 int(config["vectors"]),
                 recursive_cpu.lanes(target),
                 int(config["unroll"]),
-                own,
+                device_classes,
                 recursive_cpu.registers(target),
                 bool(config.get("fusion", 1)),
             )
@@ -190,17 +190,17 @@ class Levels:
 
 
 def _on_device(classes: cuda_levels.Classes, config: Config, tables: Tables, target: Target) -> Kernels:
-    """Kernels for a GPU."""
+    """Return the kernels for a GPU."""
     tile, threads, unroll, kept = (int(config.get(name, 0)) for name in ("tile", "threads", "unroll", "kept"))
     blocking = Blocking(tile, threads, unroll, kept)
     most = int(target["max_shared_memory_per_block"])
-    made = cuda_levels.kernels_on_device(classes, blocking, config["levels"] == "persistent", tables, most)
-    found = tuple(tables.arrays)
-    return Kernels(made.functions, made.leaf, made.inner, made.first, found, made.persistent)
+    kernels = cuda_levels.kernels_on_device(classes, blocking, config["levels"] == "persistent", tables, most)
+    arrays = tuple(tables.arrays)
+    return Kernels(kernels.functions, kernels.leaf, kernels.inner, kernels.first, arrays, kernels.persistent)
 
 
 def _products(facts: Facts) -> list[list[int]]:
-    """Rows, columns and how many, of products with constants."""
+    """Return [rows, columns, count] of products with constants."""
     counted: dict[tuple[int, int], int] = {}
     for value in facts.values:
         if value.op == "matmul" and facts.values[value.of[0]].op == "weight":

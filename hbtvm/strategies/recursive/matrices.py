@@ -1,7 +1,6 @@
-"""Products of a matrix that is not a constant, or with one.
+"""Products of two matrices, or of a computed matrix and a vector.
 
-A product of two matrices is computed in tiles of rows and of vectors of columns, block by block of its
-terms::
+A product of two matrices is computed in tiles of rows and vectors of columns, block by block of its terms::
 
     for panel of columns: for block of terms: for tile of rows: for term: sums of the tile in registers
 """
@@ -15,24 +14,24 @@ import numpy as np
 from tvm import tirx
 
 from hbtvm.recursive.cell import Shape, Value
-from hbtvm.schedules.statements import broadcast, every, scratch
+from hbtvm.schedules.statements import broadcast, const, every, scratch
 from hbtvm.strategies.recursive.nests import operands, padded
 from hbtvm.strategies.recursive.products import serial_loop
-from hbtvm.strategies.recursive.whole import Body, Whole, const, loop
+from hbtvm.strategies.recursive.whole import Body, Whole, loop
 
 _BLOCK = 64  # terms of a product of matrices at a time: their rows of a panel stay in the first-level cache
 _VECTORS = 4  # vectors of columns of a panel, at most
 _ROWS = 4  # rows of a product of a matrix and a vector at a time
 
 _SHARED = 1 << 12
-"""Numbers of a matrix from which on it is worth a barrier that threads share its product with a vector."""
+"""Size of a matrix from which threads share its product with a vector, despite the barrier."""
 
 _Block = tuple[int, int, int, int]
-"""Of a product of matrices: the operand, its first row among all terms, the first term and the end."""
+"""Part of a product of matrices: the operand, its first row among all terms, the first term and the end."""
 
 
 def tile_of(shape: Shape, lanes: int, registers: int) -> tuple[int, int]:
-    """Rows and vectors of a tile of a product of matrices."""
+    """Return the rows and vectors of a tile of a product of matrices."""
     vectors = padded(shape[1]) // lanes
     wide = max(n for n in range(1, min(_VECTORS, vectors) + 1) if vectors % n == 0)
     most = min(max(1, registers // wide), shape[0])
@@ -41,7 +40,7 @@ def tile_of(shape: Shape, lanes: int, registers: int) -> tuple[int, int]:
 
 
 def parts_of(value: Value, terms: int, lanes: int, registers: int) -> int:
-    """Of a product with a matrix, of sums of so many terms: tiles of rows that threads may share; 0: none."""
+    """Return the number of tiles of rows that threads may share of a product; 0 for none."""
     if value.op != "matmul":
         return 0
     rows = value.shape[0]
@@ -55,11 +54,11 @@ class MatrixProduct(Whole):
     """A product of a matrix and a vector, or of two matrices."""
 
     def made(self) -> list[Any]:
-        """The statements that compute it."""
+        """Return the statements that compute it."""
         return self._of_vector() if len(self.value.shape) == 1 else self._of_matrix()
 
     def _of_vector(self) -> list[Any]:
-        """A matrix and a vector: sums along rows, of some rows at a time."""
+        """Multiply a matrix by a vector: sums along rows, some rows at a time."""
         matrix, _ = self.value.of
         rows, terms = self.values[matrix].shape
         if self.span is not None:
@@ -102,9 +101,9 @@ class MatrixProduct(Whole):
         tile, wide = tile_of(self.value.shape, self.lanes, self.registers)
         left, *right = operands(self.values, self.number)
         blocks, at = [], 0
-        for one in right:
-            terms = self.values[one].shape[0]
-            blocks += [(one, at, k, min(k + _BLOCK, terms)) for k in range(0, terms, _BLOCK)]
+        for operand in right:
+            terms = self.values[operand].shape[0]
+            blocks += [(operand, at, k, min(k + _BLOCK, terms)) for k in range(0, terms, _BLOCK)]
             at += terms
         factors = self._factors(left, tile)
 
@@ -123,12 +122,12 @@ class MatrixProduct(Whole):
             return [*loop(0, whole, tile, some(tile)), *last]
 
         def panel(column: Any) -> list[Any]:
-            return [one for block in blocks for one in rows_of(block, column)]
+            return [operand for block in blocks for operand in rows_of(block, column)]
 
         return loop(0, padded(columns), wide * self.lanes, panel)
 
     def _factors(self, left: int, tile: int) -> Callable[[Any, int, Any], tuple[list[Any], Any]]:
-        """Numbers of the left matrix, by the first row of a tile, the row in it, and the term."""
+        """Return a function from (tile's first row, row in it, term) to the left matrix's number."""
         value = self.values[left]
         if value.op != "weight":
             width = padded(value.shape[1])
@@ -153,7 +152,7 @@ class MatrixProduct(Whole):
         block: _Block,
         again: bool,
     ) -> list[Any]:
-        """Terms of a block, added to the sums of some rows of a panel."""
+        """Add a block's terms to the sums of some rows of a panel."""
         right, offset, start, stop = block
         lanes, width = self.lanes, padded(self.value.shape[1])
         sums = {(row, n): scratch("sum", lanes, "float32") for row in range(count) for n in range(wide)}

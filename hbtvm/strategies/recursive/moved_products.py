@@ -1,13 +1,12 @@
-"""Products of constants and children's states, made where these states are.
+"""Products of constants and children's states, computed by the children.
 
-A node then has columns behind its states for such products, which its parents read: what is linear in the
-children's states needs no product any more.
+A node then has columns for such products after its states, which its parents read.
 
-- Where states of leaves are looked up in a table, their products are columns of the table, and nodes all of
-  whose children are leaves compute none: constants propagate through a level.
-- Where all nodes make them, the recursion is refactored (Cortex, MLSys'21, section 5.2): the last products of
-  a node and the first of its parent are computed together. Products of each of any number of children are
-  possible in this form alone.
+- If a table holds the states of leaves, it also holds their products, and nodes whose children are all leaves
+  compute none: constants propagate through a level.
+- If all nodes compute them, the recursion is refactored (Cortex, MLSys'21, section 5.2): the last products of
+  a node and the first of its parent are computed together. Per-child products with any number of children are
+  possible only in this form.
 """
 
 from __future__ import annotations
@@ -20,43 +19,43 @@ from hbtvm.strategies.recursive.nests import flat
 from hbtvm.strategies.recursive.plan import Facts, with_values
 from hbtvm.strategies.recursive.values import Values
 
-_PRODUCT = "{} of {}"  # name of a state that is a product of a constant, by its name, with a state
+_PRODUCT = "{} of {}"  # name of a state that is the product of a named constant and a named state
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A cell whose products are made with the states, by class of nodes; rows are wider than before."""
+    """A cell whose nodes compute products with their states, by class of nodes; rows are wider."""
 
-    first: Facts  # nodes that read products and make none, whose parents must not read any
-    # `inner`, `leaf`: nodes with and without children, products made
+    first: Facts  # nodes that read products and compute none, whose parents must not read any
+    # `inner`, `leaf`: nodes with and without children that compute products
     inner: Facts
     leaf: Facts
 
 
 def with_products(inner: Facts, leaf: Facts, each_only: bool = False) -> Moved | None:
-    """Return the facts of nodes where products are made with the states.
+    """Return the facts of nodes that compute products with their states.
 
     None if no product of `inner` is linear in its children's states.
 
-    `each_only`: whether only products of each of any number of children are moved.
+    `each_only`: whether to move only per-child products with any number of children.
     """
-    made = _Moving(inner, each_only)
-    states = {place: made.value(number) for place, number in inner.states.items()}
-    if not made.products:
+    moving = _Moving(inner, each_only)
+    states = {place: moving.value(number) for place, number in inner.states.items()}
+    if not moving.products:
         return None
     offsets, width = dict(inner.offsets), inner.width
-    own = (made.made, dict(states)), (_copied(leaf), dict(leaf.states))
-    first = _copied(inner, made.made)
-    for (weight, state), name in made.products.items():
+    classes = (moving.made, dict(states)), (_copied(leaf), dict(leaf.states))
+    first = _copied(inner, moving.made)
+    for (weight, state), name in moving.products.items():
         array = inner.weights[weight]
-        for values, places in own:
+        for values, places in classes:
             product = values.add(
                 "matmul", (values.weight(array), places[inner.offsets[state]]), (len(array),)
             )
             places[width] = product
         offsets[name] = width
         width += flat((len(array),))
-    (inner_values, inner_states), (leaf_values, leaf_states) = own
+    (inner_values, inner_states), (leaf_values, leaf_states) = classes
     return Moved(
         with_values(inner, first, states, offsets=offsets, width=width),
         with_values(inner, inner_values, inner_states, offsets=offsets, width=width),
@@ -65,13 +64,13 @@ def with_products(inner: Facts, leaf: Facts, each_only: bool = False) -> Moved |
 
 
 def widened(facts: Facts, other: Facts) -> Facts:
-    """Return facts whose rows of states are those of others."""
+    """Return facts with the row layout of others."""
     values = _copied(facts)
     return with_values(facts, values, facts.states, offsets=other.offsets, width=other.width)
 
 
 def _copied(facts: Facts, given: Values | None = None) -> Values:
-    """Values of a cell, or others (`given`), anew."""
+    """Copy the values of a cell, or of `given`."""
     known, weights = (facts.values, facts.weights) if given is None else (given.list, given.weights)
     values = Values()
     for value in known:
@@ -91,13 +90,13 @@ class _Moving:
         self._memo: dict[int, int] = {}
 
     def value(self, number: int) -> int:
-        """The number of a value among the new ones."""
+        """Return the number of a value among the new values."""
         if number not in self._memo:
             self._memo[number] = self._value(self.facts.values[number])
         return self._memo[number]
 
     def _value(self, value: Value) -> int:
-        made, facts = self.made, self.facts
+        values, facts = self.made, self.facts
         moves = value.per_child or not self._each_only
         if value.op == "matmul" and moves and facts.values[value.of[0]].op == "weight":
             terms = self._terms(value.of[1])
@@ -105,10 +104,10 @@ class _Moving:
                 return self._looked_up(facts.values[value.of[0]].name, terms, value)
         name = value.name
         if value.op in ("weight", "embed"):
-            name = made.named(facts.weights[value.name])
-        return made.add(
+            name = values.named(facts.weights[value.name])
+        return values.add(
             value.op,
-            [self.value(one) for one in value.of],
+            [self.value(operand) for operand in value.of],
             value.shape,
             per_child=value.per_child,
             name=name,
@@ -118,7 +117,7 @@ class _Moving:
         )
 
     def _terms(self, number: int) -> list[Value] | None:
-        """The children's states whose sum a value is; None if it is another function of them."""
+        """Return the children's states whose sum a value is; None for other functions."""
         value = self.facts.values[number]
         if value.op in ("child", "children") and len(value.shape) == 1:
             return [value]
@@ -127,16 +126,16 @@ class _Moving:
             return [value] if below is not None and len(below) == 1 and below[0].op == "children" else None
         if value.op == "add":
             terms: list[Value] = []
-            for one in value.of:
-                found = self._terms(one)
-                if found is None:
+            for operand in value.of:
+                of_operand = self._terms(operand)
+                if of_operand is None:
                     return None
-                terms += found
+                terms += of_operand
             return terms
         return None
 
     def _looked_up(self, weight: str, terms: Sequence[Value], value: Value) -> int:
-        made, shape = self.made, value.shape
+        values, shape = self.made, value.shape
         result: int | None = None
         for term in terms:
             over = term.op == "total"
@@ -144,17 +143,17 @@ class _Moving:
             key = weight, source.name
             name = self._named(key)
             each = source.op == "children"
-            number = made.add(source.op, (), shape, per_child=each, name=name, start=source.start)
+            number = values.add(source.op, (), shape, per_child=each, name=name, start=source.start)
             if over:
-                number = made.add("total", (number,), shape)
+                number = values.add("total", (number,), shape)
             if result is not None:
-                number = made.add("add", (result, number), shape, per_child=value.per_child)
+                number = values.add("add", (result, number), shape, per_child=value.per_child)
             result = number
         assert result is not None
         return result
 
     def _named(self, key: tuple[str, str]) -> str:
-        """The name of a product with a state, new or known."""
+        """Return the name of a new or known product with a state."""
         if key not in self.products:
             name = _PRODUCT.format(*key)
             while name in self.facts.offsets or name in self.products.values():

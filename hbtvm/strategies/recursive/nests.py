@@ -1,12 +1,12 @@
-"""Loop nests of a cell: what is computed together, panel by panel of a level's vectors.
+"""Loop nests of a cell: groups of values that are computed together, panel by panel of a level's vectors.
 
 A product needs all of its operand, so its operand is stored first. Values between products form nests: a nest
-computes the products of one depth and width, and from them, in registers, all that is stored of that depth:
-operands of further products, values that later nests read, states. A nest without products gathers operands
-from the children's states. A matrix is there a vector of its rows, each padded.
+computes the products of one depth and width, and from them, in registers, all stored values of that depth:
+operands of further products, values that later nests read, and states. A nest without products gathers
+operands from the children's states. A matrix counts as a vector of its padded rows.
 
-Values that are not computed number by number, nor products of a constant and a vector, are whole: products of
-states, softmax, what is put together or cut out. Each has a nest of its own, and is stored.
+Values that are neither pointwise nor products of a constant and a vector are *whole*: products of states,
+softmax, concatenations, slices. Each has a separate nest, and is stored.
 """
 
 from __future__ import annotations
@@ -19,28 +19,27 @@ from hbtvm.runtime.recursive.entry import LANES
 from hbtvm.strategies.recursive.values import THERE
 
 _CHEAP = ("add", "sub", "mul", "neg", "relu", "max", "min", "abs")
-"""Functions that are computed again rather than stored."""
-
+"""Functions to recompute rather than store."""
 
 DIRECT = ("weight", "constant", "child", "children", "input", "embed", THERE)
-"""Operators whose results are in memory as they are, for values that are whole."""
+"""Operators whose results whole values can read from memory."""
 
 
 def padded(width: int) -> int:
-    """Numbers that a vector takes in memory."""
+    """Return a vector's size in memory, in numbers."""
     return -(-width // LANES) * LANES
 
 
 def flat(shape: Shape) -> int:
-    """Numbers that a value takes in memory: each row of a matrix is padded."""
+    """Return a value's size in memory, in numbers; each row of a matrix is padded."""
     rows = 1
-    for one in shape[:-1]:
-        rows *= one
+    for extent in shape[:-1]:
+        rows *= extent
     return rows * padded(shape[-1]) if shape else LANES
 
 
 def row_starts(shape: Shape) -> int:
-    """Numbers in memory from one number along the first axis to the next."""
+    """Return the stride of the first axis in memory."""
     return padded(shape[-1]) if len(shape) > 1 else 1
 
 
@@ -48,14 +47,13 @@ def row_starts(shape: Shape) -> int:
 class Nest:
     """Values of one depth and width."""
 
-    # `depth`, `width`: products in a row that lead to its values, and their numbers (padded)
+    # `depth`, `width`: length of the chain of products that leads to its values, and their padded size
     depth: int
     width: int
     products: list[int] = field(default_factory=list)  # numbers of the products that it computes
     stored: list[int] = field(default_factory=list)  # numbers of the values that are stored for other nests
-    # Numbers of values by the place in the row of states where they go
-    states: dict[int, int] = field(default_factory=dict)
-    whole: int | None = None  # the value that the nest is there for, if it is whole
+    states: dict[int, int] = field(default_factory=dict)  # numbers of values by place in the row of states
+    whole: int | None = None  # number of the nest's whole value, if it has one
 
 
 @dataclass
@@ -64,33 +62,33 @@ class Nests:
 
     values: Sequence[Value]  # in normal form
     nests: list[Nest]
-    scratch: dict[int, int]  # of each stored value: the number of its memory
+    scratch: dict[int, int]  # number of each stored value's memory
 
     def home(self, number: int) -> int | None:
-        """Which nest stores a value; None if none does."""
+        """Return the number of the nest that stores a value, or None."""
         return next((i for i, nest in enumerate(self.nests) if number in nest.stored), None)
 
 
 def nests_of(values: Sequence[Value], states: Mapping[int, int], fused: bool = True) -> Nests:
     """Return the nests of values in normal form.
 
-    `states`: by place in the row of states: the number of the value that goes there.
-    `fused`: whether values of one nest are computed together; else each has its own, but for those of each of
-        any number of children.
+    `states`: by place in the row of states: the number of the value stored there.
+    `fused`: whether nests join values; else each value has a nest, except per-child values with any number of
+        children.
     """
     depths = _depths(values, fused)
     stored: set[int] = set()
     while True:
-        made = _Made(values, depths, stored, fused)
+        builder = _Made(values, depths, stored, fused)
         for place, number in states.items():
-            made.nest(number).states[place] = number
-            made.require(number, made.nest(number))
+            builder.nest(number).states[place] = number
+            builder.require(number, builder.nest(number))
         for number in sorted(stored, reverse=True):
-            made.store(number)
-        if made.stored <= stored:
+            builder.store(number)
+        if builder.stored <= stored:
             break
-        stored = made.stored
-    nests = sorted(made.nests.values(), key=lambda nest: (nest.depth, nest.whole is None, nest.width))
+        stored = builder.stored
+    nests = sorted(builder.nests.values(), key=lambda nest: (nest.depth, nest.whole is None, nest.width))
     for nest in nests:
         nest.products.sort()
         nest.stored.sort()
@@ -99,7 +97,7 @@ def nests_of(values: Sequence[Value], states: Mapping[int, int], fused: bool = T
 
 
 def is_whole(values: Sequence[Value], number: int) -> bool:
-    """Whether a value is computed by itself, from operands in memory."""
+    """Return whether a value is computed separately, from operands in memory."""
     value = values[number]
     if value.op in ("softmax", "outer", "concat"):
         return True
@@ -112,17 +110,17 @@ def is_whole(values: Sequence[Value], number: int) -> bool:
         return not _same_places(source.shape, value.shape)
     if source.op in ("child", "children", "input"):
         return False
-    # A vector that is read from within another one may not end behind it.
+    # A vector read from within another must not end beyond it.
     return value.start * row_starts(source.shape) + flat(value.shape) > flat(source.shape)
 
 
 def _same_places(a: Shape, b: Shape) -> bool:
-    """Whether the numbers of two shapes lie alike."""
-    return a == b or all(one and one[-1] % LANES == 0 for one in (a, b))
+    """Whether two shapes have the same layout in memory."""
+    return a == b or all(shape and shape[-1] % LANES == 0 for shape in (a, b))
 
 
 def operands(values: Sequence[Value], number: int) -> tuple[int, ...]:
-    """What a value is computed from; a product of a matrix reads what its rows were put together from."""
+    """Return a value's operands; a product with a concatenation reads the concatenation's operands."""
     value = values[number]
     if value.op == "matmul" and len(value.shape) > 1 and values[value.of[1]].op == "concat":
         return (value.of[0], *values[value.of[1]].of)
@@ -130,7 +128,7 @@ def operands(values: Sequence[Value], number: int) -> tuple[int, ...]:
 
 
 def _is_full(values: Sequence[Value], number: int) -> bool:
-    """Whether a value needs all numbers of its operands, not those of its own place alone."""
+    """Whether a value needs all numbers of its operands, not only those at its place."""
     return values[number].op == "matmul" or is_whole(values, number)
 
 
@@ -138,9 +136,11 @@ def _depths(values: Sequence[Value], fused: bool) -> list[int]:
     depths: list[int] = []
     for number, value in enumerate(values):
         if not fused:
-            depths.append(max((depths[one] for one in value.of), default=0) + (value.op not in DIRECT))
+            depths.append(
+                max((depths[operand] for operand in value.of), default=0) + (value.op not in DIRECT)
+            )
             continue
-        below = max((depths[one] for one in operands(values, number)), default=0)
+        below = max((depths[operand] for operand in operands(values, number)), default=0)
         unaligned = value.op == "slice" and values[value.of[0]].op not in ("child", "children", "input")
         depths.append(below + (_is_full(values, number) or unaligned))
     return depths
@@ -154,10 +154,10 @@ class _Made:
         self._seen: set[tuple[int, int]] = set()
 
     def nest(self, number: int) -> Nest:
-        """The nest that computes a value."""
+        """Return the nest that computes a value."""
         whole = number if is_whole(self.values, number) else None
-        own = whole if self.fused else number
-        key = (self.depths[number], flat(self.values[number].shape), own)
+        alone = whole if self.fused else number
+        key = (self.depths[number], flat(self.values[number].shape), alone)
         if key not in self.nests:
             self.nests[key] = Nest(*key[:2], whole=whole)
         return self.nests[key]
@@ -171,7 +171,7 @@ class _Made:
             self.require(number, nest, top=True)
 
     def require(self, number: int, nest: Nest, top: bool = True) -> None:
-        """See to it that a nest has all that a value is computed from."""
+        """Make all operands of a value available to a nest."""
         key = (number, id(nest))
         if key in self._seen:
             return
@@ -186,24 +186,24 @@ class _Made:
                 return
             if value.op == "matmul" and nest.whole is None and number not in nest.products:
                 nest.products.append(number)
-            there = ("weight",) if nest.whole is None else DIRECT
-            for one in operands(self.values, number):
-                if self.values[one].op not in there:
-                    self.store(one)
+            in_memory = ("weight",) if nest.whole is None else DIRECT
+            for operand in operands(self.values, number):
+                if self.values[operand].op not in in_memory:
+                    self.store(operand)
             return
         alone = not (self.fused or top or value.op in DIRECT or value.per_child) and value.shape
         if alone or (depth < nest.depth and depth and not self._again(number)):
             self.store(number)
             return
-        for one in value.of:
-            self.require(one, nest, top=False)
+        for operand in value.of:
+            self.require(operand, nest, top=False)
 
     def _again(self, number: int) -> bool:
-        """Whether a value of an earlier nest is computed again from one other that is stored there."""
+        """Whether a nest recomputes a value of an earlier nest from a single value stored there."""
         value = self.values[number]
         if not self.fused:
             return value.per_child or not value.shape
         if value.op not in _CHEAP:
             return False
-        deep = [one for one in value.of if self.depths[one] == self.depths[number]]
+        deep = [operand for operand in value.of if self.depths[operand] == self.depths[number]]
         return len(deep) == 1

@@ -21,7 +21,7 @@ class Tables:
         self._known: dict[Any, int] = {}
 
     def number(self, array: np.ndarray) -> int:
-        """The number of a table, new or known."""
+        """Return the number of a new or known table."""
         array = np.ascontiguousarray(array)
         key = (array.shape, str(array.dtype), array.tobytes())
         if key not in self._known:
@@ -31,7 +31,7 @@ class Tables:
 
 
 class Parameters:
-    """What a function takes: buffers, made when they are first asked for.
+    """Parameters of a function: buffers, created on first use.
 
     `tiles`: tiles of a call, T.
     """
@@ -71,30 +71,30 @@ class Parameters:
         return self._buffer("span", 0, (2,), "int32")
 
     def number(self, which: int) -> Any:
-        """An input of numbers, (T, R)."""
+        """Return an input of numbers, (T, R)."""
         return self._buffer("number", which, (self.tiles, self.tile), "int32")
 
     def vector(self, which: int, size: int) -> Any:
-        """An input of vectors, (T, R, size)."""
+        """Return an input of vectors, (T, R, size)."""
         return self._buffer("vector", which, (self.tiles, self.tile, size), "float32")
 
     def scratch(self, which: int, width: int) -> Any:
-        """Memory between steps, (T, R, width)."""
+        """Return memory between steps, (T, R, width)."""
         return self._buffer("scratch", which, (self.tiles, self.tile, width), "float32")
 
     def table(self, array: np.ndarray) -> Any:
-        """A constant."""
+        """Return the buffer of a constant."""
         which = self.tables.number(array)
         return self._buffer("table", which, array.shape, str(array.dtype))
 
     def arguments(self) -> tuple[StepArgument, ...]:
-        """What the function takes, in order."""
+        """Return the function's arguments, in order."""
         return tuple(StepArgument(role, number) for role, number in self._order())  # type: ignore[arg-type]
 
     def function(self, name: str, body: Any) -> Any:
-        """The function."""
+        """Return the function."""
         function = tirx.PrimFunc([self._made[key] for key in self._order()], body)
-        # A level's rows are read by later levels only: what is written is not read by the same call.
+        # Only later levels read a level's rows: a call never reads what it writes.
         return function.with_attr("global_symbol", name).with_attr("tirx.noalias", True)
 
     def _order(self) -> list[tuple[str, int]]:

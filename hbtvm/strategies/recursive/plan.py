@@ -1,4 +1,4 @@
-"""What steps are made from: a cell's values, where its states lie, its inputs."""
+"""Facts of a cell from which steps are made: values, layout of states, inputs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Facts:
     # `values`, `weights`: in normal form
     values: Sequence[Value]
     weights: Mapping[str, np.ndarray]
-    states: Mapping[int, int]  # by place in a row of states: the number of the value that goes there
-    nests: Nests  # of these
+    states: Mapping[int, int]  # by place in a row of states: the number of the value stored there
+    nests: Nests  # of these values
     # `offsets`, `width`: where each state starts in a row, and the row's numbers, S
     offsets: Mapping[str, int]
     width: int
-    children: int | None  # places for them; None for any number
+    children: int | None  # number of places; None for any number
     inputs: Mapping[str, tuple[int, Input]]  # by name: number and facts
 
 
 def offsets_of(cell: Cell) -> tuple[dict[str, int], int]:
-    """Where each state starts in a row of states, and the row's numbers."""
+    """Return each state's start in a row of states, and the row's width."""
     offsets, at = {}, 0
     for name, shape in cell.states.items():
         offsets[name] = at
@@ -42,10 +42,10 @@ def offsets_of(cell: Cell) -> tuple[dict[str, int], int]:
 def facts_of(cell: Cell, childless: bool = False) -> Facts:
     """Return the facts of a cell's nodes with or without children."""
     outputs = cell.leaf if childless and cell.leaf is not None else cell.inner
-    values, found = normalised(cell, outputs, childless)
+    values, numbers = normalised(cell, outputs, childless)
     offsets, width = offsets_of(cell)
-    states = {offsets[name]: number for name, number in found.items()}
-    inputs = {name: (number, own) for number, (name, own) in enumerate(cell.inputs.items())}
+    states = {offsets[name]: number for name, number in numbers.items()}
+    inputs = {name: (number, input_) for number, (name, input_) in enumerate(cell.inputs.items())}
     return Facts(
         values.list,
         values.weights,
@@ -59,7 +59,7 @@ def facts_of(cell: Cell, childless: bool = False) -> Facts:
 
 
 def with_values(facts: Facts, values: Values, states: Mapping[int, int], **more: Any) -> Facts:
-    """Return the facts of a cell whose states are computed in another way, or lie elsewhere (`more`)."""
+    """Return facts with other values and states; `more` replaces further fields."""
     return replace(
         facts,
         values=values.list,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from tvm import tirx
 
-from hbtvm.schedules.statements import Scratch, broadcast, every, scratch, sequence, span
+from hbtvm.schedules.statements import Scratch, broadcast, const, every, scratch, sequence, span
 from hbtvm.strategies.recursive.nests import Nest, padded
 from hbtvm.strategies.recursive.parameters import Parameters
 from hbtvm.strategies.recursive.plan import Facts
@@ -20,21 +20,21 @@ Order = Literal["nodes", "panels"]
 
 @dataclass(frozen=True)
 class Tiling:
-    """How steps go about their work."""
+    """Tiling of a step's loops."""
 
     tile: int  # nodes of a tile, R
-    # `vectors`, `lanes`: vectors of a panel, at most, and numbers of a vector
+    # `vectors`, `lanes`: most vectors of a panel, and numbers of a vector
     vectors: int
     lanes: int
-    unroll: int  # terms of a sum that are written out, at most
-    order: Order  # see the module
+    unroll: int  # most unrolled terms of a sum
+    order: Order  # see `hbtvm.strategies.recursive.steps`
     registers: int  # most vectors of sums at a time
-    fused: bool = True  # whether the values of a nest are computed together; else each is a step of its own
+    fused: bool = True  # whether a step computes all values of a nest, else a step for each
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Products of the same constants with several operands: operands, and for each the products."""
+    """Products of the same constants with several operands, and each operand's products."""
 
     operands: tuple[int, ...]
     weights: tuple[str, ...]
@@ -44,8 +44,8 @@ class _Group:
 class Products:
     """Makes the statements of a nest's products.
 
-    `facts`, `tiling`, `parameters`: the cell, how steps go about their work, and what the function takes.
-    `stored`: gives numbers of an operand, by its value's number, the place and how many.
+    `facts`, `tiling`, `parameters`: the cell, the step's tiling, and the function's parameters.
+    `stored`: loads an operand's numbers, by its value's number, the place and the number of lanes.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Products:
         sums: Scratch,
         numbers: dict[int, int],
     ) -> list[Any]:
-        """Sums over all terms, for as many nodes at a time as registers hold."""
+        """Sum over all terms, for as many nodes at a time as registers hold."""
         tiling = self._tiling
         arrays = [self._facts.weights[name] for name in group.weights]
         table = self._parameters.table(_packed(arrays, vectors * tiling.lanes))
@@ -90,11 +90,11 @@ class Products:
         most = max(1, tiling.registers // (len(arrays) * vectors))
         pieces = -(-len(rows) // most)
         size = -(-len(rows) // pieces)
-        made = []
+        statements = []
         for at in range(0, len(rows), size):
-            own = rows[at : at + size]
-            made += self._sums(group, own, tile, panel, vectors, table, terms, sums, numbers)
-        return made
+            piece = rows[at : at + size]
+            statements += self._sums(group, piece, tile, panel, vectors, table, terms, sums, numbers)
+        return statements
 
     def _sums(
         self,
@@ -153,17 +153,17 @@ class Products:
 
 
 def _packed(arrays: Sequence[np.ndarray], panel: int) -> np.ndarray:
-    """Constants of products side by side: (panels, terms, products, numbers of a panel)."""
+    """Pack the constants of products: (panels, terms, products, numbers of a panel)."""
     height = padded(len(arrays[0]))
     panels = height // panel
-    made = np.zeros((panels, arrays[0].shape[1], len(arrays), panel), np.float32)
+    table = np.zeros((panels, arrays[0].shape[1], len(arrays), panel), np.float32)
     for q, array in enumerate(arrays):
         tall = np.zeros((height, array.shape[1]), np.float32)
         tall[: len(array)] = array
-        made[:, :, q] = tall.reshape(panels, panel, -1).transpose(0, 2, 1)
-    return made
+        table[:, :, q] = tall.reshape(panels, panel, -1).transpose(0, 2, 1)
+    return table
 
 
 def serial_loop(variable: Any, extent: Any, body: Sequence[Any]) -> Any:
-    """A loop from 0 on."""
-    return tirx.For(variable, tirx.const(0, "int64"), extent, tirx.ForKind.SERIAL, sequence(list(body)))
+    """Return a loop from 0."""
+    return tirx.For(variable, const(0), extent, tirx.ForKind.SERIAL, sequence(list(body)))

@@ -9,8 +9,8 @@ By panels, nests of one depth are a step, and a panel of their constants serves 
     gather operands of all tiles
     for each nest: for panel (of the thread's `span`): for tile: products in registers; from them, values
 
-Nests of a step may have different numbers of panels: its own are those of the nest that has most, and a share
-of these is the same share of the others.
+If nests of a step have different numbers of panels, the step has as many as the largest, and a span of these
+is the same share of the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hbtvm.strategies.recursive.vectors import Place, Vectors
 from hbtvm.strategies.recursive.whole import Result, Span
 from hbtvm.strategies.recursive.wholes import whole_statements
 
-_OWN_BYTES = 1 << 18  # most memory of a function's own, which is on the stack; more is memory between steps
+_OWN_BYTES = 1 << 18  # largest memory on a function's stack; beyond, values go to memory between steps
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Made:
 
 
 def steps_of(facts: Facts, tiling: Tiling, tables: Tables, name: str) -> Made:
-    """Return the steps that compute a level's nodes; names of functions begin with `name`."""
+    """Return the steps that compute a level's nodes; `name` is the prefix of their functions."""
     if not tiling.fused:
         facts = replace(facts, nests=nests_of(facts.values, facts.states, fused=False))
     nests = facts.nests
@@ -56,16 +56,18 @@ def steps_of(facts: Facts, tiling: Tiling, tables: Tables, name: str) -> Made:
         return Made((step,), {name: function}, ())
     steps, functions = [], {}
     for which in _together(facts, tiling):
-        own = f"{name}_{which[0]}"
+        function_name = f"{name}_{which[0]}"
         maker = _Maker(facts, tiling, tables, which, fused=False)
-        shared = panels_of(facts, tiling, nests.nests[which[0]])  # all of a step have them, or none
-        step, functions[own] = maker.by_panels(own) if shared else maker.by_nodes(own)
+        shared = panels_of(facts, tiling, nests.nests[which[0]])  # all nests of a step have panels, or none
+        step, functions[function_name] = (
+            maker.by_panels(function_name) if shared else maker.by_nodes(function_name)
+        )
         steps.append(step)
     return Made(tuple(steps), functions, tuple(widths))
 
 
 def panels_of(facts: Facts, tiling: Tiling, nest: Nest) -> int:
-    """Panels of a nest that threads may share; 0 if it has none."""
+    """Return the number of a nest's panels that threads may share; 0 if it has none."""
     if nest.whole is not None:
         value = facts.values[nest.whole]
         terms = facts.values[value.of[0]].shape[-1] if value.of else 0
@@ -74,29 +76,29 @@ def panels_of(facts: Facts, tiling: Tiling, nest: Nest) -> int:
 
 
 def vectors_of(nest: Nest, tiling: Tiling) -> int:
-    """Vectors of a panel."""
+    """Return the number of vectors of a panel."""
     most = min(tiling.vectors, nest.width // tiling.lanes)
     return max(n for n in range(1, most + 1) if nest.width % (n * tiling.lanes) == 0)
 
 
 def _together(facts: Facts, tiling: Tiling) -> list[list[int]]:
-    """Numbers of nests by step.
+    """Return the numbers of each step's nests.
 
-    Those without panels that follow each other are one, as are those with panels that don't read each other.
+    A step joins consecutive nests without panels, or nests with panels that don't read each other.
     """
-    nests, made = facts.nests.nests, list[list[int]]()
+    nests, steps = facts.nests.nests, list[list[int]]()
     panels = [panels_of(facts, tiling, nest) > 0 for nest in nests]
     for i, nest in enumerate(nests):
-        before = made[-1][-1] if made and tiling.fused else None
+        before = steps[-1][-1] if steps and tiling.fused else None
         if (
             before is not None
             and panels[i] == panels[before]
             and (not panels[i] or nest.depth == nests[before].depth)
         ):
-            made[-1].append(i)
+            steps[-1].append(i)
         else:
-            made.append([i])
-    return made
+            steps.append([i])
+    return steps
 
 
 class _Maker:
@@ -111,15 +113,15 @@ class _Maker:
         self._own: dict[int, Scratch] = {}
 
     def by_nodes(self, name: str) -> tuple[Step, Any]:
-        """All nests of a tile, tile by tile."""
+        """Compute all nests of a tile, tile by tile."""
         tile = tirx.Var("tile", "int64")
-        self.parameters.out  # noqa: B018 (tells how many tiles there are)
-        body = [one for which in self.nests for one in self._nest(which, tile)]
+        self.parameters.out  # noqa: B018 (its shape has the number of tiles)
+        body = [statement for which in self.nests for statement in self._nest(which, tile)]
         loop = serial_loop(tile, self.parameters.tiles, body)
         return self._step(name, [*self.made, loop], 0)
 
     def by_panels(self, name: str) -> tuple[Step, Any]:
-        """One nest after the other, panel by panel."""
+        """Compute nest after nest, panel by panel."""
         nests = self.facts.nests.nests
         counts = {which: panels_of(self.facts, self.tiling, nests[which]) for which in self.nests}
         most = max(counts.values())
@@ -130,13 +132,13 @@ class _Maker:
         ]
         body = []
         for which, count in counts.items():
-            own = [one if count == most else tirx.floordiv(one * count, most) for one in bounds]
+            limits = [bound if count == most else tirx.floordiv(bound * count, most) for bound in bounds]
             first, stop = tirx.Var("first", "int64"), tirx.Var("stop", "int64")
-            body += [tirx.Bind(first, own[0]), tirx.Bind(stop, own[1])]
+            body += [tirx.Bind(first, limits[0]), tirx.Bind(stop, limits[1])]
             tile, i = tirx.Var("tile", "int64"), tirx.Var("i", "int64")
             if nests[which].whole is None:
-                made = serial_loop(tile, self.parameters.tiles, self._panel(which, tile, first + i))
-                body.append(serial_loop(i, stop - first, [made]))
+                inner = serial_loop(tile, self.parameters.tiles, self._panel(which, tile, first + i))
+                body.append(serial_loop(i, stop - first, [inner]))
             else:
                 body.append(serial_loop(tile, self.parameters.tiles, self._nest(which, tile, (first, stop))))
         return self._step(name, [*self.made, *body], most)
@@ -161,7 +163,7 @@ class _Maker:
         return [serial_loop(node, tirx.const(self.tiling.tile, "int64"), [inner])]
 
     def _panel(self, which: int, tile: Any, panel: Any) -> list[Any]:
-        """Products of a panel, and from them all values of it."""
+        """Compute a panel's products, and from them all its values."""
         nest, tiling = self.facts.nests.nests[which], self.tiling
         vectors = vectors_of(nest, tiling)
         count = len(nest.products) * tiling.tile * vectors
@@ -175,9 +177,9 @@ class _Maker:
             lambda number, at, lanes: self._stored(number, which, at, lanes),
         )
         body = [
-            one
+            statement
             for group in products.groups(nest)
-            for one in products.sums_of(group, tile, panel, vectors, sums, numbers)
+            for statement in products.sums_of(group, tile, panel, vectors, sums, numbers)
         ]
         node, vector = tirx.Var("node", "int64"), tirx.Var("vector", "int64")
 
@@ -209,7 +211,7 @@ class _Maker:
         return vectors.statements
 
     def _whole(self, which: int, place: Place, bounds: Span) -> list[Any]:
-        """Compute and store the value that a nest is there for, of one node."""
+        """Compute and store a nest's whole value for one node."""
         nest = self.facts.nests.nests[which]
         number = nest.whole
         assert number is not None
@@ -237,7 +239,7 @@ class _Maker:
         return whole_statements(number, here, Result(store, again), lanes, registers, bounds)
 
     def _stored(self, number: int, which: int, place: Place, lanes: int) -> Any:
-        """A stored value of an earlier nest, from memory; None if it is none."""
+        """Return a value that an earlier nest stored; None for other values."""
         home = self.facts.nests.home(number)
         if home is None or home >= which:
             return None

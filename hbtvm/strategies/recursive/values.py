@@ -1,4 +1,4 @@
-"""Values of a cell in normal form, each only once, and without what is zero where there are no children."""
+"""Values of a cell in normal form, without duplicates and, for leaves, without zeros."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from hbtvm.recursive.cell import Shape, Value
 from hbtvm.recursive.reference import FUNCTIONS
 
-THERE = "there"  # operator of normal forms only: 1 if there is a child in the place `start`, else 0; shape ()
+THERE = "there"  # operator of normal forms: 1 if there is a child in the place `start`, else 0; shape ()
 WITHOUT_ZERO = ("sigmoid", "exp")  # functions of one number that are not 0 at 0
 
 _NOT_ZERO = ("softmax", "total", "most")
-"""Others: softmax has the sum 1, and what is over all children is that of those that are there."""
+"""Other operators without a zero: softmax sums to 1; sums and maxima depend on the children that exist."""
 
 
 @dataclass
 class Values:
-    """Values in the order of computation, equal ones only once, with the constants that they read."""
+    """Distinct values in the order of computation, with the constants that they read."""
 
     weights: dict[str, np.ndarray] = field(default_factory=dict)
     list: list[Value] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Values:
     _weights: dict[Any, str] = field(default_factory=dict)
 
     def add(self, op: str, of: Sequence[int] = (), shape: Shape = (), **more: Any) -> int:
-        """The number of a value, new or known."""
+        """Return the number of a new or known value."""
         value = Value(op, tuple(of), tuple(shape), **more)
         folded = self._folded(value)
         if folded is not None:
@@ -39,27 +39,27 @@ class Values:
         return self._known[value]
 
     def _folded(self, value: Value) -> int | None:
-        """The number of a constant, if a value is a function of constants only."""
-        known = [self.list[one] for one in value.of]
+        """Return the number of a constant if a value is a function of constants only, else None."""
+        known = [self.list[operand] for operand in value.of]
         if not value.shape or value.op not in FUNCTIONS or not known:
             return None
-        if any(one.op not in ("weight", "constant") for one in known):
+        if any(operand.op not in ("weight", "constant") for operand in known):
             return None
         arrays = [
-            np.full(one.shape, one.constant)
-            if one.op == "constant"
-            else self.weights[one.name].astype(np.float64)
-            for one in known
+            np.full(operand.shape, operand.constant)
+            if operand.op == "constant"
+            else self.weights[operand.name].astype(np.float64)
+            for operand in known
         ]
         return self.weight(np.broadcast_to(FUNCTIONS[value.op](*arrays), value.shape))
 
     def weight(self, array: np.ndarray) -> int:
-        """The number of a constant."""
+        """Return the number of a constant."""
         name = self.named(array)
         return self.add("weight", shape=array.shape, name=name)
 
     def named(self, array: np.ndarray) -> str:
-        """The name of a constant, new or known."""
+        """Return the name of a new or known constant."""
         array = np.ascontiguousarray(array, np.float32)
         key = (array.shape, array.tobytes())
         if key not in self._weights:
@@ -69,11 +69,11 @@ class Values:
 
 
 class Specialised(Values):
-    """Values of which those that are zero, or are added to zero, are left out."""
+    """Values without zeros, and without additions to zero."""
 
     def add(self, op: str, of: Sequence[int] = (), shape: Shape = (), **more: Any) -> int:
         shape = tuple(shape)
-        zero = [self._is(one, 0.0) for one in of]
+        zero = [self._is(operand, 0.0) for operand in of]
         if (op in ("mul", "matmul", "outer") and any(zero)) or (op == "div" and zero[0]):
             return super().add("constant", shape=shape)
         if of and all(zero):
@@ -87,8 +87,8 @@ class Specialised(Values):
             return of[0]
         if op == "concat" and any(zero):
             of = [
-                self.weight(np.zeros(self.list[one].shape, np.float32)) if none else one
-                for one, none in zip(of, zero, strict=True)
+                self.weight(np.zeros(self.list[operand].shape, np.float32)) if is_zero else operand
+                for operand, is_zero in zip(of, zero, strict=True)
             ]
         return super().add(op, of, shape, **{**more, "per_child": False})
 
@@ -98,16 +98,16 @@ class Specialised(Values):
 
 
 def vanishes(values: Sequence[Value], number: int, place: int | None = None) -> bool:
-    """Whether a value of a child is zero where that child's states are, since it is not there.
+    """Return whether a value of a child is zero if that child, and thus its state, is absent.
 
-    What is multiplied by zero is taken to be finite. Other children may be there: what depends on them, too,
-    does not vanish.
+    Factors of zero are assumed to be finite. Other children may exist: values that also depend on them do not
+    vanish.
 
-    `place`: the child's; None for one of any number of children.
+    `place`: the child's; None with any number of children.
     """
     zero: list[bool] = []
     for value in values[: number + 1]:
-        of = [zero[one] for one in value.of]
+        of = [zero[operand] for operand in value.of]
         if value.op in ("child", THERE):
             zero.append(value.start == place)
         elif value.op == "children":
@@ -117,7 +117,7 @@ def vanishes(values: Sequence[Value], number: int, place: int | None = None) -> 
         elif value.op in ("mul", "matmul", "outer"):
             zero.append(any(of))
         elif value.op == "div":
-            # Divisors may be zero there, too.
+            # The divisor may also be zero.
             divisor = values[value.of[1]]
             zero.append(of[0] and divisor.op == "constant" and divisor.constant != 0)
         else:

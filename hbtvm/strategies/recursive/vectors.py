@@ -20,7 +20,7 @@ from hbtvm.strategies.recursive.values import THERE, vanishes
 
 @dataclass(frozen=True)
 class Place:
-    """Which numbers an expression is of."""
+    """The place of an expression's numbers."""
 
     # `tile`, `node`: the tile, and the node in it
     tile: Any
@@ -29,12 +29,12 @@ class Place:
 
 
 class Vectors:
-    """Expressions at one place, each made once.
+    """Expressions at one place, cached.
 
-    `parameters`: of the function.
-    `place`: which numbers.
-    `load`: gives what is in memory or in registers, by a value's number, the place, and how many numbers:
-        results of products, stored values; else None.
+    `parameters`: the function's.
+    `place`: the place.
+    `load`: returns results of products and stored values from memory or registers, by the value's number, the
+        place and the number of lanes; None for other values.
     """
 
     _functions: type[Functions] = Functions
@@ -54,14 +54,14 @@ class Vectors:
         self._memo: dict[Any, Any] = {}
 
     def moved(self, at: Any, lanes: int) -> Vectors:
-        """Expressions at another place of the same node, that read rows from where these found them."""
+        """Return expressions at another place of the same node, which reuse these rows' addresses."""
         place = Place(self.place.tile, self.place.node, at)
-        made = type(self)(self.facts, self.parameters, place, lanes, self._load)
-        made._memo = {key: found for key, found in self._memo.items() if key[0] in _ADDRESSES}
-        return made
+        vectors = type(self)(self.facts, self.parameters, place, lanes, self._load)
+        vectors._memo = {key: found for key, found in self._memo.items() if key[0] in _ADDRESSES}
+        return vectors
 
     def find(self, number: int) -> None:
-        """Find where a value is read from, for those that are moved."""
+        """Compute a value's address, for expressions of `moved`."""
         value = self.facts.values[number]
         if value.op in ("child", THERE):
             self._child(value.start)
@@ -69,13 +69,13 @@ class Vectors:
             self._embedding(value)
 
     def of(self, number: int, child: Any = None) -> Any:
-        """The vector of a value; of one per child, that of the child in the row `child`."""
+        """Return the vector of a value; of a per-child value, that of the child in row `child`."""
         key = (number, None if child is None else id(child))
         if key not in self._memo:
-            found = self._load(number, self.place, self.lanes)
-            made = self._made(number, child) if found is None else found
+            loaded = self._load(number, self.place, self.lanes)
+            vector = self._made(number, child) if loaded is None else loaded
             constant = self.facts.values[number].op == "constant"
-            self._memo[key] = made if constant else self.functions.shared(made)
+            self._memo[key] = vector if constant else self.functions.shared(vector)
         return self._memo[key]
 
     def _made(self, number: int, child: Any) -> Any:
@@ -86,7 +86,7 @@ class Vectors:
         if op in UNARY:
             return self.functions.of(op, self.of(value.of[0], child))
         if op in BINARY:
-            a, b = (self.of(one, child) for one in value.of)
+            a, b = (self.of(operand, child) for operand in value.of)
             return _BINARY[op](a, b)
         if op == "child":
             return self._state(value.name, self._child(value.start))
@@ -101,11 +101,11 @@ class Vectors:
             table, row = self._embedding(value)
             return tirx.BufferLoad(table, [row, span(place.at, lanes)])
         if op == "input":
-            which, own = self.facts.inputs[value.name]
-            return self._vector_input(which, own.size)
+            which, input_ = self.facts.inputs[value.name]
+            return self._vector_input(which, input_.size)
         if op == "slice":
             return self._slice(value.of[0], value.start, child)
-        if op == "reshape":  # the numbers lie alike, else it would be stored
+        if op == "reshape":  # the layout is the same, else it would be stored
             return self.of(value.of[0], child)
         if op in ("total", "most"):
             return self._over_children(op, value.of[0])
@@ -116,7 +116,7 @@ class Vectors:
         return tirx.BufferLoad(self.parameters.state, [row, span(self.place.at + offset, self.lanes)])
 
     def _child(self, place: int) -> Any:
-        """The row of the child in a place."""
+        """Return the row of the child in a place."""
         key = ("row", place)
         if key not in self._memo:
             index = [self.place.tile, self.place.node, tirx.const(place, "int64")]
@@ -125,7 +125,7 @@ class Vectors:
         return self._memo[key]
 
     def _embedding(self, value: Value) -> tuple[Any, Any]:
-        """A table with a row of zeros at its end, and the row of this node; `stop` is that of no number."""
+        """Return a table ending in a row of zeros, and this node's row; `stop` without a number."""
         name, which = value.name, value.start
         key = ("embedding", name)
         if key not in self._memo:
@@ -137,11 +137,11 @@ class Vectors:
             last = tirx.const(value.stop or len(array), "int64")
             row = self.functions.shared(tirx.Select(row < tirx.const(0, "int64"), last, row), "row")
             self._memo[key] = self.parameters.table(table), row
-        found: tuple[Any, Any] = self._memo[key]
-        return found
+        embedding: tuple[Any, Any] = self._memo[key]
+        return embedding
 
     def _vector_input(self, which: int, size: int, shift: int = 0) -> Any:
-        """A vector that comes with the node; what is behind its end is zero."""
+        """Return an input vector, zero beyond its end."""
         buffer, place = self.parameters.vector(which, size), self.place
 
         def one(at: Any) -> Any:
@@ -156,7 +156,7 @@ class Vectors:
         return self._gathered(lambda lane: one(place.at + shift + lane))
 
     def _gathered(self, one: Callable[[int], Any]) -> Any:
-        """A vector of single values."""
+        """Return a vector of single values."""
         memory = scratch("gathered", self.lanes, "float32")
         self.statements.extend(memory.made())
         for lane in range(self.lanes):
@@ -170,15 +170,15 @@ class Vectors:
             row = child if value.op == "children" else self._child(value.start)
             return self._state(value.name, row, start)
         if value.op == "input":
-            which, own = self.facts.inputs[value.name]
-            return self._vector_input(which, own.size, start)
+            which, input_ = self.facts.inputs[value.name]
+            return self._vector_input(which, input_.size, start)
         place = Place(self.place.tile, self.place.node, self.place.at + start)
         moved = self._load(of, place, self.lanes)
-        assert moved is not None, "what is cut is stored"
+        assert moved is not None, "the source of a slice is stored"
         return moved
 
     def _over_children(self, op: str, term: int) -> Any:
-        """A sum or maximum over any number of children."""
+        """Return a sum or maximum over any number of children."""
         low = 0.0 if op == "total" else -3.0e38
         memory = scratch("over", self.lanes, "float32")
         child = tirx.Var("c", "int64")
@@ -188,13 +188,13 @@ class Vectors:
         inner.statements.append(
             tirx.Bind(row, tirx.Cast("int64", tirx.BufferLoad(self.parameters.child, index)))
         )
-        found = inner.of(term, row)
+        value = inner.of(term, row)
         if op == "most" or not vanishes(self.facts.values, term):
             there = broadcast(row > tirx.const(0, "int64"), self.lanes)
-            found = tirx.Select(there, found, self.functions.number(low))
-        own = memory.load(0, self.lanes)
+            value = tirx.Select(there, value, self.functions.number(low))
+        so_far = memory.load(0, self.lanes)
         inner.statements.append(
-            memory.store(own + found if op == "total" else tirx.max(own, found), 0, self.lanes)
+            memory.store(so_far + value if op == "total" else tirx.max(so_far, value), 0, self.lanes)
         )
         loop = tirx.For(
             child,
@@ -218,7 +218,7 @@ class Vectors:
         return self.parameters.table(table.reshape(-1))
 
 
-_ADDRESSES = ("row", "embedding")  # first parts of keys under which it is known where something is read from
+_ADDRESSES = ("row", "embedding")  # first parts of the cache's keys of addresses
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b,

@@ -1,6 +1,6 @@
-"""Values that are whole: products of states, softmax, what is put together, cut out or laid out otherwise.
+"""Whole values: products of states, softmax, concat, slice, reshape and outer.
 
-Operands are in memory, and so is the result, row by row (`hbtvm.strategies.recursive.nests`).
+Operands and results are in memory, row by row (`hbtvm.strategies.recursive.nests`).
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import numpy as np
 from tvm import tirx
 
 from hbtvm.recursive.cell import Shape
-from hbtvm.schedules.statements import broadcast, every, scratch
+from hbtvm.schedules.statements import broadcast, const, every, scratch
 from hbtvm.strategies.recursive.matrices import MatrixProduct
 from hbtvm.strategies.recursive.nests import flat, padded, row_starts
 from hbtvm.strategies.recursive.vectors import Vectors
-from hbtvm.strategies.recursive.whole import Body, Result, Span, Whole, const, loop
+from hbtvm.strategies.recursive.whole import Body, Result, Span, Whole, loop
 
 
 def whole_statements(
     number: int, here: Vectors, result: Result, lanes: int, registers: int, span: Span = None
 ) -> list[Any]:
-    """The statements that compute a whole value of one node; see `Whole`."""
+    """Return the statements that compute a whole value of one node; see `Whole`."""
     kind = MatrixProduct if here.facts.values[number].op == "matmul" else _Other
     return kind(number, here, result, lanes, registers, span).statements()
 
 
 class _Other(Whole):
-    """All but products."""
+    """Whole values other than products."""
 
     def made(self) -> list[Any]:
-        """The statements that compute it, by the operator's name."""
-        found: list[Any] = getattr(self, f"_{self.value.op}")()
-        return found
+        """Return the statements of the operator's method."""
+        statements: list[Any] = getattr(self, f"_{self.value.op}")()
+        return statements
 
     def _copied(self, number: int, start: Any, to: Any, count: int) -> list[Any]:
-        """Copy neighbours: whole vectors of them, then the rest one by one."""
+        """Copy neighbours: whole vectors, then single numbers."""
         vectors = count // self.lanes * self.lanes
 
         def copy(lanes: int) -> Body:
@@ -52,13 +52,13 @@ class _Other(Whole):
         ]
 
     def _concat(self) -> list[Any]:
-        made, at = [], 0
-        for one in self.value.of:
-            shape = self.values[one].shape
+        statements, at = [], 0
+        for operand in self.value.of:
+            shape = self.values[operand].shape
             count = flat(shape) if len(shape) > 1 else shape[0]
-            made += self._copied(one, 0, const(at), count)
+            statements += self._copied(operand, 0, const(at), count)
             at += count
-        return made
+        return statements
 
     def _slice(self) -> list[Any]:
         (source,) = self.value.of
@@ -70,7 +70,7 @@ class _Other(Whole):
         (source,) = self.value.of
         shapes = self.values[source].shape, self.value.shape
         total = int(np.prod(self.value.shape))
-        # So many neighbours stay neighbours.
+        # Length of runs that stay contiguous.
         run = math.gcd(*(shape[1] if len(shape) > 1 else total for shape in shapes))
 
         def one(which: Any) -> list[Any]:
@@ -97,7 +97,7 @@ class _Other(Whole):
         return loop(0, rows, 1, row)
 
     def _softmax(self) -> list[Any]:
-        """Powers of what the numbers are below the largest; then their shares."""
+        """Compute powers of differences from the largest number, then their shares."""
         (source,) = self.value.of
         count, lanes = self.value.shape[0], self.lanes
         largest, total = scratch("largest", lanes, "float32"), scratch("total", lanes, "float32")
@@ -116,7 +116,7 @@ class _Other(Whole):
 
         def power(at: Any) -> list[Any]:
             moved = self.here.moved(at, lanes)
-            # What is behind the end may be anything, and its power is left out.
+            # Numbers beyond the end are undefined; leave out their powers.
             below = inside(at, moved.of(source) - broadcast(top, lanes), every(0.0, "float32", lanes))
             made = moved.functions.shared(moved.functions.of("exp", below))
             own = inside(at, made, every(0.0, "float32", lanes))
@@ -145,7 +145,7 @@ class _Other(Whole):
 
 
 def _place(shape: Shape, which: Any) -> Any:
-    """Where a number is in memory, by its place among all."""
+    """Return the place in memory of a value's `which`-th number."""
     if len(shape) == 1:
         return which
     columns, width = const(shape[1]), padded(shape[1])

@@ -43,7 +43,7 @@ def table_leaves(leaves: int) -> int:
 
 
 EMPTY = {"column": 0, "threshold": np.inf, "mask": -1, "value": 0}
-"""The tables' padding, where a tree has no node, or a tile no tree."""
+"""The tables' padding for missing nodes and trees."""
 
 
 def tree_tables(forest: Forest, index_dtype: str, rows: int, step: int = 1) -> dict[str, np.ndarray]:
@@ -89,7 +89,7 @@ def tree_tables(forest: Forest, index_dtype: str, rows: int, step: int = 1) -> d
 
 
 def node_count(leaves: int, step: int = 1) -> int:
-    """Return how many nodes a tree's tables have room for, a multiple of `step`."""
+    """Return the size of a tree's tables in nodes, a multiple of `step`."""
     return -(-max(leaves - 1, 1) // step) * step
 
 

@@ -1,16 +1,16 @@
 """`Forest`: an ensemble prepared for kernels, in which every split is ``column <= threshold``.
 
-Kernels know one kind of split. What libraries add to it (missing values, zeros that
-count as missing, categories) is moved from the trees to *columns*: values computed
-once per row from the features, before any tree is walked. A column holds
+Kernels know one kind of split. Missing values, zeros that count as missing, and categories move from the
+trees to *columns*: values that a kernel computes from the features once per row, before any walk. A column
+holds
 
 - a feature with NaN kept (a comparison with NaN is false, so missing goes right), or
   replaced by -inf (missing goes left) or by a number (LightGBM's "no missing seen", imputers), or
 - for a categorical split, 0 where the row goes left and 1 where it goes right.
 
 A feature whose nodes disagree about missing values becomes two columns; a feature that no
-tree uses becomes none. Models without missing values or categories pay nothing. Where there are many
-columns (`hbtvm.schedules.cpu.steps.is_wide`), the first are all features in their order, used or not,
+tree uses becomes none. Models without missing values or categories pay nothing. In wide models
+(`hbtvm.schedules.cpu.steps.is_wide`), the first columns are all features in their order, used or not,
 so that no table of features is needed.
 """
 
@@ -31,19 +31,19 @@ from hbtvm.schedules.workload import RANK_GROUP, PrologueWorkload, WideWorkload,
 DType = Literal["float32", "float64"]
 
 PARALLEL_WORK = 20_000
-"""Rows times trees from which a call takes so long that handing work to a thread may pay."""
+"""Rows times trees from which threads may pay."""
 
 
 @dataclass(frozen=True)
 class Forest:
     """Trees over columns. N nodes, T trees, C numeric columns, K categorical columns."""
 
-    dtype: DType  # type of the columns and of the thresholds, and of the input where there is no prologue
+    dtype: DType  # type of the columns and thresholds, and, without a prologue, of the input
     value_dtype: DType  # type of the leaf values
     n_features: int  # width of an input row
     missing: bool  # whether rows may have missing values
     column_feature: np.ndarray  # int32, shape (C,): the feature behind each numeric column. C >= 1.
-    column_fill: np.ndarray  # `dtype`, shape (C,): what replaces a missing value (NaN: kept)
+    column_fill: np.ndarray  # `dtype`, shape (C,): replaces missing values; NaN keeps them
     # `dtype`, shape (C,): values of at most this magnitude count as missing; -1: none do
     column_zero: np.ndarray
     category_feature: np.ndarray  # int32, shape (K,): the feature behind each categorical column
@@ -62,17 +62,17 @@ class Forest:
     # Int64, shape (G, T'): the trees of each group, padded with -1. A group's trees add to the same V
     # outputs; group g to outputs ``g * V .. g * V + V - 1``.
     group_trees: np.ndarray
-    # What makes the C numeric columns of float64 input, before missing values are replaced; None where the
+    # Computes the C numeric columns from float64 input, before missing values are replaced; None if the
     # columns are the input's values
     prologue: Prologue | None = None
-    # Whether its kernels are for GPUs, where workloads of many columns tell more (`WideWorkload`)
+    # Whether its kernels are for GPUs, where wide workloads have more entries (`WideWorkload`)
     on_gpu: bool = False
 
     family = "trees"
 
     def workload(self, rows: int, threads: int = 1) -> Workload:
         nodes = np.diff(self.offset)
-        made: Workload = {
+        workload: Workload = {
             "rows": rows,
             "threads": threads if rows * (len(self.offset) - 1) >= PARALLEL_WORK else 1,
             "features": self.n_features,
@@ -94,11 +94,11 @@ class Forest:
             "value_dtype": self.value_dtype,
         }
         if self.on_gpu and self.n_columns >= WIDE:
-            wide: WideWorkload = {**made, "rank_groups": self.rank_groups}
-            made = wide
+            wide: WideWorkload = {**workload, "rank_groups": self.rank_groups}
+            workload = wide
         if self.prologue is None:
-            return made
-        with_prologue: PrologueWorkload = {**made, "prologue": " ".join(self.prologue.operations)}
+            return workload
+        with_prologue: PrologueWorkload = {**workload, "prologue": " ".join(self.prologue.operations)}
         return with_prologue
 
     @property
@@ -113,7 +113,7 @@ class Forest:
 
     @property
     def columns_are_features(self) -> bool:
-        """Whether there are many columns, one for each feature, in the features' order."""
+        """Whether the forest is wide and its columns are the features in order."""
         return len(self.column_feature) == self.n_features >= WIDE
 
     @property
@@ -133,7 +133,7 @@ class Forest:
 
     @cached_property
     def depth(self) -> int:
-        """Splits on the longest path; 0 where every tree is a single leaf."""
+        """Splits on the longest path; 0 if every tree is a single leaf."""
         return len(self.levels()) - 1
 
     @cached_property
@@ -147,17 +147,17 @@ class Forest:
 
     @cached_property
     def rank_bits(self) -> int:
-        """Bits that count the distinct thresholds of any column; also the steps of a search in them."""
+        """Bits to count the distinct thresholds of any column, and steps of a binary search among them."""
         return max(1, max(map(len, self.thresholds)).bit_length())
 
     @property
     def rank_groups(self) -> int:
-        """Groups of `RANK_GROUP` neighbouring thresholds of a column, or fewer, of all columns together."""
+        """Number of groups of up to `RANK_GROUP` neighbouring thresholds, over all columns."""
         return sum(-(-len(values) // RANK_GROUP) for values in self.thresholds)
 
     @cached_property
     def memo(self) -> dict[str, Any]:
-        """Cache of what strategies compute from this forest, the same for all configurations."""
+        """Cache of strategies' results that no configuration changes."""
         return {}
 
     def levels(self) -> list[np.ndarray]:
@@ -184,13 +184,12 @@ def make_forest(
     """Return an ensemble's forest: missing values and categories in columns, trees grouped by output.
 
     `ensemble`: a valid ensemble.
-    `dtype`: type of the kernel's input, or of what a prologue makes of it. ``"float32"`` is exact for float32
-        input, whatever type the library compares in: thresholds are rounded down, and no float32 value lies
+    `dtype`: type of the kernel's input, or of a prologue's result. ``"float32"`` is exact for float32 input,
+        even if the library compares in float64: thresholds are rounded down, and no float32 value lies
         between.
     `value_dtype`: type of the leaf values.
-    `missing`: whether rows may have missing values. Without, a feature needs no second column.
-    `prologue`: arithmetic on the features of float64 rows that makes the float32 values that the trees
-        compare.
+    `missing`: whether rows may have missing values. If not, a feature needs no second column.
+    `prologue`: arithmetic from float64 features to the float32 values that the trees compare.
     """
     if prologue is not None and dtype != "float32":
         raise ValueError(f"a prologue makes float32 numbers, not {dtype}")
@@ -261,7 +260,7 @@ def _numeric_columns(
     fill_kind = np.where(as_number[feature], 2, left.astype(int))
     keys = np.stack([feature, fill_kind, zeros.astype(int)], 1)
     _, first, column = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    # ZERO_THRESHOLD is a float32 value, so both types compare with the very same bound.
+    # ZERO_THRESHOLD is a float32 value, so both types compare with the same bound.
     zero = np.where(zeros[first], ZERO_THRESHOLD, -1.0)
     of, column = feature[first], column.reshape(-1)
     fill = fill[first]
@@ -270,7 +269,7 @@ def _numeric_columns(
         of = np.concatenate([of, unused])
         fill = np.concatenate([fill, np.full(len(unused), np.nan)])
         zero = np.concatenate([zero, np.full(len(unused), -1.0)])
-        # The first columns of all features come before the second ones.
+        # All features' first columns precede second columns.
         order = np.argsort(of, kind="stable")
         again = np.diff(of[order], prepend=-1) == 0
         order = np.concatenate([order[~again], order[again]])
@@ -282,10 +281,10 @@ def _numeric_columns(
 def _missing_as_numbers(
     feature: np.ndarray, threshold: np.ndarray, left: np.ndarray, zeros: np.ndarray, n_features: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return, by feature, a number that goes everywhere where NaN goes, and whether there is one.
+    """Return, for each feature, a number that takes NaN's branch at every node, and whether it exists.
 
-    One column with that number in place of NaN then serves nodes with NaN on the left and on the right. There
-    is one where NaN was 0 to the library, and behind imputers. Features whose NaN always goes the same way
+    One column with that number in place of NaN then serves nodes with NaN on the left and on the right. It
+    exists if the library treats NaN as 0, and after imputers. Features whose NaN always takes the same side
     need none.
     """
     least = np.full(n_features, np.inf)

@@ -97,10 +97,10 @@ class Gemm(Strategy):
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         leaves = int(np.diff(forest.offset).max() + 1) // 2
         product, rows = str(config["product_dtype"]), leaf_rows(leaves, forest.value_dtype, config)
-        own = tree_tables(forest, str(config["index_dtype"]), product, max(leaves - 1, 1), leaves, rows)
+        by_tree = tree_tables(forest, str(config["index_dtype"]), product, max(leaves - 1, 1), leaves, rows)
         tiles = tile_trees(forest, int(config["tree_tile"]))
         empty = {"left_counts": unreachable(leaves)}
-        return {name: spread(table, tiles, empty.get(name, 0), False) for name, table in own.items()}
+        return {name: spread(table, tiles, empty.get(name, 0), False) for name, table in by_tree.items()}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         leaves, columns = workload["leaves"], workload["numeric"] + workload["categorical"]

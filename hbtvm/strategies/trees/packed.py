@@ -1,11 +1,10 @@
 """Trees packed node by node, so that walks touch few cache lines.
 
-All nodes of a forest lie in one array of slots, tree by tree, so trees of any shapes fit together
-without padding up to the largest. Siblings are neighbours, and pairs of siblings are packed
-into cache lines: a line begins with the pair below some node, then takes the children of the node
-in it that has the largest subtree, until it is full; the subtrees below begin new lines. A walk then
-finds two or three levels in each line that it fetches (the idea of van Emde Boas layouts), which is
-what counts where trees outgrow the caches.
+All nodes of a forest lie in one array of slots, tree by tree, so trees need no padding to the largest.
+Siblings are neighbours, and pairs of siblings are packed into cache lines: a line begins with the pair below
+some node, then takes the children of its node with the largest subtree, until it is full; the subtrees below
+begin new lines. A walk then finds two or three levels in each line that it fetches (the idea of van Emde Boas
+layouts), which matters once trees outgrow the caches.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ class Slots:
     """Layout of slots. A slot is a few elements of the columns' type, and holds a node.
 
     A link is the column to compare and the offset, in slots, of the left child. float32: threshold,
-    link; or threshold, column, offset, where those two do not fit 32 bits. float64:
-    threshold, link of 64 bits.
+    link; or threshold, column, offset if the link exceeds 32 bits. float64: threshold, link of 64 bits.
 
     `dtype`: of the columns and thresholds.
     `nodes`: nodes of the largest tree.
-    `columns`: columns, without the one that is always -inf.
+    `columns`: number of columns, without the column that is always -inf.
     `linked`, `width`: whether column and offset share a word; elements of a slot.
     `line`: slots that fill a cache line.
     """
@@ -40,7 +38,7 @@ class Slots:
     def __init__(self, dtype: str, nodes: int, columns: int) -> None:
         self.dtype = dtype
         self.bits = 32 if dtype == "float64" else int(columns).bit_length()
-        # Packed into lines, a tree takes up to four slots for each of its nodes, and a line.
+        # A packed tree takes up to four slots for each node, plus a line.
         self.linked = dtype == "float64" or 4 * nodes + LINE < 1 << max(LINK_BITS - self.bits, 0)
         self.width = 2 if self.linked else 3
         self.line = LINE // (2 * np.dtype(dtype).itemsize)
@@ -88,7 +86,7 @@ class Packing:
 
 
 def pack(forest: Forest, line: int) -> Packing:
-    """Return the slots of a forest's nodes in lines of `line` slots, an even number; children come later."""
+    """Return the slots of a forest's nodes in lines of `line` slots, an even number; parents first."""
     pairs, trees = line // 2, len(forest.offset) - 1
     left, right = forest.base + forest.left, forest.base + forest.right
     splits = leaf_ranges(forest)[1] - 1  # in a node's subtree
@@ -133,21 +131,21 @@ def pack(forest: Forest, line: int) -> Packing:
 def _place_blocks(
     tree: np.ndarray, used: np.ndarray, trees: int, pairs: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return where blocks lie within their trees: the largest first, single pairs in the gaps behind others.
+    """Place blocks within their trees: the largest first, single pairs in the gaps after others.
 
-    Returns start, size; int64: where each block begins, and how much room each tree takes, in pairs; trees
-    take whole lines.
+    Returns start, size; int64: the start of each block and the size of each tree, in pairs; trees take whole
+    lines.
     """
 
     def members(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the blocks of so many pairs by tree, their ranks within the tree, and each tree's count."""
+        """Return the blocks of `number` pairs by tree, their ranks within the tree, and each tree's count."""
         own = np.flatnonzero(used == number)
         own = own[np.argsort(tree[own], kind="stable")]
         return own, rank_in_tree(tree[own], trees), np.bincount(tree[own], minlength=trees)
 
     start = np.zeros(len(tree), np.int64)
     end = np.zeros(trees, np.int64)
-    gaps = np.zeros((trees, 2), np.int64)  # where gaps of one pair begin, and how many there are
+    gaps = np.zeros((trees, 2), np.int64)  # start and number of each tree's gaps of one pair
     for number in range(pairs, 0, -1):
         own, rank, count = members(number)
         at = end[tree[own]]

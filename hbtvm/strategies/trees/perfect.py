@@ -1,15 +1,15 @@
-"""Perfect tree traversal: walk of trees padded to perfect ones.
+"""Perfect tree traversal: a walk over trees padded to perfect trees.
 
 Hummingbird's algorithm 3. Children need no table: within level l, whose 2**l nodes lie side by
 side in the tables from entry 2**l on, the children of node j are nodes 2 * j and 2 * j + 1 of
 the next level::
 
-    node[0][t, r]     = the one of 2**k nodes that the tests of all nodes above lead to
+    node[0][t, r]     = the node, of 2**k, that the tests of all nodes above lead to
     node[l + 1][t, r] = 2 * node[l] + (column[feature[t, l, node[l]], r] <= threshold[t, l, node[l]] ? 0 : 1)
     score[r]          = sum over trees t of value[t, node[depth][t, r]]
 
-The first k levels test all of their nodes, which is cheaper than looking up the one reached: a
-node's test takes no gather, and one vector comparison tests a node for all rows.
+The first k levels test all of their nodes, which is cheaper than looking up the reached node: a
+test takes no gather, and one vector comparison tests a node for all rows.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_ta
 from hbtvm.strategies.trees.forest import Forest
 
 MAX_DEPTH = 12  # a perfect tree of depth d has 2**d leaves; beyond this its tables outgrow the caches
-_MAX_FULL_DEPTH = 14  # the same where trees are full (`is_full`)
-_FULL = 4  # a tree is full if at least one in so many leaves of its perfect tree is a leaf of its own
+_MAX_FULL_DEPTH = 14  # the same for full trees (`is_full`)
+_FULL = 4  # a tree is full if its perfect tree has at most this many times its leaves
 
 
 class PerfectTreeTraversal(Strategy):
-    """Walk of trees padded to perfect ones: children need no table."""
+    """Walk over trees padded to perfect trees: children need no table."""
 
     name = "perfect_tree_traversal"
     schedule = perfect_cpu
@@ -59,10 +59,10 @@ class PerfectTreeTraversal(Strategy):
         # Below a leaf both children have the same value, so any threshold is right.
         threshold = np.zeros((trees, _room(depth)), forest.dtype)
         for level, node in enumerate(levels[:-1]):
-            own = slice(2**level, 2 ** (level + 1))
+            entries = slice(2**level, 2 ** (level + 1))
             split = forest.left[node] >= 0
-            column[:, own] = np.where(split, forest.column[node], 0)
-            threshold[:, own] = np.where(split, forest.threshold[node], 0)
+            column[:, entries] = np.where(split, forest.column[node], 0)
+            threshold[:, entries] = np.where(split, forest.threshold[node], 0)
         rows = leaf_rows(2**depth, forest.value_dtype, config)
         value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
         value[:, : 2**depth] = forest.value[levels[-1]]
@@ -112,12 +112,12 @@ class PerfectTreeTraversal(Strategy):
 
 
 def is_full(workload: Workload) -> bool:
-    """Return whether padding the trees to perfect ones wastes little."""
+    """Return whether padding the trees to perfect trees wastes little."""
     return bool(2 ** workload["depth"] <= _FULL * workload["leaves"])
 
 
 def perfect_levels(forest: Forest) -> list[np.ndarray]:
-    """Return the nodes of each level, over the whole forest, with its trees padded to perfect ones.
+    """Return the nodes of each level, over the whole forest, with its trees padded to perfect trees.
 
     Returns for each level l from the roots to the leaves: int64, shape (T, 2**l). A leaf stands for the whole
     subtree below it.
@@ -138,7 +138,7 @@ def _room(depth: int) -> int:
 
 
 def _step(builder: StageBuilder, column: Any, threshold: Any, node: Any, level: int) -> Any:
-    """Return the nodes of the next level, from the nodes that walks have reached on one."""
+    """Return the nodes that walks reach on the next level."""
     permuted = level < int(builder.config["permute_levels"])
     method = "permute" if permuted else str(builder.config["node_lookup"])
     run = range(2**level, 2 ** (level + 1))

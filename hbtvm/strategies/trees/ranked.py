@@ -1,8 +1,7 @@
 """Ranked traversal: perfect trees walked over ranks, in vectors of trees.
 
 A perfect tree traversal (Hummingbird's algorithm 3) whose columns are ranks (see `ranks`). A
-node is one word, so a level costs one gather, and one permute where a row's ranks fit
-registers::
+node is one word, so a level costs one gather, and one permute if a row's ranks fit registers::
 
     word[t, n]        = column[t, n] | rank of threshold[t, n] << column bits
     node[l + 1][t, r] = 2 * node[l] + (ranks[r, column of word] > rank of word ? 1 : 0)

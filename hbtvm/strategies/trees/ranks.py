@@ -1,10 +1,10 @@
-"""Ranks of columns: how many of a column's thresholds a value lies above.
+"""Ranks of columns: the number of a column's thresholds below a value.
 
 ``x <= t[k]`` holds exactly if ``rank(x) <= k``, where t is the sorted list of all distinct
 thresholds that any tree compares the column with, and ``rank(x)`` counts those for which
 ``x <= t`` is false (so NaN, for which it always is, ranks highest). A walk over
-integers then needs one word for each node, in which column and rank of the threshold
-share 32 bits, and takes the same paths.
+integers then takes the same paths with one word per node, in which the column and the threshold's rank share
+32 bits.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def rank_table(forest: Forest) -> np.ndarray:
 
 
 def node_ranks(forest: Forest) -> np.ndarray:
-    """int32, shape (N,): the rank of each split's threshold in its column; 0 at leaves."""
+    """Return the rank of each split's threshold in its column, 0 at leaves: int32, shape (N,)."""
     ranks = np.zeros(len(forest.left), np.int32)
     split = forest.left >= 0
     for column, values in enumerate(forest.thresholds):
-        own = split & (forest.column == column)
-        ranks[own] = np.searchsorted(values, forest.threshold[own])
+        of_column = split & (forest.column == column)
+        ranks[of_column] = np.searchsorted(values, forest.threshold[of_column])
     return ranks
 
 
@@ -43,7 +43,7 @@ def rank_stage(workload: Workload, config: Config, columns: Any, table: Any, roo
     """Return the expressions of the ranks of a row tile's columns.
 
     `columns`: tensor, shape (tiles, columns, row_tile).
-    `table`: placeholder of what `rank_table` makes.
+    `table`: placeholder of `rank_table`.
     `room`: columns to pad the result to; a lookup by permutes reads whole registers.
     Returns tensor, int32, shape (tiles, row_tile, room).
     """

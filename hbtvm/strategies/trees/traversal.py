@@ -12,9 +12,8 @@ so levels can be unrolled and interleaved over rows and trees like any reduction
 ends as soon as all of its walks have reached a leaf (see `hbtvm.compiler.lowering.early_exit`).
 
 A slot holds a node (see `packed`): a threshold and a link, which is the column to compare and
-the offset of the left child; the right child is in the next slot. A leaf compares a
-column that is always -inf and has offset 0, so walks that have reached it stay,
-and the place of its threshold is free to hold its value.
+the offset of the left child; the right child is in the next slot. A leaf compares a column that is
+always -inf and has offset 0, so walks that reach it stay, and its threshold's place may hold its value.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from hbtvm.strategies.trees.packed import Packing, Slots, pack
 
 
 class TreeTraversal(Strategy):
-    """Walk of trees as they are; holds any forest."""
+    """Walk over unpadded trees; supports any forest."""
 
     name = "tree_traversal"
     schedule = traversal_cpu
@@ -54,7 +53,7 @@ class TreeTraversal(Strategy):
         slots, packing = packed(forest)
         at, padding = packing.node, np.array([packing.size])
         offset = np.where(leaf, 0, at[np.where(leaf, 0, forest.base + forest.left)] - at)
-        # One slot more for padding: a leaf of value 0, in place of missing trees.
+        # An additional slot stands for missing trees: a leaf of value 0.
         node = slots.table(packing.size + 1)
         slots.write(node, at, np.where(leaf, forest.n_columns, forest.column), offset)
         slots.write(node, padding, np.array([forest.n_columns]), np.array([0]))
@@ -73,8 +72,17 @@ class TreeTraversal(Strategy):
         return {"root": spread(packing.root.astype(np.int32), tiles, packing.size, False)}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        shared = shared_arguments(workload, workload["dtype"], slots_of(workload).width)
-        return (*shared, tree_table(workload, config, "root", "int32", ()))
+        slots, columns = slots_of(workload), workload["numeric"] + workload["categorical"]
+        bounds = {
+            "bits": slots.bits,
+            "linked": int(slots.linked),
+            "columns": columns,
+            "levels": workload["depth"],
+        }
+        tables = [table("node", workload["dtype"], ("slots", slots.width), "walk", **bounds)]
+        if not values_inline(workload["width"], workload["dtype"], workload["value_dtype"]):
+            tables.append(table("value", workload["value_dtype"], ("leaves", workload["width"])))
+        return (*tables, tree_table(workload, config, "root", "int32", ()))
 
     def function(self, workload: Workload, config: Config) -> Any:
         """Return the tensor expressions as a function ready to be scheduled."""
@@ -123,23 +131,8 @@ class TreeTraversal(Strategy):
 
 
 def slots_of(workload: Workload) -> Slots:
-    """How a forest's slots are written."""
+    """Return the layout of a forest's slots."""
     return Slots(workload["dtype"], workload["nodes"], workload["numeric"] + workload["categorical"])
-
-
-def shared_arguments(workload: Workload, word: str, words: int) -> tuple[Argument, ...]:
-    """The tables of nodes, so many words of a type for each slot, and of leaf values that are not inline."""
-    slots, columns = slots_of(workload), workload["numeric"] + workload["categorical"]
-    bounds = {
-        "bits": slots.bits,
-        "linked": int(slots.linked),
-        "columns": columns,
-        "levels": workload["depth"],
-    }
-    node = table("node", word, ("slots", words), "walk", **bounds)
-    if values_inline(workload["width"], workload["dtype"], workload["value_dtype"]):
-        return (node,)
-    return node, table("value", workload["value_dtype"], ("leaves", workload["width"]))
 
 
 def packed(forest: Forest) -> tuple[Slots, Packing]:
@@ -147,12 +140,12 @@ def packed(forest: Forest) -> tuple[Slots, Packing]:
     if "packing" not in forest.memo:
         slots = Slots(forest.dtype, int(np.diff(forest.offset).max()), forest.n_columns)
         forest.memo["packing"] = slots, pack(forest, slots.line)
-    found: tuple[Slots, Packing] = forest.memo["packing"]
-    return found
+    packing: tuple[Slots, Packing] = forest.memo["packing"]
+    return packing
 
 
 def values_inline(width: int, dtype: str, value_dtype: str) -> bool:
-    """Return whether a leaf's value fits where other slots have their threshold."""
+    """Return whether a leaf's value fits in its slot, in place of the threshold."""
     return width == 1 and dtype == value_dtype
 
 

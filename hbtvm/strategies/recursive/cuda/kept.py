@@ -1,10 +1,10 @@
-"""Products whose constants stay in shared memory while a kernel goes through all levels.
+"""Products whose constants stay in shared memory while a kernel processes all levels.
 
 This is Cortex's model persistence (MLSys'21, section 5): each block owns a few outputs of each nest, loads
-the constants of their products before the first level, and computes these outputs of all tiles of nodes that
-its team does. Blocks `panels` apart own the same outputs, of other tiles.
+the constants of their products before the first level, and computes these outputs for its team's tiles of
+nodes. Blocks `panels` apart own the same outputs for other tiles.
 
-Few outputs are few threads, so threads share the terms of a sum, too::
+Few outputs occupy few threads, so threads also share the terms of a sum::
 
     for part of the terms: operands of the tile's nodes go to shared memory; each thread adds every n-th term
     sums of all threads go to shared memory; for node and output: the thread adds them up, and computes values
@@ -12,6 +12,7 @@ Few outputs are few threads, so threads share the terms of a sum, too::
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,9 +21,9 @@ import numpy as np
 from tvm import tirx
 
 from hbtvm.errors import UnsupportedModel
-from hbtvm.schedules.statements import Scratch, scratch, sequence
+from hbtvm.schedules.statements import Scratch, const, scratch, sequence
 from hbtvm.strategies.recursive.cuda.parameters import DeviceParameters
-from hbtvm.strategies.recursive.cuda.step import SHARED_BYTES, block_barrier, const
+from hbtvm.strategies.recursive.cuda.step import SHARED_BYTES, block_barrier
 from hbtvm.strategies.recursive.cuda.steps import LevelStep
 from hbtvm.strategies.recursive.cuda.values import DeviceVectors
 from hbtvm.strategies.recursive.products import serial_loop
@@ -31,9 +32,9 @@ from hbtvm.strategies.recursive.vectors import Place
 
 @dataclass
 class Kept:
-    """Constants in shared memory, and behind them room for sums."""
+    """Constants in shared memory, followed by sums."""
 
-    # By number among all constants: where a block's part begins, and the array, (panels, numbers)
+    # By number among all constants: the start of a block's part, and the array, (panels, numbers)
     tables: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict)
     # `count`, `sums`: numbers of constants, and of sums
     count: int = 0
@@ -42,36 +43,31 @@ class Kept:
 
     @classmethod
     def of(cls, steps: Sequence[KeptStep], parameters: DeviceParameters, most: int) -> Kept:
-        """What steps need.
-
-        Raises `UnsupportedModel` if that is too little.
-
-        `most`: bytes that there are.
-        """
-        made = cls()
+        """Return the memory of steps; raises `UnsupportedModel` if it exceeds `most` bytes."""
+        kept = cls()
         for step in steps:
-            made.sums = max(made.sums, step.sum_numbers())
+            kept.sums = max(kept.sums, step.sum_numbers())
             for array in step.packed():
                 number = parameters.tables.number(array)
-                if number not in made.tables:
-                    made.tables[number] = made.count, array
-                    made.count += array.shape[1]
-        if made.bytes > most:
+                if number not in kept.tables:
+                    kept.tables[number] = kept.count, array
+                    kept.count += array.shape[1]
+        if kept.bytes > most:
             raise UnsupportedModel(
-                f"constants of a block's outputs take {made.bytes:,} bytes, and its shared memory has room "
+                f"constants of a block's outputs take {kept.bytes:,} bytes, and its shared memory has room "
                 f"for {most:,}; give blocks fewer outputs, or leave constants in global memory"
             )
-        made.buffer = tirx.decl_buffer((made.count + made.sums,), "float32", "kept", scope="shared.dyn")
-        return made
+        kept.buffer = tirx.decl_buffer((kept.count + kept.sums,), "float32", "kept", scope="shared.dyn")
+        return kept
 
     @property
     def bytes(self) -> int:
-        """Size of all."""
+        """Size of constants and sums."""
         return 4 * (self.count + self.sums)
 
     def loaded(self, parameters: DeviceParameters, block: Any, thread: Any, threads: int) -> list[Any]:
-        """Load a block's constants."""
-        made: list[Any] = []
+        """Return statements that load a block's constants."""
+        statements: list[Any] = []
         for start, array in self.tables.values():
             panels, count = array.shape
             n, e = tirx.Var("n", "int64"), tirx.Var("e", "int64")
@@ -82,18 +78,18 @@ class Kept:
                     e < const(count), tirx.BufferStore(self.buffer, value, [e + const(start)]), None
                 ),
             ]
-            made.append(serial_loop(n, const(-(-count // threads)), body))
-        return [*made, block_barrier()]
+            statements.append(serial_loop(n, const(-(-count // threads)), body))
+        return [*statements, block_barrier()]
 
 
 class KeptStep(LevelStep):
     """One nest with products, whose constants stay in shared memory."""
 
-    kept: Kept  # all constants that stay
+    kept: Kept  # the constants of all steps
 
     @property
     def panels(self) -> int:
-        """Panels of outputs, of which each block owns one."""
+        """Number of panels of outputs; each block owns one."""
         return -(-self.nest.width // self.blocking.columns)
 
     @property
@@ -111,22 +107,22 @@ class KeptStep(LevelStep):
         return own, lambda n: (n * teams + team) * panels + tirx.truncmod(block, panels)
 
     def packed(self) -> list[np.ndarray]:
-        """Constants of each group of products by panel: (panels, products of an operand, terms, columns)."""
-        made = []
+        """Pack each group's constants by panel: (panels, products of an operand, terms, columns)."""
+        panels = []
         for operands, weights, _ in self._groups():
             arrays = [self.facts.weights[name] for name in weights]
             terms = self._all_terms(len(operands), arrays[0].shape[1])
-            found = np.zeros((self.panels, len(arrays), terms, self.blocking.columns), np.float32)
+            table = np.zeros((self.panels, len(arrays), terms, self.blocking.columns), np.float32)
             for q, array in enumerate(arrays):
                 tall = np.zeros((self.panels * self.blocking.columns, array.shape[1]), np.float32)
                 tall[: len(array)] = array
                 parts = tall.reshape(self.panels, self.blocking.columns, -1).transpose(0, 2, 1)
-                found[:, q, : array.shape[1]] = parts
-            made.append(found.reshape(self.panels, -1))
-        return made
+                table[:, q, : array.shape[1]] = parts
+            panels.append(table.reshape(self.panels, -1))
+        return panels
 
     def sum_numbers(self) -> int:
-        """Numbers of sums of a tile, of all threads."""
+        """Return the number of a tile's sums over all threads."""
         sums = sum(len(operands) * len(weights) for operands, weights, _ in self._groups())
         return sums * self.blocking.tile * self.blocking.threads
 
@@ -135,7 +131,7 @@ class KeptStep(LevelStep):
         first, last, row = (tirx.Var(name, "int64") for name in ("first", "last", "row"))
         own, share, column = (tirx.Var(name, "int64") for name in ("own", "share", "column"))
         columns = const(blocking.columns)
-        made = [
+        statements = [
             tirx.Bind(first, p.first_row(level)),
             tirx.Bind(last, p.first_row(level + const(1))),
             tirx.Bind(row, first + tirx.truncdiv(unit, panels) * const(blocking.tile)),
@@ -148,17 +144,22 @@ class KeptStep(LevelStep):
         for (operands, weights, products), array in zip(self._groups(), self.packed(), strict=True):
             sums = [[scratch("sums", blocking.tile, "float32") for _ in weights] for _ in operands]
             start, _ = self.kept.tables[p.tables.number(array)]
-            made += self._partial(operands, weights, sums, start, (first, last, row), own, share)
+            statements += self._partial(operands, weights, sums, start, (first, last, row), own, share)
             for of_operand, numbers in zip(sums, products, strict=True):
                 for memory, number in zip(of_operand, numbers, strict=True):
                     places[number] = len(places)
                     for r in range(blocking.tile):
                         to = self._sum_place(places[number], const(r), share, own)
                         stores.append(tirx.BufferStore(self.kept.buffer, memory.load(r), [to]))
-        return [*made, *stores, block_barrier(), self._results(places, first, last, row, column, own, share)]
+        return [
+            *statements,
+            *stores,
+            block_barrier(),
+            self._results(places, first, last, row, column, own, share),
+        ]
 
     def _part(self, operands: int, terms: int) -> int:
-        """As in `LevelStep`, and a multiple of what all threads add at a time."""
+        """As in `LevelStep`, but a multiple of the terms that all threads add at once."""
         step = self.blocking.unroll * self._shares
         most = SHARED_BYTES // (4 * operands * self.blocking.tile)
         return max(1, min(-(-terms // step), most // step)) * step
@@ -183,20 +184,20 @@ class KeptStep(LevelStep):
         own: Any,
         share: Any,
     ) -> list[Any]:
-        """Sums over a thread's terms, of its output and all nodes of the tile."""
+        """Sum over a thread's terms, for its output and all nodes of the tile."""
         nodes, unroll = self.blocking.tile, self.blocking.unroll
         terms = self.facts.weights[weights[0]].shape[1]
         part, all_terms = self._part(len(operands), terms), self._all_terms(len(operands), terms)
-        made: list[Any] = []
-        for memory in (one for of_operand in sums for one in of_operand):
-            made += memory.made()
-            made += [memory.store(tirx.const(0.0, "float32"), r) for r in range(nodes)]
+        statements: list[Any] = []
+        for memory in itertools.chain.from_iterable(sums):
+            statements += memory.made()
+            statements += [memory.store(tirx.const(0.0, "float32"), r) for r in range(nodes)]
         at, n = tirx.Var("part", "int64"), tirx.Var("n", "int64")
 
         def term(k: Any) -> list[Any]:
             body = []
-            found = [tirx.Var("w", "float32") for _ in weights]
-            for q, variable in enumerate(found):
+            weight_vars = [tirx.Var("w", "float32") for _ in weights]
+            for q, variable in enumerate(weight_vars):
                 place = const(q * all_terms) + at * const(part) + k
                 place = const(start) + place * const(self.blocking.columns) + own
                 body.append(tirx.Bind(variable, tirx.BufferLoad(self.kept.buffer, [place])))
@@ -205,14 +206,16 @@ class KeptStep(LevelStep):
                     x = tirx.Var("x", "float32")
                     place = (const(i * part) + k) * const(nodes) + const(r)
                     body.append(tirx.Bind(x, tirx.BufferLoad(self.shared, [place])))
-                    for q, variable in enumerate(found):
+                    for q, variable in enumerate(weight_vars):
                         memory = sums[i][q]
                         body.append(memory.store(memory.load(r) + x * variable, r))
             return body
 
         shares = const(self._shares)
         written_out = [
-            one for u in range(unroll) for one in term((n * const(unroll) + const(u)) * shares + share)
+            statement
+            for u in range(unroll)
+            for statement in term((n * const(unroll) + const(u)) * shares + share)
         ]
         body = [
             *self._gathered(operands, terms, part, at, *rows),
@@ -220,22 +223,22 @@ class KeptStep(LevelStep):
             serial_loop(n, const(part // (unroll * self._shares)), written_out),
             block_barrier(),
         ]
-        return [*made, serial_loop(at, const(all_terms // part), body)]
+        return [*statements, serial_loop(at, const(all_terms // part), body)]
 
     def _results(
         self, places: dict[int, int], first: Any, last: Any, row: Any, column: Any, own: Any, share: Any
     ) -> Any:
-        """Add sums up, and compute and store all values of a thread's output, for its share of the nodes."""
+        """Add the threads' sums, then compute and store a thread's output for its share of the nodes."""
         n, r, here = (tirx.Var(name, "int64") for name in ("n", "r", "here"))
         place = Place(here, const(0), column)
         totals = {number: scratch("total", 1, "float32") for number in places}
-        made: list[Any] = []
+        statements: list[Any] = []
         for number, memory in totals.items():
             other = tirx.Var("other", "int64")
-            found = tirx.BufferLoad(self.kept.buffer, [self._sum_place(places[number], r, other, own)])
-            added = memory.store(memory.load(0) + found, 0)
-            made += [*memory.made(), memory.store(tirx.const(0.0, "float32"), 0)]
-            made.append(serial_loop(other, const(self._shares), [added]))
+            partial = tirx.BufferLoad(self.kept.buffer, [self._sum_place(places[number], r, other, own)])
+            added = memory.store(memory.load(0) + partial, 0)
+            statements += [*memory.made(), memory.store(tirx.const(0.0, "float32"), 0)]
+            statements.append(serial_loop(other, const(self._shares), [added]))
 
         def load(number: int, where: Place, _: int) -> Any:
             if where is place and number in totals:
@@ -249,6 +252,6 @@ class KeptStep(LevelStep):
         body = [
             tirx.Bind(r, n * const(shares) + share),
             tirx.Bind(here, row + r),
-            tirx.IfThenElse(inside, sequence([*made, *vectors.statements]), None),
+            tirx.IfThenElse(inside, sequence([*statements, *vectors.statements]), None),
         ]
         return serial_loop(n, const(-(-nodes // shares)), body)

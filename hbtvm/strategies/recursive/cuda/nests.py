@@ -1,68 +1,68 @@
-"""Which loop nests of a cell are steps on GPUs, and what is computed again rather than stored."""
+"""Steps on GPUs: their loop nests, and the values that are recomputed rather than stored."""
 
 from __future__ import annotations
 
 from hbtvm.strategies.recursive.nests import operands
 from hbtvm.strategies.recursive.plan import Facts
 
-MOVED = ("concat", "slice", "reshape")  # whole values whose numbers are those of others, at other places
+MOVED = ("concat", "slice", "reshape")  # whole values that only rearrange numbers
 
 PLACED = (*MOVED, "outer")
-"""Whole values of which every number is computed by itself, from a number or two of its operands."""
+"""Whole values each of whose numbers depends on one or two numbers of the operands."""
 
-_PARTS = 4  # vectors behind each other of which it is found out at each place which one is meant
+_PARTS = 4  # most parts of an inlined concatenation: each place tests which part it belongs to
 
 
 def steps_on(facts: Facts) -> list[list[int]]:
-    """Numbers of the nests of each step, in order.
+    """Return the numbers of each step's nests, in order.
 
-    Whole values that need many numbers each, and none of each other's, are computed in one step.
+    Independent whole values that are computed cooperatively share a step.
     """
     inline, nests = inlined(facts), facts.nests.nests
-    found: list[list[int]] = []
-    at: dict[int, int] = {}
+    steps: list[list[int]] = []
+    step_of: dict[int, int] = {}
     for which, nest in enumerate(nests):
         if nest.whole is not None and is_shared_out(facts, which):
-            before = {at[home] for home in _homes(facts, nest.whole, inline)}
-            own = max(before, default=-1) + 1
-            while own < len(found) and not is_shared_out(facts, found[own][0]):
-                own += 1
+            before = {step_of[home] for home in _homes(facts, nest.whole, inline)}
+            step = max(before, default=-1) + 1
+            while step < len(steps) and not is_shared_out(facts, steps[step][0]):
+                step += 1
         elif nest.products or nest.states or set(nest.stored) - inline:
-            own = len(found)
+            step = len(steps)
         else:
             continue
-        if own == len(found):
-            found.append([])
-        found[own].append(which)
-        at[which] = own
-    return found
+        if step == len(steps):
+            steps.append([])
+        steps[step].append(which)
+        step_of[which] = step
+    return steps
 
 
 def _homes(facts: Facts, number: int, inline: set[int]) -> set[int]:
-    """Nests that store what a value is computed from."""
-    found: set[int] = set()
-    for one in operands(facts.values, number):
-        home = facts.nests.home(one)
-        found |= _homes(facts, one, inline) if home is None or one in inline else {home}
-    return found
+    """Return the nests that store a value's operands, through inlined values."""
+    homes: set[int] = set()
+    for operand in operands(facts.values, number):
+        home = facts.nests.home(operand)
+        homes |= _homes(facts, operand, inline) if home is None or operand in inline else {home}
+    return homes
 
 
 def is_shared_out(facts: Facts, which: int) -> bool:
-    """Whether a nest is there for a value of which many numbers are computed together."""
+    """Whether the nest's whole value is computed cooperatively."""
     whole = facts.nests.nests[which].whole
     return whole is not None and facts.values[whole].op not in PLACED
 
 
 def inlined(facts: Facts) -> set[int]:
-    """Stored values that are computed where they are read.
+    """Return the stored values that readers recompute instead.
 
-    From children's states and inputs alone, or by placing a few numbers otherwise.
+    These depend on children's states and inputs alone, or rearrange a few numbers.
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     for nest in facts.nests.nests:
         if nest.whole is None:
             if nest.depth == 0 and not nest.products:
-                found.update(nest.stored)
+                numbers.update(nest.stored)
         elif facts.values[nest.whole].op in PLACED and len(facts.values[nest.whole].of) <= _PARTS:
-            found.update(nest.stored)
-    return found
+            numbers.update(nest.stored)
+    return numbers

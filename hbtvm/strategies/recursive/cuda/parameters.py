@@ -1,4 +1,4 @@
-"""What kernels of recursive models on GPUs take: whole arrays by row, and which rows a level has."""
+"""Parameters of kernels of recursive models on GPUs: arrays by row, and each level's rows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from hbtvm.strategies.recursive.parameters import Parameters, Tables
 _ORDER = ("state", "child", "number", "vector", "scratch", "table", "levels", "barrier")
 
 SCALARS = ("arity", "level", "count", "blocks")
-"""Numbers of 64 bits that kernels take: places for children, the level at hand, how many levels there are,
-and blocks."""
+"""Parameters of 64 bits: places for children, the current level, the number of levels, and of blocks."""
 
 
 class DeviceParameters(Parameters):
-    """What a kernel takes: buffers, made when they are first asked for.
+    """Parameters of a kernel: buffers, created on first use.
 
-    In place of a level's tiles they hold all rows, one node each: a kernel finds its level's in `levels`.
+    The buffers hold the rows of all levels, a row per node; `levels` gives each level's rows.
 
     `level`, `count`, `blocks`: see `SCALARS`.
     """
@@ -29,25 +28,25 @@ class DeviceParameters(Parameters):
 
     @property
     def levels(self) -> Any:
-        """The first row of each level, and the row behind the last, (count + 1,)."""
+        """The first row of each level, and the end, (count + 1,)."""
         return self._buffer("levels", 0, (tirx.Var("starts", "int64"),), "int32")
 
     @property
     def barrier(self) -> Any:
-        """How often a block came to a barrier, (1,)."""
+        """The number of arrivals at barriers, (1,)."""
         return self._buffer("barrier", 0, (1,), "int64")
 
     def first_row(self, level: Any) -> Any:
-        """The first row of a level."""
+        """Return the first row of a level."""
         return tirx.Cast("int64", tirx.BufferLoad(self.levels, [level]))
 
     def kernel(self, name: str, body: Any, *scalars: Any, alone: bool) -> Any:
-        """The function.
+        """Return the function.
 
-        `scalars`: numbers that it takes beside buffers.
-        `alone`: whether nobody else writes what it reads while it runs. Other blocks do where it has barriers
-            between them: what it is told not to share (``__restrict__``) a compiler keeps in registers across
-            barriers.
+        `scalars`: parameters besides buffers.
+        `alone`: whether no other block writes what the kernel reads while it runs, so that buffers may be
+            ``__restrict__``. With barriers between blocks they must not: compilers keep restricted values in
+            registers across barriers.
         """
         arity = [] if isinstance(self.arity, int) else [self.arity]
         function = tirx.PrimFunc([*(self._made[key] for key in self._order()), *arity, *scalars], body)

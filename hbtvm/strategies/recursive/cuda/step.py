@@ -1,4 +1,4 @@
-"""What all steps on GPUs have in common: units of work, and memory between steps."""
+"""Base of steps on GPUs: units of work, and memory between steps."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm import tirx
 
+from hbtvm.schedules.statements import const
 from hbtvm.strategies.recursive.cuda.nests import inlined
 from hbtvm.strategies.recursive.cuda.parameters import DeviceParameters
 from hbtvm.strategies.recursive.cuda.values import DeviceVectors
@@ -16,30 +17,29 @@ from hbtvm.strategies.recursive.plan import Facts
 from hbtvm.strategies.recursive.vectors import Place
 
 SHARED_BYTES = 1 << 15
-"""Shared memory of a block for operands, of the 48 KiB that every GPU gives without being asked."""
+"""A block's shared memory for operands, within the 48 KiB of static shared memory of every GPU."""
 
 
 @dataclass(frozen=True)
 class Blocking:
-    """How blocks go about their work."""
+    """Tiling of blocks."""
 
     tile: int  # nodes of a block
     threads: int  # of a block, outputs of a panel; a multiple of `WARP`
-    unroll: int  # terms of a sum that are written out
-    # Outputs of a panel of a kernel for all levels whose blocks keep their constants in shared memory; 0:
-    # constants stay in global memory
+    unroll: int  # unrolled terms of a sum
+    # Outputs of a panel whose block keeps its constants in shared memory over all levels; 0 for none
     columns: int = 0
 
 
 class DeviceStep:
-    """What blocks do for the nodes of one level between two barriers of all blocks.
+    """The blocks' work for the nodes of one level between two barriers.
 
-    A unit of work is a panel of results of a tile of nodes, which a block computes.
+    A block computes units of work: panels of results of tiles of nodes.
 
-    `facts`, `blocking`, `parameters`: the cell, how blocks go about their work, and what the kernel takes.
-    `nests`: numbers of the nests that it computes, none of which reads another one's results.
+    `facts`, `blocking`, `parameters`: the cell, the tiling, and the kernel's parameters.
+    `nests`: numbers of the step's nests, which don't read each other's results.
     `thread`: the thread's number in its block.
-    `shared`: Float32 memory of the block, of `shared_numbers` or more.
+    `shared`: float32 memory of the block, at least `shared_numbers`.
     `memory`: numbers of memory between steps by a value's number.
     """
 
@@ -55,41 +55,41 @@ class DeviceStep:
     ) -> None:
         self.facts, self.blocking, self.parameters = facts, blocking, parameters
         self.thread, self.shared, self._memory = thread, shared, memory
-        self.which, self.nests = nests, [facts.nests.nests[one] for one in nests]
+        self.which, self.nests = nests, [facts.nests.nests[nest] for nest in nests]
         self._inline = inlined(facts)
 
     @property
     def tile(self) -> int:
-        """Nodes of a tile."""
+        """Number of nodes of a tile."""
         return self.blocking.tile
 
     @property
     def panels(self) -> int:
-        """Panels of results."""
+        """Number of panels of results."""
         raise NotImplementedError
 
     def units(self, level: Any) -> Any:
-        """How many units a level has."""
+        """Return the number of a level's units."""
         p, nodes = self.parameters, self.tile
         rows = p.first_row(level + const(1)) - p.first_row(level)
         return tirx.truncdiv(rows + const(nodes - 1), const(nodes)) * const(self.panels)
 
     def work(self, level: Any, block: Any, blocks: Any) -> tuple[Any, Callable[[Any], Any]]:
-        """How many units of a level a block has, and from one's number among these to its own."""
+        """Return a block's number of units of a level, and a function from their index to the unit."""
         # The dividend is never negative: blocks are numbered below their count.
-        own = tirx.truncdiv(self.units(level) + blocks - const(1) - block, blocks)
-        return own, lambda n: n * blocks + block
+        count = tirx.truncdiv(self.units(level) + blocks - const(1) - block, blocks)
+        return count, lambda n: n * blocks + block
 
     def statements(self, level: Any, unit: Any) -> list[Any]:
-        """Compute unit `unit` of a level: panel by panel of a tile of nodes, tile by tile."""
+        """Return statements that compute a unit; units are numbered by tile, then by panel."""
         raise NotImplementedError
 
     def shared_numbers(self) -> int:
-        """Numbers of shared memory."""
+        """Return the size of shared memory, in numbers."""
         raise NotImplementedError
 
     def vectors(self, place: Place, first: Any) -> DeviceVectors:
-        """Expressions of values at a place that are in memory, or are computed from what is.
+        """Return expressions at a place of values from memory, or computed from these.
 
         `first`: the level's first row.
         """
@@ -100,24 +100,24 @@ class DeviceStep:
         return DeviceVectors(self.facts, self.parameters, place, 1, load)
 
     def stored(self, number: int, place: Place, first: Any) -> Any:
-        """A value from memory between steps; None if it is not there."""
+        """Return a value from memory between steps; None if it is not there."""
         home = self.facts.nests.home(number)
         if home is None or number in self._inline or not self.is_before(home):
             return None
         return tirx.BufferLoad(self._scratch(number), [place.tile - first, const(0), place.at])
 
     def is_before(self, which: int) -> bool:
-        """Whether a nest, whose values this step reads or computes, is computed by an earlier step."""
+        """Whether an earlier step computes a nest."""
         raise NotImplementedError
 
     def store(self, number: int, row: Any, column: Any, value: Any) -> list[Any]:
-        """Put a value's number into memory between steps, if others read it there."""
+        """Store a number to memory between steps, unless readers recompute the value."""
         if number in self._inline:
             return []
         return [tirx.BufferStore(self._scratch(number), value, [row, const(0), column])]
 
     def store_state(self, start: int, row: Any, column: Any, value: Any) -> Any:
-        """Put a number of the state that begins at a place into a node's row."""
+        """Store a number of the state that begins at `start` in a node's row."""
         return tirx.BufferStore(self.parameters.state, value, [row, column + const(start)])
 
     def _scratch(self, number: int) -> Any:
@@ -125,20 +125,15 @@ class DeviceStep:
 
 
 def block_barrier() -> Any:
-    """Threads of a block wait for each other, and then see what each wrote before."""
+    """Return a barrier of a block's threads, which also orders their memory accesses."""
     return tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_storage_sync", "shared"))
 
 
 def where(condition: Any, value: Any) -> Any:
-    """A number, or zero where a condition does not hold."""
+    """Return a number if a condition holds, else 0."""
     return tirx.Select(condition, value, zero())
 
 
 def zero() -> Any:
-    """0, as a number of float32."""
+    """Return 0 as float32."""
     return tirx.const(0.0, "float32")
-
-
-def const(value: int) -> Any:
-    """A place, or a number of them."""
-    return tirx.const(value, "int64")

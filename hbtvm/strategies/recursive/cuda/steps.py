@@ -4,8 +4,8 @@
     for node of the tile: each thread computes all values of its output from its sums
 
 Constants are packed as (terms, products, outputs), so that neighbouring threads read neighbouring numbers.
-What is a function of children's states alone is computed where operands go to shared memory; everything
-else that later steps read is memory between steps.
+Functions of children's states alone are computed while operands go to shared memory; other values that later
+steps read go to memory between steps.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from hbtvm.schedules.statements import Scratch, scratch, sequence
-from hbtvm.strategies.recursive.cuda.step import SHARED_BYTES, DeviceStep, block_barrier, const
+from hbtvm.schedules.statements import Scratch, const, scratch, sequence
+from hbtvm.strategies.recursive.cuda.step import SHARED_BYTES, DeviceStep, block_barrier
 from hbtvm.strategies.recursive.cuda.values import DeviceVectors
 from hbtvm.strategies.recursive.nests import Nest
 from hbtvm.strategies.recursive.products import Products, Tiling, serial_loop
@@ -25,16 +25,16 @@ from hbtvm.strategies.recursive.vectors import Place
 
 
 class LevelStep(DeviceStep):
-    """One nest of values that are computed number by number, from products with constants or without."""
+    """One nest of pointwise values, with or without products with constants."""
 
     @property
     def nest(self) -> Nest:
-        """The nest."""
+        """The step's only nest."""
         return self.nests[0]
 
     @property
     def panels(self) -> int:
-        """Panels of outputs."""
+        """Number of panels of outputs."""
         return -(-self.nest.width // self.blocking.threads)
 
     def is_before(self, which: int) -> bool:
@@ -45,7 +45,7 @@ class LevelStep(DeviceStep):
         first, last, row = (tirx.Var(name, "int64") for name in ("first", "last", "row"))
         column = tirx.Var("column", "int64")
         panels = const(self.panels)
-        made = [
+        statements = [
             tirx.Bind(first, p.first_row(level)),
             tirx.Bind(last, p.first_row(level + const(1))),
             tirx.Bind(row, first + tirx.truncdiv(unit, panels) * const(nodes)),
@@ -53,11 +53,11 @@ class LevelStep(DeviceStep):
         ]
         sums: dict[int, Scratch] = {}
         for operands, weights, products in self._groups():
-            own = [[scratch("sums", nodes, "float32") for _ in weights] for _ in operands]
-            made += self._sums(operands, weights, own, first, last, row, column)
+            group_sums = [[scratch("sums", nodes, "float32") for _ in weights] for _ in operands]
+            statements += self._sums(operands, weights, group_sums, first, last, row, column)
             for i in range(len(operands)):
-                sums |= dict(zip(products[i], own[i], strict=True))
-        return [*made, self._values(sums, first, last, row, column)]
+                sums |= dict(zip(products[i], group_sums[i], strict=True))
+        return [*statements, self._values(sums, first, last, row, column)]
 
     def shared_numbers(self) -> int:
         most = 0
@@ -68,11 +68,11 @@ class LevelStep(DeviceStep):
 
     def _groups(self) -> list[tuple[Sequence[int], Sequence[str], Sequence[Sequence[int]]]]:
         tiling = Tiling(self.blocking.tile, 1, 1, 1, "nodes", 1)
-        made = Products(self.facts, tiling, self.parameters, lambda *_: None).groups(self.nest)
-        return [(one.operands, one.weights, one.products) for one in made]
+        groups = Products(self.facts, tiling, self.parameters, lambda *_: None).groups(self.nest)
+        return [(group.operands, group.weights, group.products) for group in groups]
 
     def _part(self, operands: int, terms: int) -> int:
-        """Terms whose operands are in shared memory together, a multiple of those written out."""
+        """Return the terms whose operands fit shared memory together, a multiple of the unrolled terms."""
         unroll = self.blocking.unroll
         most = SHARED_BYTES // (4 * operands * self.blocking.tile)
         return max(1, min(-(-terms // unroll), most // unroll)) * unroll
@@ -81,23 +81,23 @@ class LevelStep(DeviceStep):
         self,
         operands: Sequence[int],
         weights: Sequence[str],
-        own: list[list[Scratch]],
+        sums: list[list[Scratch]],
         first: Any,
         last: Any,
         row: Any,
         column: Any,
     ) -> list[Any]:
-        """Sums over all terms, of a thread's output and all nodes of the tile."""
+        """Sum over all terms, for a thread's output and all nodes of the tile."""
         nodes, unroll = self.blocking.tile, self.blocking.unroll
         arrays = [self.facts.weights[name] for name in weights]
         terms = arrays[0].shape[1]
         part = self._part(len(operands), terms)
         parts = -(-terms // part)
         table = self.parameters.table(_packed(arrays, parts * part, self.panels * self.blocking.threads))
-        made: list[Any] = []
-        for memory in (one for of_operand in own for one in of_operand):
-            made += memory.made()
-            made += [memory.store(tirx.const(0.0, "float32"), r) for r in range(nodes)]
+        statements: list[Any] = []
+        for memory in (statement for of_operand in sums for statement in of_operand):
+            statements += memory.made()
+            statements += [memory.store(tirx.const(0.0, "float32"), r) for r in range(nodes)]
         at, k = tirx.Var("part", "int64"), tirx.Var("k", "int64")
 
         def term(k: Any) -> list[Any]:
@@ -113,29 +113,29 @@ class LevelStep(DeviceStep):
                     place = (const(i * part) + k) * const(nodes) + const(r)
                     body.append(tirx.Bind(x, tirx.BufferLoad(self.shared, [place])))
                     for q, variable in enumerate(w):
-                        memory = own[i][q]
+                        memory = sums[i][q]
                         body.append(memory.store(memory.load(r) + x * variable, r))
             return body
 
-        written_out = [one for u in range(unroll) for one in term(k * const(unroll) + const(u))]
+        written_out = [statement for u in range(unroll) for statement in term(k * const(unroll) + const(u))]
         body = [
             *self._gathered(operands, terms, part, at, first, last, row),
             block_barrier(),
             serial_loop(k, const(part // unroll), written_out),
             block_barrier(),
         ]
-        return [*made, serial_loop(at, const(parts), body)]
+        return [*statements, serial_loop(at, const(parts), body)]
 
     def _gathered(
         self, operands: Sequence[int], terms: int, part: int, at: Any, first: Any, last: Any, row: Any
     ) -> list[Any]:
-        """Put the operands of a part of the terms into shared memory, as (operand, term, node)."""
+        """Copy the operands of a part of the terms to shared memory, as (operand, term, node)."""
         nodes, threads = self.blocking.tile, self.blocking.threads
-        made = []
+        statements = []
         for i, operand in enumerate(operands):
             n, e, k, here = (tirx.Var(name, "int64") for name in ("n", "e", "term", "here"))
             count = -(-nodes * part // threads)
-            # What is behind the end is stored again where the last of these is.
+            # Iterations beyond the end store the last number again.
             bounds = [
                 tirx.Bind(e, tirx.min(n * const(threads) + self.thread, const(nodes * part - 1))),
                 tirx.Bind(k, at * const(part) + tirx.truncmod(e, const(part))),
@@ -143,12 +143,12 @@ class LevelStep(DeviceStep):
             ]
             place = Place(here, const(0), tirx.min(k, const(terms - 1)))
             vectors = self.vectors(place, first)
-            found = vectors.of(operand)
-            inside = tirx.Select(k < const(terms), found, tirx.const(0.0, "float32"))
+            value = vectors.of(operand)
+            inside = tirx.Select(k < const(terms), value, tirx.const(0.0, "float32"))
             place_in = const(i * part * nodes) + tirx.truncmod(e, const(part)) * const(nodes)
             store = tirx.BufferStore(self.shared, inside, [place_in + tirx.truncdiv(e, const(part))])
-            made.append(serial_loop(n, const(count), [*bounds, *vectors.statements, store]))
-        return made
+            statements.append(serial_loop(n, const(count), [*bounds, *vectors.statements, store]))
+        return statements
 
     def _values(self, sums: dict[int, Scratch], first: Any, last: Any, row: Any, column: Any) -> Any:
         """Compute and store all values of a thread's output, node by node."""
@@ -179,8 +179,8 @@ class LevelStep(DeviceStep):
 
 
 def _packed(arrays: Sequence[np.ndarray], terms: int, outputs: int) -> np.ndarray:
-    """Constants of products by term: (terms, products, outputs), zeros behind their ends."""
-    made = np.zeros((terms, len(arrays), outputs), np.float32)
+    """Pack the constants of products by term: (terms, products, outputs), padded with zeros."""
+    table = np.zeros((terms, len(arrays), outputs), np.float32)
     for q, array in enumerate(arrays):
-        made[: array.shape[1], q, : len(array)] = array.T
-    return made
+        table[: array.shape[1], q, : len(array)] = array.T
+    return table

@@ -1,4 +1,4 @@
-"""Products of two matrices of a node on GPUs: a block computes a tile of one.
+"""Products of two matrices of a node on GPUs: a block computes a tile of a product.
 
 for part of the terms: parts of both operands go to shared memory; each thread adds to the sums of some
     rows and columns
@@ -13,8 +13,8 @@ from typing import Any
 from tvm import tirx
 
 from hbtvm.recursive.cell import Shape
-from hbtvm.schedules.statements import Scratch, scratch, sequence
-from hbtvm.strategies.recursive.cuda.step import block_barrier, const, where, zero
+from hbtvm.schedules.statements import Scratch, const, scratch, sequence
+from hbtvm.strategies.recursive.cuda.step import block_barrier, where, zero
 from hbtvm.strategies.recursive.cuda.values import DeviceVectors
 from hbtvm.strategies.recursive.nests import operands, padded
 from hbtvm.strategies.recursive.products import serial_loop
@@ -25,13 +25,13 @@ _TERMS = 16  # terms whose operands are in shared memory together
 
 @dataclass(frozen=True)
 class Tile:
-    """What a block of so many threads computes."""
+    """The tile that a block computes."""
 
     threads: int
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Threads as rows and columns."""
+        """Rows and columns of threads."""
         rows = 1
         while 4 * rows * rows <= self.threads:
             rows *= 2
@@ -45,12 +45,12 @@ class Tile:
 
     @property
     def shared_numbers(self) -> int:
-        """Numbers of shared memory."""
+        """Size of shared memory in numbers."""
         rows, columns = self.shape
         return _TERMS * (rows + 1 + columns)
 
     def panels(self, shape: Shape) -> int:
-        """Tiles of a matrix."""
+        """Return the number of tiles of a matrix."""
         rows, columns = self.shape
         return -(-shape[0] // rows) * -(-padded(shape[1]) // columns)
 
@@ -58,11 +58,11 @@ class Tile:
 class TiledProduct:
     """A product of two matrices.
 
-    `number`: the value's.
-    `tile`: what a block computes.
+    `number`: the value's number.
+    `tile`: the block's tile.
     `vectors`: expressions at the node.
     `shared`, `thread`: the block's memory, and the thread's number.
-    `store`: makes the statements that put a number at a place of the result.
+    `store`: returns statements that store a number at a place of the result.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class TiledProduct:
         mine = tirx.truncdiv(self._thread, const(columns_of_grid))
         mine_across = tirx.truncmod(self._thread, const(columns_of_grid))
         sums = scratch("sums", _OWN * _OWN, "float32")
-        made: list[Any] = [
+        statements: list[Any] = [
             tirx.Bind(row, tirx.truncdiv(panel, across) * const(_OWN * rows_of_grid)),
             tirx.Bind(column, tirx.truncmod(panel, across) * const(_OWN * columns_of_grid)),
             *sums.made(),
@@ -95,72 +95,72 @@ class TiledProduct:
         ]
         left, *right = operands(self._values, self._number)
         at = 0
-        for one in right:
-            terms = self._values[one].shape[0]
+        for operand in right:
+            terms = self._values[operand].shape[0]
             part, k = tirx.Var("part", "int64"), tirx.Var("k", "int64")
             start = part * const(_TERMS)
             body = [
                 *self._fill_left(left, at, terms, rows, start, row),
-                *self._fill_right(one, terms, columns, start, column),
+                *self._fill_right(operand, terms, columns, start, column),
                 block_barrier(),
                 serial_loop(k, const(_TERMS), self._term(k, sums, mine, mine_across)),
                 block_barrier(),
             ]
-            made.append(serial_loop(part, const(-(-terms // _TERMS)), body))
+            statements.append(serial_loop(part, const(-(-terms // _TERMS)), body))
             at += terms
         for i in range(_OWN):
             for j in range(_OWN):
-                own = row + mine + const(i * rows_of_grid)
+                row_at = row + mine + const(i * rows_of_grid)
                 across_at = column + mine_across + const(j * columns_of_grid)
-                inside = tirx.all(own < const(rows), across_at < const(padded(columns)))
-                place = own * const(padded(columns)) + across_at
+                inside = tirx.all(row_at < const(rows), across_at < const(padded(columns)))
+                place = row_at * const(padded(columns)) + across_at
                 stores = sequence(self._store(place, sums.load(i * _OWN + j)))
-                made.append(tirx.IfThenElse(inside, stores, None))
-        return made
+                statements.append(tirx.IfThenElse(inside, stores, None))
+        return statements
 
     def _term(self, k: Any, sums: Scratch, mine: Any, across: Any) -> list[Any]:
-        """One term of all sums of a thread."""
+        """Add one term to all sums of a thread."""
         rows, columns = self._tile.grid
         tile, behind = self._tile.shape[0] + 1, self._tile.shape[1]
-        made: list[Any] = []
+        statements: list[Any] = []
         x, y = scratch("x", _OWN, "float32"), scratch("y", _OWN, "float32")
-        made += [*x.made(), *y.made()]
+        statements += [*x.made(), *y.made()]
         for i in range(_OWN):
             place = k * const(tile) + mine + const(i * rows)
-            made.append(x.store(tirx.BufferLoad(self._shared, [place]), i))
+            statements.append(x.store(tirx.BufferLoad(self._shared, [place]), i))
         for j in range(_OWN):
             place = const(_TERMS * tile) + k * const(behind) + across + const(j * columns)
-            made.append(y.store(tirx.BufferLoad(self._shared, [place]), j))
+            statements.append(y.store(tirx.BufferLoad(self._shared, [place]), j))
         for i in range(_OWN):
             for j in range(_OWN):
                 n = i * _OWN + j
-                made.append(sums.store(sums.load(n) + x.load(i) * y.load(j), n))
-        return made
+                statements.append(sums.store(sums.load(n) + x.load(i) * y.load(j), n))
+        return statements
 
     def _fill_left(self, number: int, at: int, terms: int, rows: int, start: Any, row: Any) -> list[Any]:
-        """Terms of a tile's rows, as (term, row); a number behind each term's, so that banks differ."""
+        """Copy the terms of a tile's rows, as (term, row), with a padding number per term to spread banks."""
         tall, width = self._tile.shape[0], padded(self._values[number].shape[1])
 
         def one(e: Any) -> tuple[Any, Any, Any]:
             k, i = tirx.truncmod(e, const(_TERMS)), tirx.truncdiv(e, const(_TERMS))
-            term, own = start + k, row + i
-            place = tirx.min(own, const(rows - 1)) * const(width)
+            term, row_at = start + k, row + i
+            place = tirx.min(row_at, const(rows - 1)) * const(width)
             place = place + const(at) + tirx.min(term, const(terms - 1))
-            inside = tirx.all(term < const(terms), own < const(rows))
+            inside = tirx.all(term < const(terms), row_at < const(rows))
             return place, inside, k * const(tall + 1) + i
 
         return self._fill(number, _TERMS * tall, one)
 
     def _fill_right(self, number: int, terms: int, columns: int, start: Any, column: Any) -> list[Any]:
-        """Terms of a tile's columns, as (term, column)."""
+        """Copy the terms of a tile's columns, as (term, column)."""
         tall, wide = self._tile.shape
         width = padded(columns)
 
         def one(e: Any) -> tuple[Any, Any, Any]:
             k, j = tirx.truncdiv(e, const(wide)), tirx.truncmod(e, const(wide))
-            term, own = start + k, column + j
-            place = tirx.min(term, const(terms - 1)) * const(width) + tirx.min(own, const(columns - 1))
-            inside = tirx.all(term < const(terms), own < const(columns))
+            term, column_at = start + k, column + j
+            place = tirx.min(term, const(terms - 1)) * const(width) + tirx.min(column_at, const(columns - 1))
+            inside = tirx.all(term < const(terms), column_at < const(columns))
             return place, inside, const(_TERMS * (tall + 1)) + e
 
         return self._fill(number, _TERMS * wide, one)
@@ -171,18 +171,18 @@ class TiledProduct:
         count: int,
         one: Callable[[Any], tuple[Any, Any, Any]],
     ) -> list[Any]:
-        """Put numbers of a value into shared memory; `one` tells where each is, whether, and where it goes.
+        """Copy `count` numbers of a value to shared memory, a multiple of the block's threads.
 
-        Their count is a multiple of the block's threads.
+        `one`: from an index to the number's place, whether it exists, and its place in shared memory.
         """
         n, e, at = (tirx.Var(name, "int64") for name in ("n", "e", "at"))
         place, inside, to = one(e)
         moved = self._vectors.moved(at)
-        found = moved.of(number)
+        value = moved.of(number)
         body = [
             tirx.Bind(e, n * const(self._tile.threads) + self._thread),
             tirx.Bind(at, place),
             *moved.statements,
-            tirx.BufferStore(self._shared, where(inside, found), [to]),
+            tirx.BufferStore(self._shared, where(inside, value), [to]),
         ]
         return [serial_loop(n, const(count // self._tile.threads), body)]

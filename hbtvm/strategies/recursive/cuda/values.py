@@ -1,4 +1,4 @@
-"""Expressions of a node's values on GPUs, a number at a time, with CUDA's functions."""
+"""Scalar expressions of a node's values on GPUs, with CUDA's functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from tvm import ir, tirx
 
 from hbtvm.recursive.cell import Shape, Value
-from hbtvm.schedules.statements import scratch
+from hbtvm.schedules.statements import const, scratch
 from hbtvm.strategies.network import functions
 from hbtvm.strategies.recursive.functions import Functions
 from hbtvm.strategies.recursive.nests import flat, is_whole, padded, row_starts
@@ -16,13 +16,13 @@ from hbtvm.strategies.recursive.vectors import Vectors
 
 
 class DeviceFunctions(Functions):
-    """As `Functions`; CUDA's functions are correct to the last bit or two."""
+    """`Functions` by CUDA, correct to the last bit or two."""
 
     def shared(self, value: Any, name: str = "v") -> Any:
-        """A name for a value that is used more than once.
+        """Bind a value that is used more than once.
 
-        Numbers of float32 go to an array of one, which becomes a register: simplifying a function, TVM puts
-        what variables stand for in their places, and values of values would grow without bounds.
+        Float32 numbers go to an array of one number, which becomes a register: TVM's simplification would
+        substitute variables, and nested values would grow without bounds.
         """
         if str(value.ty.dtype) != "float32":
             return super().shared(value, name)
@@ -43,7 +43,7 @@ class DeviceFunctions(Functions):
 
 
 class DeviceVectors(Vectors):
-    """Expressions at one place, each made once; of values that are placed otherwise, too."""
+    """Expressions at one place, cached; rearranged values included."""
 
     _functions = DeviceFunctions
 
@@ -53,11 +53,11 @@ class DeviceVectors(Vectors):
         return made
 
     def at(self, number: int, at: Any) -> Any:
-        """The number of a value at another place."""
+        """Return a value's number at another place."""
         moved = self.moved(at)
-        found = moved.of(number)
+        value = moved.of(number)
         self.statements += moved.statements
-        return found
+        return value
 
     def _made(self, number: int, child: Any) -> Any:
         value = self.facts.values[number]
@@ -67,7 +67,7 @@ class DeviceVectors(Vectors):
         return makers[value.op](value)
 
     def _is_alike(self, number: int) -> bool:
-        """Whether a value's numbers are read as its operand's are, with another first one at most."""
+        """Whether a value is a contiguous part of its operand."""
         values = self.facts.values
         if values[number].op == "slice":
             return values[values[number].of[0]].op in ("child", "children", "input")
@@ -76,23 +76,23 @@ class DeviceVectors(Vectors):
     def _cut(self, value: Value) -> Any:
         (source,) = value.of
         shape = self.facts.values[source].shape
-        start = _const(value.start * row_starts(shape))
-        return self.at(source, tirx.min(self.place.at + start, _const(flat(shape) - 1)))
+        start = const(value.start * row_starts(shape))
+        return self.at(source, tirx.min(self.place.at + start, const(flat(shape) - 1)))
 
     def _concat(self, value: Value) -> Any:
         *others, last = value.of
-        shapes = [self.facts.values[one].shape for one in value.of]
+        shapes = [self.facts.values[operand].shape for operand in value.of]
         counts = [flat(shape) if len(shape) > 1 else shape[0] for shape in shapes]
         starts = [sum(counts[:i]) for i in range(len(counts))]
 
         def part(i: int, number: int) -> Any:
-            own = self.place.at - _const(starts[i])
-            return self.at(number, tirx.max(tirx.min(own, _const(counts[i] - 1)), _const(0)))
+            place = self.place.at - const(starts[i])
+            return self.at(number, tirx.max(tirx.min(place, const(counts[i] - 1)), const(0)))
 
-        made = part(len(others), last)
+        result = part(len(others), last)
         for i in reversed(range(len(others))):
-            made = tirx.Select(self.place.at < _const(starts[i + 1]), part(i, others[i]), made)
-        return made
+            result = tirx.Select(self.place.at < const(starts[i + 1]), part(i, others[i]), result)
+        return result
 
     def _reshape(self, value: Value) -> Any:
         (source,) = value.of
@@ -100,30 +100,26 @@ class DeviceVectors(Vectors):
 
     def _outer(self, value: Value) -> Any:
         left, right = value.of
-        wide = _const(padded(value.shape[1]))
+        wide = const(padded(value.shape[1]))
         row, column = tirx.truncdiv(self.place.at, wide), tirx.truncmod(self.place.at, wide)
         return self.at(left, row) * self.at(right, column)
 
 
 def _to(shape: Shape, place: Any) -> Any:
-    """Which of all numbers of a value is at a place; the nearest one, where there is none."""
+    """Return the index of the number at a place; at padding, of the nearest number."""
     if len(shape) < 2:
-        return tirx.min(place, _const(int(np.prod(shape)) - 1))
-    wide, columns = _const(padded(shape[1])), _const(shape[1])
-    column = tirx.min(tirx.truncmod(place, wide), _const(shape[1] - 1))
+        return tirx.min(place, const(int(np.prod(shape)) - 1))
+    wide, columns = const(padded(shape[1])), const(shape[1])
+    column = tirx.min(tirx.truncmod(place, wide), const(shape[1] - 1))
     return tirx.truncdiv(place, wide) * columns + column
 
 
 def _from(shape: Shape, which: Any) -> Any:
-    """The place of one of all numbers of a value."""
+    """Return the place of a value's `which`-th number."""
     if len(shape) < 2:
         return which
-    columns = _const(shape[1])
-    return tirx.truncdiv(which, columns) * _const(padded(shape[1])) + tirx.truncmod(which, columns)
-
-
-def _const(value: int) -> Any:
-    return tirx.const(value, "int64")
+    columns = const(shape[1])
+    return tirx.truncdiv(which, columns) * const(padded(shape[1])) + tirx.truncmod(which, columns)
 
 
 _REGISTER = "register"  # name of an array of one number

@@ -1,10 +1,10 @@
-"""Steps on GPUs of values that are whole: products with states, softmax.
+"""Steps of whole values on GPUs: products with states, softmax.
 
 A block computes a panel of one value of one node:
 
 - of a product of two matrices, a tile (`hbtvm.strategies.recursive.cuda.tiles`);
 - of a product of a matrix and a vector, some rows, each summed by a warp's threads together;
-- of a softmax, all of it: each warp finds the largest number and the sum of powers by itself, which needs no
+- of a softmax, all of it: each warp computes the largest number and the sum of powers, which needs no
   barriers, and threads share the results.
 """
 
@@ -15,8 +15,8 @@ from typing import Any
 
 from tvm import tirx
 
-from hbtvm.schedules.statements import Scratch, scratch, sequence
-from hbtvm.strategies.recursive.cuda.step import DeviceStep, const, where, zero
+from hbtvm.schedules.statements import Scratch, const, scratch, sequence
+from hbtvm.strategies.recursive.cuda.step import DeviceStep, where, zero
 from hbtvm.strategies.recursive.cuda.tiles import Tile, TiledProduct
 from hbtvm.strategies.recursive.cuda.values import DeviceVectors
 from hbtvm.strategies.recursive.nests import Nest, operands, padded
@@ -25,27 +25,27 @@ from hbtvm.strategies.recursive.vectors import Place
 
 WARP = 32  # threads of a warp
 _ROWS = 4  # rows of a matrix that a warp multiplies by a vector at a time
-_LOW = -3.0e38  # below all numbers that a softmax is taken of
+_LOW = -3.0e38  # below all inputs of a softmax
 
 Body = Callable[[Any, Any, DeviceVectors], list[Any]]
-"""From a place, the number there, and expressions at it, to what is done with it."""
+"""From a place, the number there, and expressions at it, to statements."""
 
 
 class WholesStep(DeviceStep):
-    """Whole values of one depth: a unit is a panel of one of them, of one node."""
+    """Whole values of one depth: a unit is a panel of one value of one node."""
 
     @property
     def tile(self) -> int:
-        """A node by itself."""
+        """Number of nodes of a tile: 1."""
         return 1
 
     @property
     def panels(self) -> int:
-        """Panels of all values, one value's behind the other's."""
+        """Number of panels of all values, value after value."""
         return sum(self._panels(nest) for nest in self.nests)
 
     def is_before(self, which: int) -> bool:
-        """See `DeviceStep`; values here read none of each other's."""
+        """See `DeviceStep`; the step's values don't read each other."""
         return which not in self.which
 
     def shared_numbers(self) -> int:
@@ -55,7 +55,7 @@ class WholesStep(DeviceStep):
     def statements(self, level: Any, unit: Any) -> list[Any]:
         first, here, panel = (tirx.Var(name, "int64") for name in ("first", "here", "panel"))
         panels = const(self.panels)
-        made: list[Any] = [
+        bindings: list[Any] = [
             tirx.Bind(first, self.parameters.first_row(level)),
             tirx.Bind(here, first + tirx.truncdiv(unit, panels)),
             tirx.Bind(panel, tirx.truncmod(unit, panels)),
@@ -68,10 +68,10 @@ class WholesStep(DeviceStep):
         *others, body = bodies
         for stop, other in zip(reversed(stops[:-1]), reversed(others), strict=True):
             body = [tirx.IfThenElse(stop, sequence(other), sequence(body))]
-        return [*made, *body]
+        return [*bindings, *body]
 
     def _kind(self, nest: Nest) -> str:
-        """What a nest's value is."""
+        """Return the kind of a nest's value: its operator, or ``"vector"`` or ``"matrices"`` for products."""
         assert nest.whole is not None
         value = self.facts.values[nest.whole]
         if value.op != "matmul":
@@ -79,7 +79,7 @@ class WholesStep(DeviceStep):
         return "vector" if len(value.shape) == 1 else "matrices"
 
     def _panels(self, nest: Nest) -> int:
-        """Panels of a nest."""
+        """Return the number of panels of a nest."""
         assert nest.whole is not None
         shape, kind = self.facts.values[nest.whole].shape, self._kind(nest)
         if kind == "vector":
@@ -91,8 +91,8 @@ class WholesStep(DeviceStep):
     def _of_nest(self, nest: Nest, first: Any, here: Any, panel: Any) -> list[Any]:
         assert nest.whole is not None
         vectors = self.vectors(Place(here, const(0), const(0)), first)
-        for one in operands(self.facts.values, nest.whole):
-            vectors.find(one)
+        for operand in operands(self.facts.values, nest.whole):
+            vectors.find(operand)
         result, kind = _Result(self, nest, first, here), self._kind(nest)
         if kind == "matrices":
             tile = Tile(self.blocking.threads)
@@ -102,7 +102,7 @@ class WholesStep(DeviceStep):
         return [*vectors.statements, *makers[kind](result, vectors, panel)]
 
     def _of_vector(self, result: _Result, vectors: DeviceVectors, panel: Any) -> list[Any]:
-        """A product of a matrix and a vector."""
+        """Multiply a matrix by a vector."""
         matrix, vector = self.facts.values[result.number].of
         rows, terms = self.facts.values[matrix].shape
         n, lane, start = (tirx.Var(name, "int64") for name in ("n", "lane", "start"))
@@ -140,7 +140,7 @@ class WholesStep(DeviceStep):
         ]
 
     def _softmax(self, result: _Result, vectors: DeviceVectors, panel: Any) -> list[Any]:
-        """Powers of what the numbers are below the largest, each in its share of all powers."""
+        """Compute powers of differences from the largest number, divided by their sum."""
         (source,) = self.facts.values[result.number].of
         count, threads = self.facts.values[result.number].shape[0], self.blocking.threads
         lane = tirx.Var("lane", "int64")
@@ -184,20 +184,17 @@ class WholesStep(DeviceStep):
         ]
 
     def _over_warp(self, memory: Scratch, at: int, combine: Callable[[Any, Any], Any]) -> list[Any]:
-        """Make a warp's numbers one, which its first thread then has."""
-        made, by = [], WARP // 2
+        """Reduce a warp's numbers to one, in its first thread."""
+        statements, by = [], WARP // 2
         while by:
             other = _shuffled("tvm_warp_shuffle_down", memory.load(at), by)
-            made.append(memory.store(combine(memory.load(at), other), at))
+            statements.append(memory.store(combine(memory.load(at), other), at))
             by //= 2
-        return made
+        return statements
 
 
 class _Result:
-    """Where a nest's value goes.
-
-    `number`: the value's.
-    """
+    """Memory of a nest's value; `number` is the value's number."""
 
     def __init__(self, step: DeviceStep, nest: Nest, first: Any, here: Any) -> None:
         assert nest.whole is not None
@@ -205,21 +202,21 @@ class _Result:
         self.number: int = nest.whole
 
     def store(self, at: Any, value: Any) -> list[Any]:
-        """Put a number at a place."""
+        """Store a number at a place."""
         step, here = self._step, self._here
-        made = [step.store_state(start, here, at, value) for start in self._nest.states]
+        statements = [step.store_state(start, here, at, value) for start in self._nest.states]
         if self.number in self._nest.stored:
-            made += step.store(self.number, here - self._first, at, value)
-        return made
+            statements += step.store(self.number, here - self._first, at, value)
+        return statements
 
 
 def _from_first(memory: Scratch) -> list[Any]:
-    """Give all threads of a warp the number of its first one."""
+    """Broadcast the first thread's number to its warp."""
     return [memory.store(_shuffled("tvm_warp_shuffle", memory.load(0), 0), 0)]
 
 
 def _shuffled(how: str, value: Any, which: int) -> Any:
-    """The number of another thread of the warp, all of which take part."""
+    """Return another thread's number by a shuffle of the whole warp."""
     every = tirx.const(0xFFFFFFFF, "uint32")
-    own, width = (tirx.const(n, "int32") for n in (which, WARP))
-    return tirx.call_intrin("float32", f"tirx.{how}", every, value, own, width, width)
+    thread, width = (tirx.const(n, "int32") for n in (which, WARP))
+    return tirx.call_intrin("float32", f"tirx.{how}", every, value, thread, width, width)
