@@ -1,8 +1,7 @@
-"""Knob spaces: the choices that a schedule leaves open, and how to walk among them.
+"""Knob spaces: the choices of a schedule, and moves among them.
 
-A *configuration* assigns one choice to each knob. A space holds the knobs and a
-constraint that says which combinations make sense; everything that searches
-(`tuning`) sees only this, never a tensor program.
+A *configuration* assigns a choice to each knob. A space holds the knobs and a constraint on their
+combinations; searches (`hbtvm.tuning`) see only the space, never a tensor program.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ Columns = Mapping[str, np.ndarray]
 class Knob:
     """One decision of a schedule.
 
-    `name`: what the decision is about, e.g. ``"row_tile"``.
-    `choices`: the values it may take, all of one type; for numbers in rising order, so that neighbours in the
-        tuple are neighbours in meaning.
-    `before`: of a knob that is newer than logs: the choice that configurations without it stand for.
+    `name`: the decision's name, e.g. ``"row_tile"``.
+    `choices`: its values, all of one type; numbers in rising order, so that neighbours in the tuple are
+        similar.
+    `before`: for knobs newer than existing logs: the implied choice of configurations without the knob.
     """
 
     name: str
@@ -41,7 +40,7 @@ class Knob:
             raise ValueError(f"knob {self.name!r} repeats a choice: {self.choices}")
 
     def offers(self, choice: Choice) -> bool:
-        """Whether a choice is one of the knob's, of the same type: ``True`` is not 1."""
+        """Whether the knob has a choice, of the same type: ``True`` is not 1."""
         return type(choice) is type(self.choices[0]) and choice in self.choices
 
 
@@ -50,7 +49,7 @@ class Space:
     """The configurations that one schedule accepts on one target.
 
     `knobs`: the decisions, in a fixed order.
-    `valid`: tells whether a configuration makes sense; ``None`` accepts every combination.
+    `valid`: the constraint; ``None`` accepts every combination.
     """
 
     knobs: tuple[Knob, ...]
@@ -62,18 +61,18 @@ class Space:
         return math.prod(len(knob.choices) for knob in self.knobs)
 
     def decode(self, digits: Sequence[int]) -> Config:
-        """Configuration at these positions, one for each knob."""
+        """Return the configuration at these positions, one for each knob."""
         return {knob.name: knob.choices[d] for knob, d in zip(self.knobs, digits, strict=True)}
 
     def encode(self, config: Config) -> tuple[int, ...]:
-        """Positions of a configuration's choices; the inverse of `decode`.
+        """Return the positions of a configuration's choices; the inverse of `decode`.
 
         Raises `KeyError` if a knob is missing; `ValueError` if a choice is not in its knob's list.
         """
         return tuple(knob.choices.index(config[knob.name]) for knob in self.knobs)
 
     def completed(self, config: Mapping[str, Choice]) -> Config:
-        """The configuration with those knobs that there were not yet when it was logged (`Knob.before`)."""
+        """Add the implied choices of knobs that are newer than a logged configuration (`Knob.before`)."""
         lacking = {knob.name: knob.before for knob in self.knobs if knob.before is not None}
         return {**lacking, **config}
 
@@ -88,31 +87,31 @@ class Space:
     def sample(self, rng: np.random.Generator, count: int, tries: int = 200) -> list[Config]:
         """Draw up to `count` distinct valid configurations, uniformly.
 
-        Fewer come back only where `tries` draws for each did not find as many.
+        Returns fewer only if `tries` draws for each do not suffice.
         """
-        found: dict[tuple[int, ...], Config] = {}
+        configs: dict[tuple[int, ...], Config] = {}
         sizes = [len(knob.choices) for knob in self.knobs]
         left = tries * count
-        while left > 0 and len(found) < min(count, self.size):
-            drawn = min(left, 2 * (count - len(found)))
+        while left > 0 and len(configs) < min(count, self.size):
+            drawn = min(left, 2 * (count - len(configs)))
             left -= drawn
-            # Number by number, drawing would take longer than all else.
+            # Drawing single numbers would dominate the time.
             for row in rng.integers(sizes, size=(drawn, len(sizes))).tolist():
                 digits = tuple(row)
-                if digits in found or len(found) == count:
+                if digits in configs or len(configs) == count:
                     continue
                 config = self.decode(digits)
                 if self.valid is None or self.valid(config):
-                    found[digits] = config
-        return list(found.values())
+                    configs[digits] = config
+        return list(configs.values())
 
     def mutate(self, config: Config, rng: np.random.Generator, tries: int = 50) -> Config:
-        """A valid neighbour that differs in one knob (the step of simulated annealing).
+        """Return a random valid neighbour that differs in one knob (a step of simulated annealing).
 
-        Returns the configuration itself where no valid neighbour was found.
+        Returns the configuration itself if `tries` draws find no valid neighbour.
         """
         movable = self._movable
-        # A float is drawn several times faster than an integer below a bound, and chains draw by the 10,000.
+        # Drawing floats is several times faster than drawing bounded integers, and chains draw by the 10,000.
         for _ in range(tries if movable else 0):
             knob = movable[int(rng.random() * len(movable))]
             here = knob.choices.index(config[knob.name])
@@ -128,9 +127,9 @@ class Space:
         return [knob for knob in self.knobs if len(knob.choices) > 1]
 
     def repair(self, config: Config, rng: np.random.Generator, tries: int = 50) -> Config | None:
-        """A valid configuration near one that may break the constraint.
+        """Return a valid configuration near `config`, which may break the constraint.
 
-        Random steps of one knob each lead to it; None where `tries` of them did not.
+        Takes random steps of one knob each; returns None after `tries` steps without success.
         """
         for _ in range(tries):
             if self.valid is None or self.valid(config):
@@ -140,7 +139,7 @@ class Space:
         return None
 
     def __iter__(self) -> Iterator[Config]:
-        """Every valid configuration, in the order of the knobs."""
+        """Yield every valid configuration, in the order of the knobs."""
         for digits in np.ndindex(*(len(knob.choices) for knob in self.knobs)):
             config = self.decode(digits)
             if self.valid is None or self.valid(config):

@@ -1,8 +1,7 @@
-"""What schedules are made for: the shapes of a model and a batch, and the machine.
+"""Workloads and targets: the shapes of a model and a batch, and the machine.
 
-All are dictionaries of plain JSON values, as they stand in tuning logs, where they are part of a record's
-key: an entry that was renamed, or had another type, would make every log worthless. `Config` (see
-`hbtvm.schedules.space`) is the third of the kind: one choice for each knob.
+Both are dictionaries of plain JSON values, and part of the key of tuning records: renaming an entry or
+changing its type would invalidate every log.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 class Workload(TypedDict):
     """Shapes and types of a forest and of a call, see `hbtvm.strategies.workload_of`."""
 
-    # `rows`, `threads`: rows of a call, and threads that it may use; 1 where a call is too short to be shared
+    # `rows`, `threads`: rows of a call, and threads that it may use; 1 if a call is too short to share
     rows: int
     threads: int
     features: int  # columns of the input
@@ -29,19 +28,18 @@ class Workload(TypedDict):
     category_words: int
     category_size: int
     negative_fraction_is_zero: bool  # whether -0.5, as a category, is category 0
-    # `fills_missing`, `zeros_missing`: whether a numeric column replaces NaN, and whether one takes zeros for
-    # missing
+    # `fills_missing`, `zeros_missing`: whether any numeric column replaces NaN, or treats zeros as missing
     fills_missing: bool
     zeros_missing: bool
     # `groups`, `trees`, `width`: groups of outputs, most trees of a group, and outputs of a group
     groups: int
     trees: int
     width: int
-    # `nodes`, `leaves`, `depth`: of the largest tree: nodes and leaves; splits on the longest way of any
+    # `nodes`, `leaves`, `depth`: nodes and leaves of the largest tree, and splits on the longest path
     nodes: int
     leaves: int
     depth: int
-    rank_bits: int  # bits that count the different thresholds of any column
+    rank_bits: int  # bits to count the distinct thresholds of any column
     # `dtype`, `value_dtype`: types of the input (of what trees compare, in a `PrologueWorkload`) and of leaf
     # values
     dtype: Literal["float32", "float64"]
@@ -52,17 +50,16 @@ RANK_GROUP = 7  # thresholds of a group, whose count takes three bits (see `Wide
 
 
 class WideWorkload(Workload):
-    """Of a forest of many columns for GPUs, whose kernels may count thresholds group by group."""
+    """Workload of a wide forest for GPUs, whose kernels may count thresholds group by group."""
 
-    # Groups of `RANK_GROUP` neighbouring thresholds of a column, or fewer, of all columns together
-    rank_groups: int
+    rank_groups: int  # number of groups of up to `RANK_GROUP` neighbouring thresholds, over all columns
 
 
 class PrologueWorkload(Workload):
-    """Of a forest whose kernels read float64 rows, and compute the numbers that its trees compare."""
+    """Workload of a forest whose kernels compute the compared numbers from float64 rows."""
 
-    # Names of the operations that some column needs (`hbtvm.graph.trees.prologue.OPERATIONS`), with blanks
-    # between; then the numbers are rounded to `dtype`
+    # Names of the operations of any column (`hbtvm.graph.trees.prologue.OPERATIONS`), separated by spaces;
+    # the results are rounded to `dtype`
     prologue: str
 
 
@@ -80,8 +77,7 @@ class LinearWorkload(TypedDict):
     entries: int  # of all tables together
     outputs: int  # scores of a row
     in_order: bool  # whether number k is column k
-    # `shifts`, `fills_missing`: whether something is subtracted from numbers first, and whether NaN has a
-    # value of its own
+    # `shifts`, `fills_missing`: whether numbers are shifted first, and whether NaN has a separate value
     shifts: bool
     fills_missing: bool
     dtype: Literal["float32", "float64"]  # type of the input; sums are in float64
@@ -102,62 +98,61 @@ class _NetworkShapes(TypedDict):
 class NetworkWorkload(_NetworkShapes, total=False):
     """Shapes of a network of operators and of a call, as `LinearWorkload`.
 
-    `family`: ``"contract"``, ``"distance"``, ``"select"`` or ``"pointwise"``: what most of the work is.
+    `family`: the dominant kind of work: ``"contract"``, ``"distance"``, ``"select"`` or ``"pointwise"``.
     `rows`, `threads`: as in `Workload`.
     `features`, `outputs`: columns of the input, and scores of a row.
     `widest`: columns of the widest node.
-    `operations`: about how many multiplications a row takes.
-    `nodes`: kind, width, inputs, attributes and shapes of tables of each node, behind its inputs (see
+    `operations`: estimated multiplications for a row.
+    `nodes`: kind, width, inputs, attributes and shapes of tables of each node, after its inputs (see
         `hbtvm.operators.base.form`).
-    `dtype`: type of the input; everything is computed in float64, but for nodes that say ``"single"``.
+    `dtype`: type of the input; kernels compute in float64, except for nodes with ``"single"``.
     """
 
-    scores: Literal["float32", "float64"]  # type of the scores; float64 where it is not said
+    scores: Literal["float32", "float64"]  # type of the scores; by default float64
 
 
 def family_of(workload: Mapping[str, Any]) -> str:
-    """Which strategies are for a workload, maybe one from a log: ``"trees"``, ``"linear"``, or others."""
+    """Return the family of a workload, perhaps from a log: ``"trees"``, ``"linear"``, or others."""
     return str(workload.get("family", "trees"))
 
 
 def prologue_of(workload: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The operations of a `PrologueWorkload`, maybe none; None for other workloads."""
+    """Return the operations of a `PrologueWorkload`, perhaps none; None for other workloads."""
     known = workload.get("prologue")
     return None if known is None else tuple(str(known).split())
 
 
 def rank_groups_of(workload: Mapping[str, Any]) -> int:
-    """The groups of thresholds of a `WideWorkload`; 0 for other workloads."""
+    """Return the number of groups of a `WideWorkload`; 0 for other workloads."""
     return int(workload.get("rank_groups", 0))
 
 
 def row_dtype_of(workload: Mapping[str, Any]) -> Literal["float32", "float64"]:
-    """Type of the rows that kernels for a workload read."""
-    found: Literal["float32", "float64"] = "float64" if "prologue" in workload else workload["dtype"]
-    return found
+    """Return the type of the rows that kernels for a workload read."""
+    dtype: Literal["float32", "float64"] = "float64" if "prologue" in workload else workload["dtype"]
+    return dtype
 
 
 class Target(TypedDict, total=False):
     """A machine, as `hbtvm.compiler.targets.target.resolve` describes it."""
 
-    kind: str  # ``"llvm"`` for a CPU, ``"cuda"`` for a GPU; always there
-    # `mcpu`, `features`, `vector_bits`: of a CPU: LLVM's name, instruction sets that kernels use, and bits of
-    # its widest vector
+    kind: str  # ``"llvm"`` for a CPU, ``"cuda"`` for a GPU; always present
+    # `mcpu`, `features`, `vector_bits`: a CPU's name in LLVM, instruction sets for kernels, and bits of its
+    # widest vector
     mcpu: str
     features: list[str]
     vector_bits: int
-    # Of a GPU, as are all below: ``"sm_90"`` or the like. Of a CPU, its architecture, ``"aarch64"``, unless
-    # it is x86-64.
+    # A GPU's architecture, such as ``"sm_90"``; for a CPU ``"aarch64"``, or absent for x86-64. All entries
+    # below are of GPUs.
     arch: str
-    # `max_threads_per_block`, `thread_warp_size`: threads of a block at most, and of a warp
+    # `max_threads_per_block`, `thread_warp_size`: most threads of a block, and threads of a warp
     max_threads_per_block: int
     thread_warp_size: int
     max_shared_memory_per_block: int  # bytes
     # `registers_per_block`, `max_registers_per_thread`: registers of 32 bits
     registers_per_block: int
     max_registers_per_thread: int
-    # Multiprocessors: a device's that was asked, else those that GPUs of the architecture usually have; left
-    # out where neither is known
+    # Multiprocessors of the device, else the usual number of the architecture; absent if unknown
     cores: int
 
 
@@ -169,11 +164,11 @@ _GPU = frozenset(
         "registers_per_block", "max_registers_per_thread",
     }
 )  # fmt: skip
-"""Entries that a target of either kind has."""
+"""Required entries of a target of each kind."""
 
 
 def is_known(workload: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
-    """Return whether a workload and target, maybe of a log, have the entries that schedules read."""
+    """Return whether a workload and target, perhaps from a log, have the entries that schedules read."""
     family = family_of(workload)
     if family == "trees":
         form: type = PrologueWorkload if "prologue" in workload else Workload
@@ -208,5 +203,5 @@ def _is_of(value: object, hint: Any) -> bool:
         return value in get_args(hint)
     if get_origin(hint) is list:
         (entry,) = get_args(hint)
-        return isinstance(value, list) and all(isinstance(one, get_origin(entry) or entry) for one in value)
+        return isinstance(value, list) and all(isinstance(item, get_origin(entry) or entry) for item in value)
     return type(value) is hint

@@ -20,11 +20,11 @@ def out_of_proportion(builds: Sequence[Sequence[float]]) -> list[int]:
     `builds`: processor seconds of each task's builds; infinite for builds that timed out. Tasks with fewer
         than `FEWEST` builds, or with fewer builds to compare with, are not judged.
     """
-    found = []
-    for index, own in enumerate(builds):
+    expensive = []
+    for index, builds_here in enumerate(builds):
         others = [seconds for place, some in enumerate(builds) if place != index for seconds in some]
-        if len(own) < FEWEST or len(others) < FEWEST:
+        if len(builds_here) < FEWEST or len(others) < FEWEST:
             continue
-        if min(own) >= max(SECONDS, FACTOR * statistics.median(others)):
-            found.append(index)
-    return found
+        if min(builds_here) >= max(SECONDS, FACTOR * statistics.median(others)):
+            expensive.append(index)
+    return expensive

@@ -41,9 +41,9 @@ class Database:
             if state is None:
                 self.foreign.append(record)
                 continue
-            own = completed(record, state.task.space)
-            if state.resume(own):
-                self.resumed.append(own)
+            whole = completed(record, state.task.space)
+            if state.resume(whole):
+                self.resumed.append(whole)
             else:
                 outside += 1
         if read.skipped:

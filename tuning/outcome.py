@@ -25,8 +25,8 @@ def ranked(
     for record in records:
         by_group[owners[record.task].task.group].append(record)
     return {
-        group: [(owners[record.task], owners[record.task].entry(record)) for record in ranking(own)]
-        for group, own in by_group.items()
+        group: [(owners[record.task], owners[record.task].entry(record)) for record in ranking(group_records)]
+        for group, group_records in by_group.items()
     }
 
 

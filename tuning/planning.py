@@ -38,9 +38,9 @@ def spread(
         weights = [_weight(state, states) for state in open_]
         for state, weight in zip(list(open_), weights, strict=True):
             share = min(max(1, round(left * weight / sum(weights))), count - _total(chosen))
-            found = _more(state, chosen[state.index], share) if share > 0 else {}
-            chosen[state.index].update(found)
-            if len(found) < share:
+            new = _more(state, chosen[state.index], share) if share > 0 else {}
+            chosen[state.index].update(new)
+            if len(new) < share:
                 open_.remove(state)
         left = count - _total(chosen)
     queues = [list(chosen[state.index].values()) for state in states]
@@ -68,7 +68,7 @@ def _more(state: TaskState, known: Mapping[Point, Config], count: int) -> dict[P
     """Up to `count` new candidates: some next to the task's best, the rest proposed by its explorer."""
     space = state.task.space
     taken: dict[Point, float] = {**state.measured, **dict.fromkeys(known, math.inf)}
-    found: dict[Point, Config] = {}
+    new: dict[Point, Config] = {}
     best: Point | None = min(state.measured, key=lambda point: state.measured[point], default=None)
     base: Config | None = next(iter(known.values()), None)
     if best is not None and math.isfinite(state.measured[best]):
@@ -76,13 +76,13 @@ def _more(state: TaskState, known: Mapping[Point, Config], count: int) -> dict[P
     if base is not None:
         for config in neighbours(space, base):
             point = space.encode(config)
-            if point not in taken and len(found) < _NEAR * count:
-                found[point] = config
-    taken |= dict.fromkeys(found, math.inf)
-    if len(found) < count:
-        for config in state.explorer.propose(count - len(found), taken):
-            found[space.encode(config)] = config
-    return found
+            if point not in taken and len(new) < _NEAR * count:
+                new[point] = config
+    taken |= dict.fromkeys(new, math.inf)
+    if len(new) < count:
+        for config in state.explorer.propose(count - len(new), taken):
+            new[space.encode(config)] = config
+    return new
 
 
 def neighbours(space: Space, config: Config) -> list[Config]:

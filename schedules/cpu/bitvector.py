@@ -43,12 +43,12 @@ from hbtvm.schedules.workload import Target, Workload
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
+    """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
     def valid(config: Config) -> bool:
         by_row = config["axis"] == "rows"
         if by_row and config.get("column_lookup", "scalar") != "scalar":
-            return False  # a node's column is one for all rows
+            return False  # all rows share a node's column
         return shape_is_valid(config) and lookup_is_valid(config, "leaf_lookup", by_row)
 
     rows = int(workload["rows"])
@@ -67,7 +67,7 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration of one thread where nothing was measured."""
+    """Return a good single-thread configuration for unmeasured workloads."""
     lanes = vector_lanes(target, workload["dtype"])[-1]
     rows = int(workload["rows"])
     common: Config = {
@@ -84,7 +84,7 @@ def default(workload: Workload, target: Target) -> Config:
         return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
     vectors = few_or_many(workload, lanes)
     if is_arm(target) and vectors == 4 and rows >= SMALL_BATCH:
-        vectors = 8  # of its registers a quarter, and each node is loaded for as many rows as elsewhere
+        vectors = 8  # a quarter of the registers; as many rows per node as with wider vectors
     return {**common, "axis": "rows", "row_tile": lanes * vectors, "vectors": vectors, "tree_tile": 8}
 
 

@@ -32,10 +32,10 @@ from hbtvm.schedules.workload import Target, Workload
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
+    """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
     lanes = vector_lanes(target, workload["dtype"])
     widest = lanes[-1]
-    # int8 holds leaf numbers and counts of left turns up to 127, in four times as many lanes.
+    # int8 holds leaf numbers and counts of left turns up to 127, with four times as many lanes.
     small = workload["leaves"] <= 127
     dtypes = ("int8", "int16", "float32") if small else ("int16", "float32")
 
@@ -68,7 +68,7 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration of one thread where nothing was measured."""
+    """Return a good single-thread configuration for unmeasured workloads."""
     widest = vector_lanes(target, workload["dtype"])[-1]
     small = workload["leaves"] <= 127
     wanted = 4 * widest if small else 2 * widest
@@ -102,13 +102,13 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     mark(sch, placed.register, placed.lane)
 
     sch.compute_at(hits, leaves, True)
-    own, rows, node = sch.get_loops(hits)[-3:]
+    leaf_loop, rows, node = sch.get_loops(hits)[-3:]
     _, register, lane = sch.split(rows, [None, vectors, lanes])
-    sch.reorder(node, own, register, lane)
-    sch.unroll(own)
+    sch.reorder(node, leaf_loop, register, lane)
+    sch.unroll(leaf_loop)
     mark(sch, register, lane)
 
-    # Tests belong to the tree: one loop outside the loop over its leaves.
+    # A tree's tests are computed outside the loop over its leaves.
     around = sch.get_loops(leaf)
     sch.compute_at(
         tests, around[[sch.get(loop).loop_var for loop in around].index(sch.get(leaves).loop_var) - 1], True

@@ -34,19 +34,17 @@ from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import LinearWorkload, Target, Workload
 
 MAX_UNROLL = 32  # most steps of a sum in straight-line code
-_MAX_SUMS = 32  # vectors of sums that are in the making at once; more would not stay in registers
-
-
-_TILE = 16  # rows of a good tile: a transposed one of them stays in the first-level cache beside the rows
-_TRANSPOSED = 64  # columns up to which transposing pays, with such tiles
+_MAX_SUMS = 32  # most vectors of sums at once: more would not stay in registers
+_TILE = 16  # rows of a good tile: rows and their transpose fit the first-level cache
+_TRANSPOSED = 64  # columns up to which transposing such tiles pays
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a linear model's workload (`LinearWorkload`) on a CPU target."""
-    own = cast(LinearWorkload, workload)
-    # Sums are in float64, whatever the rows are.
+    """Return the knobs for a linear model's workload (`LinearWorkload`) on a CPU target."""
+    linear = cast(LinearWorkload, workload)
+    # Sums are in float64 for all types of rows.
     lanes = vector_lanes(target, "float64")
-    rows, outputs = own["rows"], own["outputs"]
+    rows, outputs = linear["rows"], linear["outputs"]
 
     def valid(config: Config) -> bool:
         if not threads_are_valid(config):
@@ -57,16 +55,16 @@ def space(workload: Workload, target: Target) -> Space:
         if config["axis"] == "outputs":
             if width == 1 or tile != 1 or config["output_tile"] != 1:
                 return False
-            # No more vectors than there are outputs for.
+            # Each vector has an output.
             return (
                 config["read"] == "direct" and config["lookup"] == "scalar" and _fits(outputs, width, vectors)
             )
         return tile % (width * vectors) == 0 and vectors * int(config["output_tile"]) <= _MAX_SUMS
 
-    # Vectors of rows need a row tile of that size, see `row_tiles`.
+    # Vectors of rows need a row tile of their size (`row_tiles`).
     vectors_of_rows = 2 * rows > lanes[0]
-    transposes = vectors_of_rows and own["numbers"] + own["codes"] > 0
-    gathers = vectors_of_rows and own["codes"] > 0 and int(target["vector_bits"]) >= 256
+    transposes = vectors_of_rows and linear["numbers"] + linear["codes"] > 0
+    gathers = vectors_of_rows and linear["codes"] > 0 and int(target["vector_bits"]) >= 256
     return Space(
         (
             Knob("axis", ("rows", "outputs") if outputs > 1 else ("rows",)),
@@ -74,28 +72,28 @@ def space(workload: Workload, target: Target) -> Space:
             Knob("lanes", (1, *lanes)),
             Knob("vectors", (1, 2, 4, 8)),
             Knob("output_tile", divisors(outputs, 8)),
-            Knob("unroll", divisors(own["numbers"], MAX_UNROLL)),
-            Knob("code_unroll", divisors(own["codes"], MAX_UNROLL)),
+            Knob("unroll", divisors(linear["numbers"], MAX_UNROLL)),
+            Knob("code_unroll", divisors(linear["codes"], MAX_UNROLL)),
             Knob("read", ("direct", "transposed") if transposes else ("direct",)),
             Knob("lookup", ("scalar", "gather") if gathers else ("scalar",)),
-            *row_thread_knobs(own),
+            *row_thread_knobs(linear),
         ),
         valid,
     )
 
 
 def divisors(count: int, most: int) -> tuple[int, ...]:
-    """The numbers up to `most` that divide a count; 1 of 0."""
+    """Return the divisors of a count up to `most`; (1,) for 0."""
     return tuple(n for n in range(1, min(count, most) + 1) if count % n == 0) or (1,)
 
 
 def _fits(outputs: int, lanes: int, vectors: int) -> bool:
-    """Whether the last of so many vectors of outputs is in use, and not padding alone."""
+    """Whether each of `vectors` vectors has an output, not padding alone."""
     return lanes * (vectors - 1) < outputs
 
 
 def padded_outputs(workload: Workload, config: Config) -> int:
-    """Outputs that tables have room for: whole blocks of vectors, where those run over outputs."""
+    """Return the tables' number of outputs, padded to whole blocks of vectors if these run over outputs."""
     outputs = cast(LinearWorkload, workload)["outputs"]
     if config["axis"] != "outputs":
         return outputs
@@ -104,12 +102,12 @@ def padded_outputs(workload: Workload, config: Config) -> int:
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration of one thread where nothing was measured."""
-    own = cast(LinearWorkload, workload)
-    lanes, outputs, rows = vector_lanes(target, "float64"), own["outputs"], own["rows"]
+    """Return a good single-thread configuration for unmeasured workloads."""
+    linear = cast(LinearWorkload, workload)
+    lanes, outputs, rows = vector_lanes(target, "float64"), linear["outputs"], linear["rows"]
     common: Config = {
-        "unroll": divisors(own["numbers"], 8)[-1],
-        "code_unroll": divisors(own["codes"], 8)[-1],
+        "unroll": divisors(linear["numbers"], 8)[-1],
+        "code_unroll": divisors(linear["codes"], 8)[-1],
         "read": "direct",
         "lookup": "scalar",
         "output_tile": 1,
@@ -123,19 +121,19 @@ def default(workload: Workload, target: Target) -> Config:
     tile = max(n for n in row_tiles(rows, lanes) if n <= _TILE)
     if tile < lanes[0]:
         return {**common, "row_tile": tile, "lanes": 1, "vectors": 1}
-    # Narrow vectors: rows are read value by value, so wider ones save little.
-    if own["numbers"] and own["features"] <= _TRANSPOSED:
+    # Narrow vectors: rows are read value by value, so wider vectors save little.
+    if linear["numbers"] and linear["features"] <= _TRANSPOSED:
         common["read"] = "transposed"
     vectors = max(n for n in (1, 2, 4) if n * lanes[0] <= tile) if outputs == 1 else 1
     if is_arm(target):
-        # Sums of two rows in a vector: several of them, so that none waits for its last addition.
+        # A vector sums two rows: several vectors hide the latency of additions.
         vectors = max(n for n in (1, 2, 4, 8) if n * lanes[0] <= tile)
     return {**common, "row_tile": tile, "lanes": lanes[0], "vectors": vectors}
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place (blocks ``numbers``, ``codes``, ``scores``, perhaps ``columns``)."""
-    own = cast(LinearWorkload, workload)
+    linear = cast(LinearWorkload, workload)
     lanes, vectors = int(config["lanes"]), int(config["vectors"])
     by_rows = config["axis"] == "rows"
     scores = sch.get_sblock("scores")
@@ -149,7 +147,7 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         mark(sch, register, lane)
         inside = around
 
-    sums = [("numbers", "unroll", own["numbers"]), ("codes", "code_unroll", own["codes"])]
+    sums = [("numbers", "unroll", linear["numbers"]), ("codes", "code_unroll", linear["codes"])]
     placed = []
     for name, unroll, count in sums:
         if not count:

@@ -6,14 +6,13 @@ Vectors of rows (knob ``axis`` = ``"rows"``)::
         (columns = the tile transposed)
         for each stage in order:
             sums:    for `output_tile` outputs, `vectors` * `lanes` rows: for terms (by `unroll`): sums += ...
-                     where one stage reads them: that stage of these outputs and rows, from registers
+                     if a single stage reads them: that stage of these outputs and rows, from registers
             others:  for column: for `lanes` rows: ...
         scores = the last stage, by rows
 
-Where a product reads something wide that is computed for it alone (support vectors' kernels), `block`
-columns of that are computed at a time, and stay in the first-level cache; few of them (hidden values of a
-network with few outputs), in registers. Vectors of columns (``axis`` =
-``"outputs"``) are for single rows.
+If a product is the only reader of a wide input (support vectors' kernels), `block` columns of that input are
+computed at a time, and stay in the first-level cache; a few columns (hidden values of a network with few
+outputs) stay in registers. Vectors of columns (``axis`` = ``"outputs"``) are for single rows.
 """
 
 from __future__ import annotations
@@ -57,9 +56,9 @@ _SUMS = ("contract", "distance", "linear_sum")
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a network's workload (`NetworkWorkload`) on a CPU target."""
-    own = cast(NetworkWorkload, workload)
-    lanes, rows = vector_lanes(target, "float64"), own["rows"]
+    """Return the knobs for a network's workload (`NetworkWorkload`) on a CPU target."""
+    network = cast(NetworkWorkload, workload)
+    lanes, rows = vector_lanes(target, "float64"), network["rows"]
 
     def valid(config: Config) -> bool:
         if not threads_are_valid(config):
@@ -71,8 +70,8 @@ def space(workload: Workload, target: Target) -> Space:
             return tile == 1 and outputs == 1 and config["block"] not in REGISTER_BLOCKS
         return tile % (width * vectors) == 0 and vectors * outputs <= MAX_SUMS
 
-    blocks: tuple[int, ...] = (0, 16, 32, 64, 128) if fusible(own["nodes"]) else (0,)
-    if in_register_blocks(own["nodes"]):
+    blocks: tuple[int, ...] = (0, 16, 32, 64, 128) if fusible(network["nodes"]) else (0,)
+    if in_register_blocks(network["nodes"]):
         blocks += REGISTER_BLOCKS
     return Space(
         (
@@ -83,38 +82,38 @@ def space(workload: Workload, target: Target) -> Space:
             Knob("output_tile", (1, 2, 4, 8)),
             Knob("block", blocks),
             Knob("unroll", (1, 2, 4, 8)),
-            Knob("distances", ("direct", "expanded") if may_expand(own["nodes"]) else ("direct",)),
-            *_point_knobs(own),
-            *row_thread_knobs(own),
+            Knob("distances", ("direct", "expanded") if may_expand(network["nodes"]) else ("direct",)),
+            *_point_knobs(network),
+            *row_thread_knobs(network),
         ),
         valid,
     )
 
 
-def _point_knobs(own: NetworkWorkload) -> tuple[Knob, ...]:
-    """Points of the blocks in which the nearest are searched for, where a network does that."""
-    choices = network_nearest.sizes(own["nodes"], nearest(own["nodes"]))
+def _point_knobs(network: NetworkWorkload) -> tuple[Knob, ...]:
+    """Return the knob for the block size of a search for nearest points, if the network has one."""
+    choices = network_nearest.sizes(network["nodes"], nearest(network["nodes"]))
     return (Knob("points", choices),) if choices else ()
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration of one thread where nothing was measured."""
-    own = cast(NetworkWorkload, workload)
-    config = _default(own, target)
-    found = nearest(own["nodes"])
-    if not found:
+    """Return a good single-thread configuration for unmeasured workloads."""
+    network = cast(NetworkWorkload, workload)
+    config = _default(network, target)
+    distances = nearest(network["nodes"])
+    if not distances:
         return config
-    config["points"] = network_nearest.default_size(own["nodes"], found)
+    config["points"] = network_nearest.default_size(network["nodes"], distances)
     if config["points"] and config["axis"] == "rows":
         config["output_tile"] = max(n for n in (1, 2, 4, 8) if n * int(config["vectors"]) <= MAX_SUMS)
     return config
 
 
-def _default(own: NetworkWorkload, target: Target) -> Config:
-    lanes, rows = vector_lanes(target, "float64"), own["rows"]
-    fused = bool(fusible(own["nodes"]))
-    # What cancels between points close together is far below what an exponential of them tells.
-    distances = "expanded" if fused and may_expand(own["nodes"]) else "direct"
+def _default(network: NetworkWorkload, target: Target) -> Config:
+    lanes, rows = vector_lanes(target, "float64"), network["rows"]
+    fused = bool(fusible(network["nodes"]))
+    # Cancellation between close points is far below the precision that an exponential keeps.
+    distances = "expanded" if fused and may_expand(network["nodes"]) else "direct"
     tile = max(row_tiles(rows, lanes[-1:]))
     if tile < lanes[-1]:
         return {
@@ -122,17 +121,17 @@ def _default(own: NetworkWorkload, target: Target) -> Config:
             "unroll": 1, "distances": distances,
         }  # fmt: skip
     tile = min(tile, 32)
-    # Of AVX2's registers there are half as many as of AVX-512's and of Arm's.
+    # AVX2 has half as many registers as AVX-512 and Arm.
     many = lanes[-1] > 4 or is_arm(target)
     vectors = max(n for n in ((1, 2, 4) if many else (1, 2)) if n * lanes[-1] <= tile)
-    outputs = [int(own["nodes"][at]["width"]) for at in in_register_blocks(own["nodes"])]
+    outputs = [int(network["nodes"][at]["width"]) for at in in_register_blocks(network["nodes"])]
     block = 16 if fused else REGISTER_BLOCKS[0] if outputs and max(outputs) <= 2 else 0
     return {
         "axis": "rows",
         "row_tile": tile,
         "lanes": lanes[-1],
         "vectors": vectors,
-        "output_tile": min(4, _even(own)),
+        "output_tile": min(4, _even(network)),
         "block": block,
         "unroll": 2,
         "distances": distances,
@@ -140,22 +139,22 @@ def _default(own: NetworkWorkload, target: Target) -> Config:
 
 
 def _even(own: NetworkWorkload) -> int:
-    """Outputs of which a tile pads little: the largest power of two up to the widest sum."""
+    """Return a number of outputs that pads little: the largest power of two up to the widest sum."""
     widest = max([1, *(int(node["width"]) for node in own["nodes"] if node["kind"] in _SUMS)])
     return 1 << (widest.bit_length() - 1)
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place."""
-    own = cast(NetworkWorkload, workload)
-    _Scheduler(sch, plan(own, config), int(config["unroll"])).run()
+    network = cast(NetworkWorkload, workload)
+    _Scheduler(sch, plan(network, config), int(config["unroll"])).run()
 
 
 class _Scheduler:
-    def __init__(self, sch: Any, made: Plan, unroll: int) -> None:
-        self.sch, self.plan, self.unroll = sch, made, unroll
+    def __init__(self, sch: Any, plan: Plan, unroll: int) -> None:
+        self.sch, self.plan, self.unroll = sch, plan, unroll
         self.blocks_of_terms: dict[int, Any] = {}
-        self.readers = read_in_registers(made)
+        self.readers = read_in_registers(plan)
         self.in_registers: dict[int, Any] = {}
         self.late: list[tuple[Any, Any]] = []
 
@@ -196,9 +195,9 @@ class _Scheduler:
             decompose(sch, block, loop, self.plan.lanes if self.plan.by_rows else 1)
 
     def _state(self, block: Any, row_axis: int = 2) -> None:
-        """State that a block reads any column of the stages before it: places in data have no bounds.
+        """Declare that an sblock reads any column of earlier stages: data-dependent places have no bounds.
 
-        Not so of what is computed a block at a time, of which the product reads just that.
+        Stages computed a block at a time are an exception: the product reads just that block.
         """
         for region in self.sch.get(block).reads:
             name = region.source.name
@@ -230,7 +229,7 @@ class _Scheduler:
     def _pointwise(self, block: Any, at: int) -> None:
         sch, plan = self.sch, self.plan
         w, r = sch.get_loops(block)[-2:]
-        # Functions of many steps, each of which waits for the one before, are computed for several vectors.
+        # Compute long functions for several vectors at once, to hide the latency of their steps.
         long = at >= 0 and plan.stages[at].form.get("function") in LONG
         together = plan.vectors if long else 1
         sums = [one for one, reader in self.readers.items() if reader == at]
@@ -250,14 +249,14 @@ class _Scheduler:
             sch.vectorize(lane)
 
     def _vectors(self, at: int) -> tuple[int, int]:
-        """Vectors and lanes of sums; of float32 there are twice as many in a register."""
+        """Return the vectors and lanes of sums; a register holds twice as many float32 numbers."""
         plan = self.plan
         if plan.stages[at].form.get("single") and plan.vectors % 2 == 0:
             return plan.vectors // 2, 2 * plan.lanes
         return plan.vectors, plan.lanes
 
     def _outputs(self, loop: Any, at: int) -> int:
-        """Outputs of a register tile, of those that a loop is over."""
+        """Return the outputs of a register tile within a loop over outputs."""
         extent = int(self.sch.get(loop).extent)
         tile = self.plan.stages[at].tile if self._kind(at) in _SUMS else 1
         return math.gcd(tile, extent)
@@ -274,7 +273,7 @@ class _Scheduler:
         vectors, lanes = self._vectors(at)
         rows, register, lane = sch.split(r, [None, vectors, lanes])
         if product:
-            # Sums are loaded and stored once for all terms that are unrolled.
+            # Load and store sums once for all unrolled terms.
             blocks, k, inner = sch.split(k, [None, plan.block // min(8, plan.block), min(8, plan.block)])
             sch.reorder(blocks, around, rows, k, inner, output, register, lane)
             sch.unroll(inner)
@@ -290,10 +289,10 @@ class _Scheduler:
         if at in self.in_registers:
             sch.set_scope(block, 0, "local")
         elif not product:
-            # Sums in an array of their own stay in registers.
+            # Sums in a separate array stay in registers.
             copy = sch.cache_write(block, 0, "local")
             sch.reverse_compute_at(copy, rows, True)
-            # (Unrolled as the sums are, or these would be of memory.)
+            # (Unrolled like the sums, or these would go to memory.)
             output, row = sch.get_loops(copy)[-2:]
             sch.unroll(output)
             _, register, lane = sch.split(row, [None, vectors, lanes])

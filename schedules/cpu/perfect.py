@@ -30,18 +30,16 @@ from hbtvm.schedules.cpu.steps import (
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
-MOST_PERMUTED = 8  # levels that permutes can reach into: the last has 128 nodes, eight registers
-
-
-_SHALLOW = 4  # up to this depth a tree's tables are a few cache lines
+MOST_PERMUTED = 8  # deepest level for permutes: it has 128 nodes, in eight registers
+_SHALLOW = 4  # up to this depth, a tree's tables take a few cache lines
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
+    """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
     def valid(config: Config) -> bool:
         together, by_row = int(config["together"]), config["axis"] == "rows"
-        # Beyond this many walks at once their state no longer fits the registers.
+        # The state of more walks would not fit the registers.
         if int(config["lanes"]) * int(config["vectors"]) * together > 256:
             return False
         if not by_row and together != 1:
@@ -82,16 +80,16 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration of one thread where nothing was measured."""
+    """Return a good single-thread configuration for unmeasured workloads."""
     lanes, rows = vector_lanes(target, workload["dtype"])[-1], int(workload["rows"])
     depth, by_row = workload["depth"], rows >= lanes
-    # Narrow vectors of trees: what is looked up lane by lane is soon put together.
+    # Narrow vectors of trees: assembling values looked up lane by lane is cheap.
     narrow = min(lanes, 8)
     count = workload["numeric"] + workload["categorical"]
     known = space(workload, target)
     levels = next(knob for knob in known.knobs if knob.name == "permute_levels")
     top = min(depth, 4 if by_row else 3)
-    # Wider vectors hold more entries, and save more loads lane by lane, so their permutes reach further.
+    # Permutes of wider vectors hold more entries and save more scalar loads, so they pay for more levels.
     most = 5 if is_arm(target) else 2 * (lanes.bit_length() - 1)
     permuted = max(int(n) for n in levels.choices if int(n) <= most)
     common: Config = {
@@ -115,7 +113,7 @@ def default(workload: Workload, target: Target) -> Config:
     common["axis"] = "rows"
     if rows >= SMALL_BATCH:
         vectors = few_or_many(workload, lanes)
-        # The fewer tables a tree has, the more trees fit the first-level cache.
+        # The smaller a tree's tables, the more trees fit the first-level cache.
         tile: Config = {"row_tile": vectors * lanes, "tree_tile": 32 if depth <= _SHALLOW else 8}
         return {**common, **tile, "vectors": vectors, "together": max(1, 4 // vectors)}
     return {**common, "row_tile": lanes, "vectors": 1, "tree_tile": 8, "together": 4}
@@ -139,10 +137,10 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
 
 
 def _unrolled(workload: Workload, config: Config) -> int:
-    """The deepest level whose registers are unrolled.
+    """Return the deepest level whose registers are unrolled.
 
-    Looked up lane by lane a level makes much code, which takes long to compile and gains nothing from
-    being unrolled: its loads hide one another's latency anyway.
+    Scalar lookups make much code, which takes long to compile and gains nothing from unrolling: their loads
+    hide each other's latency anyway.
     """
     depth = int(workload["depth"])
     return depth if depth <= MOST_PERMUTED else max(int(config["permute_levels"]), int(config["top_levels"]))

@@ -31,7 +31,7 @@ from hbtvm.schedules.workload import Target, Workload
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
+    """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
     def valid(config: Config) -> bool:
         together, row_tile = int(config["together"]), int(config["row_tile"])
@@ -40,7 +40,7 @@ def space(workload: Workload, target: Target) -> Space:
         if config["tree_tile"] != int(config["lanes"]) * int(config["vectors"]) or row_tile % together:
             return False
         if row_tile == together and config["order"] != "trees":
-            return False  # with one block of rows there is no order
+            return False  # a single block of rows has no order
         return together * int(config["vectors"]) <= 16
 
     rows, lanes = int(workload["rows"]), vector_lanes(target, "int32")
@@ -68,7 +68,7 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration of one thread where nothing was measured."""
+    """Return a good single-thread configuration for unmeasured workloads."""
     lanes, rows = vector_lanes(target, "int32")[-1], int(workload["rows"])
     count = workload["numeric"] + workload["categorical"]
     row_tile = max(n for n in (1, 4, 8, 16, 32, 64) if n < 2 * rows)
@@ -108,7 +108,7 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         sch.compute_at(walk, outer[1], True)
         trees = sch.get_loops(walk)[-1]
         _, _, own_lane = sch.split(trees, [None, vectors, lanes])
-        # Neither rows nor registers are unrolled: it would take long to compile, and gain nothing.
+        # Don't unroll rows or registers: it would take long to compile, and gain nothing.
         vectorize(sch, own_lane, lanes)
         state_tile(sch, walk, "ranks", 3, by_row=True)
 

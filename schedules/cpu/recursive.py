@@ -1,21 +1,21 @@
-"""CPU schedules of recursive models: how the nodes of a level are gone through.
+"""CPU schedules of recursive models: the order of a level's nodes.
 
 Knobs of the program of nodes with children::
 
-    tile      nodes whose sums are in registers together (of which a kernel takes as many as fit)
-    tail      the tile of what remains of a level; 0 for none
+    tile      nodes whose sums are in registers together (a kernel splits tiles that don't fit)
+    tail      tile of a level's remainder; 0 for none
     vectors   of outputs side by side, a panel
     order     "nodes": all of a tile, then the next; "panels": a panel of constants for all tiles of a level
-    unroll    terms of a sum written out
-    refactor  products of children's states are made by the children, after their states
-    fusion    0: each value is a step of its own, and stored
+    unroll    unrolled terms of a sum
+    refactor  children compute the products of their states
+    fusion    0: each value is a separate step, and stored
 
-``leaf`` says whether states of nodes without children are computed (``"compute"``), looked up where they
-depend on a number alone (``"table"``), or computed like others, of children that are zeros (``"inner"``);
+``leaf`` says whether the states of nodes without children are computed (``"compute"``), looked up by a number
+that determines them (``"table"``), or computed like others, with zeros as children (``"inner"``);
 ``leaf_tile`` is their tile. ``first`` says whether nodes whose children are leaves look up products of their
-states. ``share`` is what threads share. ``depth`` is how many levels a thread goes through, with what is
-below a node, before it waits for others, where nodes have one parent each. Cortex (MLSys'21, section 5) calls
-these specialisation, refactoring, fusion, unrolling and, on a CPU by the order of loops, persistence.
+states. ``share`` is the work that threads share. ``depth``: if each node has one parent, the number of levels
+that a thread processes, with a node's subtree, before it waits for other threads. Cortex (MLSys'21,
+section 5) calls these specialisation, refactoring, fusion, unrolling and, by the order of loops, persistence.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ TAILS = (0, 1, 2, 4)
 DEPTHS = (1, 2)
 
 _CACHE = 1 << 20  # bytes of constants that stay in a core's second-level cache from tile to tile
-_FEW = 16  # nodes of a level below which a tile is all that there is of it
+_FEW = 16  # nodes of a level below which a tile may cover it
 
 _MANY = 64
-"""Nodes of a level for each thread from which on last tiles and differences of structures weigh little."""
+"""Nodes per thread above which tail tiles and differences of structures are negligible."""
 
 
 def registers(target: Target) -> int:
-    """Vectors of sums that stay in registers beside operands."""
+    """Return the number of vectors of sums that fit registers beside operands."""
     return 28 if int(target["vector_bits"]) == 512 or target.get("arch") == "aarch64" else 12
 
 
 def lanes(target: Target) -> int:
-    """Numbers of a vector."""
+    """Return the numbers of a vector."""
     return vector_lanes(target, "float32")[-1]
 
 
 def space(workload: Mapping[str, Any], target: Target) -> Space:
-    """Knobs for a recursive model's workload on a CPU target."""
+    """Return the knobs for a recursive model's workload on a CPU target."""
     most = int(workload["rows"]) * int(workload["nodes"])
     tiles = tuple(n for n in TILES if n <= max(1, most))
     shares = () if workload["threads"] == 1 else (Knob("share", _shares(workload)),)
@@ -59,14 +59,14 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
             return False
         if config.get("first") and (config["leaf"] != "table" or config.get("refactor")):
             return False
-        # What is there for comparison takes little of the space.
+        # Keep knobs that serve comparisons a small part of the space.
         if not config.get("fusion", 1) and (config["order"], config["unroll"]) != ("panels", 1):
             return False
         if config["leaf"] == "inner" and config["leaf_tile"] not in (1, config["tile"]):
             return False
         if int(config.get("depth", 1)) > 1 and config["order"] != "nodes":
             return False
-        # Panels are for steps that have no others within.
+        # Threads can share panels only in that order.
         return config.get("share") != "panels" or config["order"] == "panels"
 
     return Space(
@@ -89,8 +89,8 @@ def space(workload: Mapping[str, Any], target: Target) -> Space:
 
 
 def _leaves(workload: Mapping[str, Any]) -> tuple[str, ...]:
-    own = ("compute", "inner") if workload.get("same") else ("compute",)
-    return ("table", *own) if workload["table"] else own
+    choices = ("compute", "inner") if workload.get("same") else ("compute",)
+    return ("table", *choices) if workload["table"] else choices
 
 
 def _shares(workload: Mapping[str, Any]) -> tuple[str, ...]:
@@ -98,26 +98,26 @@ def _shares(workload: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _constants(workload: Mapping[str, Any]) -> int:
-    """Bytes of the constants of products."""
+    """Return the bytes of the products' constants."""
     return 4 * sum(int(m * k * n) for m, k, n in workload["products"])
 
 
 def _share(workload: Mapping[str, Any], together: float) -> str:
-    """What threads share where nothing was measured; `together`: nodes of a level for each of them."""
+    """Return a good choice of ``share``; `together`: nodes of a level per thread."""
     if int(workload["rows"]) < int(workload["threads"]):
         return "panels"
-    # Structures need no barriers, but have levels of few nodes, and each core reads all constants: with
-    # panels, it keeps its part of them in its cache.
+    # Structures need no barriers, but their levels have few nodes, and each core reads all constants. With
+    # panels, a core keeps its part of the constants in its cache.
     return "panels" if _constants(workload) > _CACHE // 2 and together < _MANY else "structures"
 
 
 def default(workload: Mapping[str, Any], target: Target) -> Config:
-    """A good configuration where nothing was measured."""
-    made = space(workload, target)
+    """Return a good configuration for unmeasured workloads."""
+    known = space(workload, target)
     together = int(workload["rows"]) * int(workload["nodes"]) / max(1, int(workload["levels"]))
-    # Products of states are computed node by node, for the nodes that fill up the last tile as well.
+    # Products of states are computed node by node, for padding nodes of the last tile as well.
     tile = 4 if together >= 2 and not workload.get("matrices") else 1
-    # Constants come from beyond the cache, or serve few nodes at a time: two vectors of them side by side.
+    # Constants that exceed the cache, or serve few nodes at a time: two vectors side by side.
     wide = _constants(workload) > _CACHE or together < _FEW
     config: Config = {
         "tile": tile,
@@ -138,7 +138,7 @@ def default(workload: Mapping[str, Any], target: Target) -> Config:
         config["share"] = _share(workload, together / int(workload["threads"]))
         if config["share"] == "panels":
             config["order"] = "panels"
-    while not made.contains(config):
+    while not known.contains(config):
         config["tail"] = 0
         config["tile"] = int(config["tile"]) // 2
     return config

@@ -1,4 +1,4 @@
-"""What threads share of a CPU's calls: the knobs, and good choices where nothing was measured."""
+"""Sharing of a CPU's calls between threads: the knobs, and good choices for unmeasured workloads."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Workload
 
 WORTH_SHARING = 15_000
-"""Least work, in nanoseconds, that is split between threads: a hand-off to one that is awake takes two
-thousand, but then rows lie in the cache of another core."""
+"""Least work, in nanoseconds, to split between threads: a hand-off to a running thread takes two thousand,
+but then rows lie in another core's cache."""
 
 _ONE_ROW = 60_000
-"""The same for a single row, of which threads share the trees: all of them read it, and make its columns."""
+"""The same for a single row, whose trees threads share: each thread computes all columns."""
 
 _COLUMN_NANOSECONDS = 0.5  # estimated time for computing one column of one row
-_HALVED = 1.12  # about how much longer a row takes with half as many vectors side by side
-_TREES_TOGETHER = 8  # a good tree tile where the outer loop is over trees
-_BETTER = 0.92  # what a smaller row tile has to save, as a share of the time
-_WIDE = 128  # from this number of columns on, computing them takes a large part of a call
+_HALVED = 1.12  # estimated slowdown of a row with half as many vectors side by side
+_TREES_TOGETHER = 8  # a good tree tile if the outer loop runs over trees
+_BETTER = 0.92  # largest relative time at which a smaller row tile pays
+_WIDE = 128  # number of columns from which computing them takes a large part of a call
 
 
 def thread_knobs(workload: Workload) -> tuple[Knob, ...]:
-    """The knobs of the executor: what threads share, and the fewest row tiles a thread takes."""
+    """Return the knobs of the executor: the work that threads share, and a thread's fewest row tiles."""
     if workload["threads"] == 1:
         return ()
     rows = int(workload["rows"])
@@ -33,17 +33,16 @@ def thread_knobs(workload: Workload) -> tuple[Knob, ...]:
 
 
 def threads_are_valid(config: Config) -> bool:
-    """Whether `thread_knobs` fit together: a grain is a number of row tiles, and means nothing elsewhere."""
+    """Whether `thread_knobs` are consistent: the grain is a number of row tiles, so others need 1."""
     return config.get("parallel", "rows") == "rows" or config["grain"] == 1
 
 
 def with_threads(config: Config, workload: Workload, nanoseconds: float, space: Space) -> Config:
-    """Add a good choice of `thread_knobs` where nothing was measured.
+    """Add a good choice of `thread_knobs` for unmeasured workloads.
 
-    `config`: a configuration for one thread. Its row tile becomes smaller where threads then share rows
-        evenly.
+    `config`: a single-thread configuration. Its row tile shrinks if threads then share rows evenly.
     `nanoseconds`: estimated time of one tree for one row; decides which calls are split between threads.
-    `space`: the configurations that there are.
+    `space`: the valid configurations.
     """
     threads, rows = int(workload["threads"]), int(workload["rows"])
     if threads == 1:
@@ -56,7 +55,7 @@ def with_threads(config: Config, workload: Workload, nanoseconds: float, space: 
     if rows == 1:
         return by_trees
     by_rows = _balanced({**alone, "parallel": "rows"}, workload, space)
-    # Threads that share the trees each make all columns.
+    # Threads that share the trees each compute all columns.
     pays = _cost(by_rows, config, workload) * 1.3 <= _cost(alone, config, workload)
     wide = workload["numeric"] >= _WIDE
     return by_rows if pays or wide or not space.contains(by_trees) else by_trees
@@ -90,7 +89,7 @@ def _balanced(config: Config, workload: Workload, space: Space) -> Config:
         if "vectors" in config and row_tile % lanes == 0:
             smaller["vectors"] = vectors = min(vectors, row_tile // lanes)
         if config.get("order") == "rows" and row_tile == lanes * vectors:
-            # Few trees together pay where several blocks of rows go through them.
+            # Small tree tiles pay only for several blocks of rows.
             smaller |= {"order": "trees", "tree_tile": max(int(config["tree_tile"]), _TREES_TOGETHER)}
         if space.contains(smaller) and _cost(smaller, config, workload) < least:
             best, least = smaller, _cost(smaller, config, workload)
@@ -98,7 +97,7 @@ def _balanced(config: Config, workload: Workload, space: Space) -> Config:
 
 
 def _cost(config: Config, wide: Config, workload: Workload) -> float:
-    """The busiest thread's rows, padding included, by how long one takes; `wide` has all vectors."""
+    """Estimate the busiest thread's time for its rows and padding; `wide` has all vectors."""
     row_tile, rows = int(config["row_tile"]), int(workload["rows"])
     tiles = -(-rows // row_tile)
     threads = int(workload["threads"]) if config.get("parallel") == "rows" else 1

@@ -17,53 +17,47 @@ SMALL_BATCH = 64  # up to this many rows, vectors of trees (and single rows) are
 
 
 def vector_lanes(target: Target, dtype: str) -> tuple[int, ...]:
-    """Candidate lane counts for a dtype, ascending; the last fills a register.
-
-    A target description names its widest vector in ``vector_bits``.
-    """
+    """Return candidate lane counts for a dtype, ascending; the last fills a register."""
     widest = int(target["vector_bits"]) // (64 if dtype == "float64" else 32)
     return tuple(n for n in (4, 8, 16) if n <= widest) or (widest,)
 
 
 def row_tiles(rows: int, lanes: Sequence[int]) -> tuple[int, ...]:
-    """Candidate row tiles for a batch: 1, and powers of two of which padding is less than half."""
+    """Return candidate row tiles for a batch: 1, and powers of two with less than half padding."""
     wide = [n for n in (4, 8, 16, 32, 64, 128, 256) if n >= lanes[0] and n < 2 * rows]
     return (1, *wide)
 
 
 def orders(rows: int) -> tuple[str, ...]:
-    """What may be the outer loop, tree tiles or row blocks; one row leaves no choice."""
+    """Return the candidates for the outer loop: tree tiles and, for several rows, row blocks."""
     return ("trees", "rows") if rows > 1 else ("trees",)
 
 
-WIDE = 128  # from this number of columns on, computing them takes a large part of a call
+WIDE = 128  # number of columns from which computing them takes a large part of a call
 
 MAX_SUMMED = 32
-"""Most leaf values that are summed in float32 before they are added to a float64 sum: the rounding
-error of a score stays below 32 half-units in the last place, far below the tolerance of 1e-5."""
+"""Most leaf values summed in float32 before they are added to a float64 sum: the rounding error of a score
+stays below 32 half-units in the last place, far below the tolerance of 1e-5."""
 
-
-MAX_PERMUTED = 128  # most entries for which lookup by permutes is in the search space: eight registers of 16
-
-
-MAX_BY_BYTES = 64  # the same of 64-bit Arm CPUs, whose instructions for tables number bytes: 256 of them
+MAX_PERMUTED = 128  # most entries of a lookup by permutes in the search space: eight registers of 16
+MAX_BY_BYTES = 64  # the same for 64-bit Arm CPUs, whose table instructions index 256 bytes
 
 _FEW_BY_BYTES = 32
-"""Most entries for which those are the default: two instructions, where lane by lane it takes over ten."""
+"""Most entries for which table instructions are the default: two instructions instead of over ten loads."""
 
 _FEWER_BY_BYTES = 16
-"""The same of smaller cores, where one instruction for four registers takes as long as many loads."""
+"""The same for smaller cores, where an instruction for four registers takes as long as many loads."""
 
 
 def is_arm(target: Target) -> bool:
-    """Whether a target is a 64-bit Arm CPU: vectors of 128 bits, of which there are 32; no gathers."""
+    """Whether a target is a 64-bit Arm CPU, with 32 vector registers of 128 bits and no gathers."""
     return target.get("arch") == "aarch64"
 
 
 def lookup_knob(name: str, target: Target, entries: int, shared: bool = True) -> Knob:
-    """How a lookup among `entries` fetches a vector (`hbtvm.strategies.intrinsics.lookup`).
+    """Return the knob for a lookup's method (`hbtvm.strategies.intrinsics.lookup`).
 
-    `shared`: whether, in any configuration, all lanes look into the same run.
+    `shared`: whether, in any configuration, all lanes read the same run.
     """
     if is_arm(target):
         return Knob(name, ("scalar", "permute") if shared and entries <= MAX_BY_BYTES else ("scalar",))
@@ -74,7 +68,7 @@ def lookup_knob(name: str, target: Target, entries: int, shared: bool = True) ->
 
 
 def lookup_default(target: Target, entries: int, shared: bool) -> str:
-    """A good choice of `lookup_knob` where nothing was measured; `shared` as there.
+    """Return a good choice of `lookup_knob` for unmeasured workloads; `shared` as there.
 
     Lane by lane is no slower than a gather instruction on most CPUs, and faster on many.
     """
@@ -88,28 +82,28 @@ def lookup_default(target: Target, entries: int, shared: bool) -> str:
 
 
 def lookup_is_valid(config: Config, name: str, shared: bool) -> bool:
-    """Whether a choice of `lookup_knob` makes another program than the choice before it."""
+    """Whether a choice of `lookup_knob` gives a different program from the earlier choices."""
     if config["lanes"] == 1:
         return config[name] == "scalar"
     return shared or config[name] != "permute"
 
 
 def shape_is_valid(config: Config) -> bool:
-    """Whether the knobs of `common_knobs` fit together."""
+    """Whether the knobs of `common_knobs` are consistent."""
     if not threads_are_valid(config):
         return False
     block = int(config["lanes"]) * int(config["vectors"])
     if config["axis"] == "trees":
         if config["lanes"] == 1:
-            return False  # one tree at a time: the other axis says that too
+            return False  # one tree at a time: the same program as with the other axis
         return config["row_tile"] == 1 and config["tree_tile"] == block and config["order"] == "trees"
     if config["row_tile"] == block and config["order"] != "trees":
-        return False  # with one block of rows there is no order
+        return False  # a single block of rows has no order
     return int(config["row_tile"]) % block == 0 and int(config["tree_tile"]) <= MAX_SUMMED
 
 
 def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
-    """The knobs that every strategy's schedule has."""
+    """Return the knobs of every strategy's schedule."""
     rows, lanes = int(workload["rows"]), vector_lanes(target, workload["dtype"])
     small = rows <= SMALL_BATCH
     return (
@@ -124,7 +118,7 @@ def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
 
 
 def few_or_many(workload: Workload, lanes: int) -> int:
-    """A good number of vectors of rows: many, unless threads would then share too few row tiles."""
+    """Return a good number of vectors of rows: many, unless that leaves threads too few row tiles."""
     rows, threads = int(workload["rows"]), int(workload["threads"])
     if rows < 4 * lanes:
         return 1
@@ -136,35 +130,34 @@ def few_or_many(workload: Workload, lanes: int) -> int:
 TRANSPOSED = "hbtvm.transposed"  # annotation of the outer of two loops over a square block that is transposed
 
 STORED_BY_ROW = "hbtvm.stored_by_row"
-"""Annotation of the loop over a tile's rows around one over their outputs: in how many lanes the tile's
-values, which lie by outputs, are stored by rows (`hbtvm.compiler.lowering.block_stores`)."""
+"""Annotation of the loop over a tile's rows around the loop over their outputs; its value: the lanes in which
+`hbtvm.compiler.lowering.block_stores` transposes the tile's values from outputs to rows."""
 
 
 def is_wide(workload: Workload) -> bool:
-    """Whether there are many columns, of which the first are the features in their order."""
+    """Whether there are many columns, beginning with the features in order."""
     return bool(workload["numeric"] >= max(WIDE, workload["features"]))
 
 
 def columns_are_features(workload: Workload) -> bool:
-    """Whether, of a wide model, each feature is one column, and no table of column numbers is needed."""
+    """Whether a wide model's columns are its features, so that no table of column numbers is needed."""
     return is_wide(workload) and bool(workload["numeric"] == workload["features"])
 
 
 def transposes_blocks(workload: Workload, config: Config) -> bool:
-    """Whether the columns are made by transposing square blocks of rows.
+    """Whether to compute the columns by transposing square blocks of rows.
 
-    It is faster where there are many columns next to each other: all features of a block are transposed,
-    used or not.
+    This is faster for many adjacent columns: it transposes all features of a block, used or not.
     """
     return config["axis"] == "rows" and int(config["lanes"]) > 1 and is_wide(workload)
 
 
 def transposed_lanes(lanes: int, dtype: str) -> int:
-    """Rows, and features, of the square blocks in which a tile with vectors of `lanes` rows is transposed.
+    """Return the size of the square blocks that transpose a tile with vectors of `lanes` rows.
 
     A block takes n log2 n shuffles of n lanes in straight-line code, and n vectors at once. With more lanes
-    than the largest register has (GEMM's products of bytes have four times as many), LLVM takes seconds
-    for one kernel, and spills most of the vectors.
+    than a register has (GEMM's products of bytes have four times as many), LLVM takes seconds for a kernel,
+    and spills most of the vectors.
     """
     return min(lanes, 8 if dtype == "float64" else 16)
 
@@ -231,7 +224,7 @@ def place(sch: Any, config: Config, stage: str, together: int = 1, reduces: bool
 
 
 def place_before(sch: Any, config: Config, placed: Placed, stage: str) -> Placed:
-    """Place a stage that a placed one reads, and that is no reduction, in front of it."""
+    """Place a stage, not a reduction, in front of a placed stage that reads it."""
     return _place_stage(sch, config, stage, placed, False)
 
 
@@ -239,10 +232,10 @@ def _place_stage(sch: Any, config: Config, stage: str, around: Placed, reduces: 
     """Compute a stage in the loops of `around`, in registers of lanes."""
     block = sch.get_sblock(stage)
     sch.compute_at(block, around.inside, True)
-    own = sch.get_loops(block)
-    reduction = own.pop() if reduces else None
-    _, register, lane = sch.split(own[-1], [None, int(config["vectors"]), int(config["lanes"])])
-    tree = own[-2] if config["axis"] == "rows" else None
+    loops = sch.get_loops(block)
+    reduction = loops.pop() if reduces else None
+    _, register, lane = sch.split(loops[-1], [None, int(config["vectors"]), int(config["lanes"])])
+    tree = loops[-2] if config["axis"] == "rows" else None
     return replace(around, tree=tree, register=register, lane=lane, reduction=reduction)
 
 
@@ -254,11 +247,11 @@ def finish(
     readers: Sequence[tuple[str, int]],
     column_lanes: int | None = None,
 ) -> None:
-    """Place the columns and split off every reduction's initial value; the last step.
+    """Place the columns and decompose every reduction; the last step.
 
-    `reductions`: the strategy's own reduction blocks, each with the outermost loop of its reduction.
-    `readers`: names of the blocks that read the columns, and which of their iterators is the row.
-    `column_lanes`: lanes of the loop that makes the columns; by default, as many as the rows' vectors have.
+    `reductions`: the strategy's reduction sblocks, each with the outermost loop of its reduction.
+    `readers`: names of the sblocks that read the columns, and the index of their row iterator.
+    `column_lanes`: lanes of the loop that computes the columns; by default, those of the rows' vectors.
     """
     lanes = int(config["lanes"])
     by_tree = config["axis"] == "trees"
@@ -275,13 +268,13 @@ def finish(
 
 
 def state_read(sch: Any, block: Any, buffer: str, ranges: Callable[..., Sequence[tuple[Any, Any]]]) -> None:
-    """State which part of a buffer a block reads where its indices come from data.
+    """Declare the region of a buffer that an sblock reads by data-dependent indices.
 
-    Without it `compute_at` has no bound for the region. (`Schedule.annotate_buffer_access`
-    demands one range for each block iterator; the function behind it does not.)
+    Otherwise `compute_at` has no bound for the region. (`Schedule.annotate_buffer_access` demands a range for
+    each iterator of the sblock; the function behind it does not.)
 
     `buffer`: the buffer's name.
-    `ranges`: from the block's iterators to (begin, end) for each dimension of the buffer.
+    `ranges`: from the sblock's iterators to (begin, end) for each dimension of the buffer.
     """
     here = sch.get(block)
     names = [region.source.name for region in here.reads]
@@ -291,17 +284,17 @@ def state_read(sch: Any, block: Any, buffer: str, ranges: Callable[..., Sequence
 
 
 def state_tile(sch: Any, block: Any, buffer: str, row_axis: int, by_row: bool = False) -> None:
-    """State that a block reads anything that a buffer holds of its own tile (iterator 0) and row.
+    """Declare that an sblock reads any entry of a buffer for its tile (iterator 0) and row.
 
-    `buffer`: its shape: (tiles, entries, rows), or (tiles, rows, entries) with `by_row`.
-    `row_axis`: which of the block's iterators is the row.
+    `buffer`: of shape (tiles, entries, rows), or (tiles, rows, entries) with `by_row`.
+    `row_axis`: index of the sblock's row iterator.
     """
     shape = next(region.source for region in sch.get(block).reads if region.source.name == buffer).shape
 
     def ranges(*iterators: Any) -> list[tuple[Any, Any]]:
         tile, row = iterators[0], iterators[row_axis]
-        own, every = (row, row + 1), (0, shape[2 if by_row else 1])
-        return [(tile, tile + 1), *((own, every) if by_row else (every, own))]
+        this_row, all_entries = (row, row + 1), (0, shape[2 if by_row else 1])
+        return [(tile, tile + 1), *((this_row, all_entries) if by_row else (all_entries, this_row))]
 
     state_read(sch, block, buffer, ranges)
 
@@ -321,7 +314,7 @@ def place_columns(sch: Any, tile: Any, lanes: int) -> None:
     row, lane = sch.split(row, [None, lanes])
     vectorize(sch, lane, lanes)
     if transposed:
-        # Few rows at a time, so that a transposed block is still in the cache when its columns are copied.
+        # Few rows at a time, so that a transposed block is still cached when its columns are copied.
         sch.reorder(row, column, lane)
         block = sch.get_sblock("transposed")
         sch.compute_at(block, row, True)
@@ -339,22 +332,21 @@ def transpose_stage(sch: Any, block: Any, lanes: int) -> None:
 
 
 def vectorize(sch: Any, lane: Any, lanes: int) -> None:
-    """Vectorise a loop of `lanes` iterations (one iteration needs nothing)."""
+    """Vectorise a loop of `lanes` iterations, unless it is 1."""
     if lanes > 1:
         sch.vectorize(lane)
 
 
 def mark(sch: Any, register: Any, lane: Any) -> None:
-    """Vectorise the lanes and unroll the registers (either may be a loop of one)."""
+    """Vectorise the lanes and unroll the registers."""
     sch.unroll(register)
     sch.vectorize(lane)
 
 
 def decompose(sch: Any, block: Any, loop: Any, lanes: int) -> None:
-    """Move a reduction's initial value out in front of `loop`, in vectors of `lanes`.
+    """Move a reduction's initial value in front of `loop`, in vectors of `lanes`.
 
-    The reduction's own loops must be annotated before (TVM 0.27 loses the annotation
-    otherwise), so this comes last.
+    Annotate the reduction's loops before: TVM 0.27 would lose the annotation.
     """
     init = sch.decompose_reduction(block, loop)
     vectorize(sch, sch.get_loops(init)[-1], lanes)

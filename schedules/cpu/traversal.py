@@ -7,8 +7,8 @@ The loops are those of `steps.place`, with this main stage inside::
             for tree in together, for register:   # independent walks that hide each other's latency
                 slot[tree, register] = next(slot[tree, register])
 
-A register is a vector of rows or trees, or a single one: where a CPU gathers no faster than it
-loads, walks by scalar instructions need none to take vectors apart.
+A register is a vector of rows or trees, or a scalar: if a CPU gathers no faster than it loads, scalar walks
+save the instructions that take vectors apart.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ EARLY_EXIT = "hbtvm.ends"
 _TILE_BYTES = 1 << 20
 """Largest row tile in bytes; a larger one leaves no room for trees in the second-level cache."""
 
-_ALONE = 8  # trees that walk side by side where a row tile is a single row
-_DEEP = 12  # from this depth on a tree is too large to be read anew for every few rows
+_ALONE = 8  # trees that walk side by side in a row tile of a single row
+_DEEP = 12  # depth from which a tree is too large to reload for every few rows
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
+    """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
     def valid(config: Config) -> bool:
         lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
         row_tile, tree_tile = int(config["row_tile"]), int(config["tree_tile"])
         block = lanes * vectors
-        # Beyond this many walks at once their state no longer fits the registers.
+        # The state of more walks would not fit the registers.
         if vectors * together > 16 or not threads_are_valid(config):
             return False
         if lanes == 1 and config["lookup"] != "scalar":
             return False
         if config["axis"] == "trees":
             if block == 1:
-                return False  # one tree at a time: the other axis says that too
+                return False  # one tree at a time: the same program as with the other axis
             return row_tile == 1 and tree_tile == block and together == 1 and config["order"] == "trees"
         if row_tile == block and config["order"] != "trees":
-            return False  # with one block of rows there is no order
+            return False  # a single block of rows has no order
         return row_tile % block == 0 and tree_tile % together == 0 and tree_tile <= 32 and fits(config)
 
     def fits(config: Config) -> bool:
@@ -83,8 +83,8 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration of one thread where nothing was measured."""
-    # Narrow vectors: what is looked up lane by lane is soon put together.
+    """Return a good single-thread configuration for unmeasured workloads."""
+    # Narrow vectors: assembling values looked up lane by lane is cheap.
     rows, lanes, vectors = int(workload["rows"]), min(4, vector_lanes(target, workload["dtype"])[-1]), 8
     walks = lanes * vectors
     common: Config = {
@@ -97,7 +97,7 @@ def default(workload: Workload, target: Target) -> Config:
     }
     if rows < walks:
         return {**common, "axis": "trees", "row_tile": 1, "tree_tile": walks}
-    # A tree that is larger than the first-level cache is loaded anew for each tile, so tiles are large.
+    # A tree that exceeds the first-level cache is reloaded for each tile, so tiles are large.
     deep = workload["depth"] >= _DEEP
     tiles = [
         n
@@ -105,7 +105,7 @@ def default(workload: Workload, target: Target) -> Config:
         if n <= (2048 if deep else 64) and n < 2 * rows and _tile_bytes(workload, n) <= _TILE_BYTES // 2
     ]
     if not tiles:
-        # So many columns that not even a few rows fit: row by row, by walks of scalar instructions.
+        # Not even a few rows fit the cache: scalar walks, row by row.
         alone: Config = {"axis": "rows", "row_tile": 1, "lanes": 1, "vectors": 1}
         return {**common, **alone, "tree_tile": _ALONE, "together": _ALONE}
     return {**common, "axis": "rows", "row_tile": max(tiles), "tree_tile": 1 if deep else 8}

@@ -34,12 +34,12 @@ from hbtvm.schedules.workload import Target, Workload
 _TABLES = ("column", "threshold", "mask")
 
 _SEVERAL = 16
-"""Blocks for each multiprocessor from which on a thread has four rows by default, rather than two; for two
-rather than one, one is enough."""
+"""Blocks for each multiprocessor from which a thread has four rows by default rather than two; for two rows
+rather than one, a single block suffices."""
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
+    """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
 
     def valid(config: Config) -> bool:
         if config["layout"] == "trees" and config["node_vector"] != 1:
@@ -57,7 +57,7 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def needs(workload: Workload, config: Config) -> Needs:
-    """What a block takes."""
+    """Return the resources of a block of threads."""
     shape, vector = Shape.of(config), int(config["node_vector"])
     nodes = staged_trees(workload, config) * _splits(workload, vector)
     tables = sum(aligned(nodes * size) for size in _node_sizes(workload))
@@ -73,7 +73,7 @@ def needs(workload: Workload, config: Config) -> Needs:
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration where nothing was measured."""
+    """Return a good configuration for unmeasured workloads."""
     chosen = common_default(workload, target, full=False)
     if sum(_node_sizes(workload)) > 12:
         # Wide nodes and words take more registers.

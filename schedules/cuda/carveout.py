@@ -1,7 +1,7 @@
-"""How much of a multiprocessor's memory a CUDA kernel has as shared memory: the knob ``carveout``.
+"""The knob ``carveout``: a CUDA kernel's part of a multiprocessor's memory as shared memory.
 
-Shared memory and L1 are one memory, which the driver divides before a kernel starts. What shared memory takes
-beyond what blocks need, L1 lacks for the trees' tables; what it lacks keeps blocks away that had room else.
+The driver divides one memory between shared memory and L1 before a kernel starts. Too large a part takes L1
+from the trees' tables; too small a part keeps resident blocks from fitting.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from hbtvm.schedules.space import Config, Knob
 from hbtvm.schedules.workload import Target
 
 RESERVED = 1024
-"""Bytes of shared memory that the system takes of each block (CUDA C++ Programming Guide, on devices of
+"""Bytes of shared memory that the system takes for each block (CUDA C++ Programming Guide, on devices of
 compute capability 8.0 and later)."""
 
 SIZES = tuple(kib * 1024 for kib in (0, 8, 16, 32, 64, 100, 132, 164, 196, 228))
-"""Bytes that shared memory may have, of compute capability 9.0; others have some of them (same place)."""
+"""Sizes of shared memory in bytes for compute capability 9.0; others have a subset (same guide)."""
 
 ATTRIBUTE = "hbtvm.carveout"
-"""Attribute of a kernel's function: bytes of shared memory that a multiprocessor is to have for it."""
+"""Attribute of a kernel's function: bytes of a multiprocessor's shared memory for it."""
 
 KNOB = Knob("carveout", ("driver", "needed", "most"), before="driver")
-"""What decides: the driver; the blocks that the knob ``resident`` asks for, so that L1 has all else; or that
-as many blocks as possible are held at a time."""
+"""The driver's choice; enough for ``resident`` blocks, the rest for L1; or the most, for as many blocks as
+possible."""
 
 
 def most(target: Target) -> int:
@@ -30,21 +30,21 @@ def most(target: Target) -> int:
 
 
 def needed(shared: int, resident: int) -> int:
-    """Return the least of `SIZES` that holds so many blocks, of so many bytes each."""
+    """Return the smallest of `SIZES` that holds `resident` blocks of `shared` bytes each."""
     return min((size for size in SIZES if size >= resident * (shared + RESERVED)), default=SIZES[-1])
 
 
 def is_choice(config: Config, shared: int, target: Target) -> bool:
-    """Return whether a configuration, of blocks that take so many bytes, is not another one's twin."""
+    """Return whether a configuration with blocks of `shared` bytes differs from all other choices."""
     if config.get("carveout", "driver") == "driver":
         return True
     if not shared:
-        return False  # all is L1's
+        return False  # L1 has all the memory
     return config["carveout"] == "needed" or needed(shared, int(config["resident"])) < most(target)
 
 
 def wanted(config: Config, shared: int) -> int | None:
-    """Return the bytes of shared memory that a configuration wants; None where the driver decides.
+    """Return the bytes of shared memory for a configuration; None if the driver decides.
 
     `shared`: bytes of a block.
     """

@@ -31,8 +31,8 @@ from hbtvm.schedules.cuda.steps import distribute, finish, place, scope, stage_t
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
-TILE = 16  # rows, columns and depth of a product that a warp's tensor cores take at once
-SUMS = {"int8": "int32", "float16": "float32"}  # types of the sums, by that of the products
+TILE = 16  # rows, columns and depth of a product on a warp's tensor cores
+SUMS = {"int8": "int32", "float16": "float32"}  # type of the sums by type of the factors
 
 TENSOR = "hbtvm.tensor"
 """Annotation of the outer of two loops over a tile of sums, for tensor cores; its value: the tile's rows."""
@@ -43,12 +43,12 @@ _FIXED: Config = {"tree_threads": 1, "layout": "nodes"}
 
 
 def rooms(leaves: int) -> tuple[int, int]:
-    """Nodes and leaves of a tree, filled up to whole tiles."""
+    """Return the nodes and leaves of a tree, padded to whole tiles."""
     return -(-max(leaves - 1, 1) // TILE) * TILE, -(-leaves // TILE) * TILE
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
+    """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
 
     def valid(config: Config) -> bool:
         return shape_is_valid(workload, target, config) and fits(needs(workload, config), target, config)
@@ -57,8 +57,10 @@ def space(workload: Workload, target: Target) -> Space:
         if knob.name in _FIXED:
             return Knob(knob.name, (_FIXED[knob.name],))
         if knob.name == "tables":
-            # A block makes products of one tree at a time, in the memory that the next one's path needs.
-            return Knob(knob.name, tuple(one for one in knob.choices if one not in ("global", PREFETCH)))
+            # A block multiplies one tree at a time, in the memory that the next tree's path needs.
+            return Knob(
+                knob.name, tuple(choice for choice in knob.choices if choice not in ("global", PREFETCH))
+            )
         if knob.name in ("row_tile", "row_threads"):
             whole = tuple(n for n in knob.choices if int(n) >= WARP)
             return Knob(knob.name, whole or (WARP,))
@@ -75,11 +77,11 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def needs(workload: Workload, config: Config) -> Needs:
-    """What a block takes."""
+    """Return the resources of a block of threads."""
     shape = Shape.of(config)
     splits, leaves = rooms(workload["leaves"])
     size = 1 if config["product_dtype"] == "int8" else 2
-    # Of a tile, one tree at a time.
+    # One tree of a tile at a time.
     paths = staged_trees(workload, config) if config["tables"] == "kept" else 1
     sizes = (paths * leaves * splits * size, splits * shape.row_tile * size, leaves * shape.row_tile * 4)
     products = sum(map(aligned, sizes))
@@ -91,7 +93,7 @@ def needs(workload: Workload, config: Config) -> Needs:
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration where nothing was measured."""
+    """Return a good configuration for unmeasured workloads."""
     chosen = common_default(workload, target, full=False)
     for rows in (128, 64, WARP):
         shape: Config = {"row_tile": rows, "row_threads": rows, "tree_tile": 1, "tables": "shared"}
@@ -120,14 +122,14 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
 
 
 def by_threads(sch: Any, config: Config, hits: Any) -> Any:
-    """Deal the product out to threads, an entry for each; returns its loop over nodes."""
+    """Distribute the product over threads, an entry for each; return its loop over nodes."""
     end, row, node = sch.get_loops(hits)[-3:]
     distribute(sch, config, sch.fuse(end, row), by_warp=True)
     return node
 
 
 def on_tensor_cores(sch: Any, config: Config, hits: Any) -> Any:
-    """Deal the product out to warps, a tile for each; returns its loop over nodes."""
+    """Distribute the product over warps, a tile for each; return its loop over nodes."""
     shape = Shape.of(config)
     end, row, node = sch.get_loops(hits)[-3:]
     end, ends = sch.split(end, [None, TILE])

@@ -19,14 +19,14 @@ from hbtvm.schedules.cuda.steps import scope
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import LinearWorkload, Target, Workload
 
-_MAX_SUMS = 16  # sums that a thread has in registers
-_PROCESSORS = 128  # about how many multiprocessors a large GPU has
+_MAX_SUMS = 16  # most sums in a thread's registers
+_PROCESSORS = 128  # approximate number of multiprocessors of a large GPU
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a linear model's workload (`LinearWorkload`) on a CUDA target."""
-    own = cast(LinearWorkload, workload)
-    tiles = tuple(n for n in (1, 32, 64, 128, 256, 512, 1024) if n < 2 * own["rows"])
+    """Return the knobs for a linear model's workload (`LinearWorkload`) on a CUDA target."""
+    linear = cast(LinearWorkload, workload)
+    tiles = tuple(n for n in (1, 32, 64, 128, 256, 512, 1024) if n < 2 * linear["rows"])
 
     def valid(config: Config) -> bool:
         tile, threads = int(config["row_tile"]), int(config["row_threads"])
@@ -39,55 +39,57 @@ def space(workload: Workload, target: Target) -> Space:
         (
             Knob("row_tile", tiles),
             Knob("row_threads", tiles),
-            Knob("output_tile", divisors(own["outputs"], _MAX_SUMS)),
-            Knob("columns", ("shared", "global") if own["numbers"] + own["codes"] else ("global",)),
-            Knob("unroll", divisors(own["numbers"], 16)),
-            Knob("code_unroll", divisors(own["codes"], 16)),
+            Knob("output_tile", divisors(linear["outputs"], _MAX_SUMS)),
+            Knob("columns", ("shared", "global") if linear["numbers"] + linear["codes"] else ("global",)),
+            Knob("unroll", divisors(linear["numbers"], 16)),
+            Knob("code_unroll", divisors(linear["codes"], 16)),
         ),
         valid,
     )
 
 
 def needs(workload: Workload, config: Config) -> Needs:
-    """What a block takes."""
-    own = cast(LinearWorkload, workload)
+    """Return the resources of a block of threads."""
+    linear = cast(LinearWorkload, workload)
     tile, threads = int(config["row_tile"]), int(config["row_threads"])
     shared = 0
     if config["columns"] == "shared":
-        shared = aligned(tile * own["features"] * element(own["dtype"]))
+        shared = aligned(tile * linear["features"] * element(linear["dtype"]))
     return Needs(threads, shared, 32 + 6 * (tile // threads) * int(config["output_tile"]))
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration where nothing was measured."""
-    own = cast(LinearWorkload, workload)
+    """Return a good configuration for unmeasured workloads."""
+    linear = cast(LinearWorkload, workload)
     # A block for each multiprocessor first, then larger blocks.
     threads = max(
-        n for n in (1, 32, 64, 128) if n == 1 or (n < 2 * own["rows"] and n * _PROCESSORS <= own["rows"])
+        n
+        for n in (1, 32, 64, 128)
+        if n == 1 or (n < 2 * linear["rows"] and n * _PROCESSORS <= linear["rows"])
     )
-    if threads == 1 and own["rows"] > 16:
+    if threads == 1 and linear["rows"] > 16:
         threads = 32
     chosen: Config = {
         "row_tile": threads,
         "row_threads": threads,
-        "output_tile": divisors(own["outputs"], 8)[-1],
-        "columns": "shared" if own["numbers"] + own["codes"] else "global",
-        "unroll": divisors(own["numbers"], 8)[-1],
-        "code_unroll": divisors(own["codes"], 8)[-1],
+        "output_tile": divisors(linear["outputs"], 8)[-1],
+        "columns": "shared" if linear["numbers"] + linear["codes"] else "global",
+        "unroll": divisors(linear["numbers"], 8)[-1],
+        "code_unroll": divisors(linear["codes"], 8)[-1],
     }
-    # Rows that are too wide for shared memory are read where they lie.
+    # Rows that are too wide for shared memory are read from global memory.
     return chosen if space(workload, target).contains(chosen) else {**chosen, "columns": "global"}
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place (blocks ``numbers``, ``codes``, ``scores``, perhaps ``columns``)."""
-    own = cast(LinearWorkload, workload)
+    linear = cast(LinearWorkload, workload)
     threads, tile = int(config["row_threads"]), int(config["output_tile"])
     shared = needs(workload, config).shared
     scores = sch.get_sblock("scores")
     i, g, o, r = sch.get_loops(scores)
     block, output = sch.split(o, [None, tile])
-    # Neighbouring rows: TVM proves that those are a thread's own, and keeps their sums in registers.
+    # Neighbouring rows: TVM proves that no threads share them, and keeps their sums in registers.
     x, each = sch.split(r, [threads, None])
     sch.reorder(g, i, block, x, output, each)
     sch.bind(i, "blockIdx.x")
@@ -96,7 +98,7 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     sch.unroll(output)
     sch.unroll(each)
     placed = []
-    sums = [("numbers", "unroll", own["numbers"]), ("codes", "code_unroll", own["codes"])]
+    sums = [("numbers", "unroll", linear["numbers"]), ("codes", "code_unroll", linear["codes"])]
     for name, unroll, count in sums:
         if not count:
             continue
@@ -127,6 +129,6 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
 
 
 def _bind(sch: Any, loop: Any, threads: int) -> None:
-    """Bind a loop to a block's threads; one of one iteration stays a loop."""
+    """Bind a loop to a block's threads; a single iteration stays a loop."""
     if threads > 1:
         sch.bind(loop, "threadIdx.x")

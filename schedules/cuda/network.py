@@ -1,4 +1,4 @@
-"""CUDA schedules of networks: a thread has whole rows, their stages in registers or memory of its own::
+"""CUDA schedules of networks: a thread computes whole rows, with stages in registers or local memory::
 
     block for each tile of rows (blockIdx.x):
         columns[:, :] = ...                          # in shared memory, by all threads (knob ``columns``)
@@ -8,10 +8,9 @@
                 others:  for column: for row of rows_each: ...
             scores = the last stage
 
-All threads of a warp read the same entries of most tables at a time, which one load from the cache brings to
-all. Where a product reads something wide that is computed for it alone (support vectors' kernels), or the
-smallest of many values are looked for (neighbours), `block` columns of that are computed at a time, and stay
-in registers.
+All threads of a warp read the same entries of most tables at a time, in one load from the cache. If a product
+is the only reader of a wide input (support vectors' kernels), or a search finds the smallest of many values
+(neighbours), `block` columns of these are computed at a time, and stay in registers.
 """
 
 from __future__ import annotations
@@ -30,36 +29,36 @@ from hbtvm.schedules.network.plan import Plan, plan, stage_of
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 
-_MAX_SUMS = 16  # sums that a thread has in registers
-_PROCESSORS = 128  # about how many multiprocessors a large GPU has
+_MAX_SUMS = 16  # most sums in a thread's registers
+_PROCESSORS = 128  # approximate number of multiprocessors of a large GPU
 
 MAX_NUMBERS = 1 << 14
-"""Numbers that a thread may keep in its own memory: devices set aside as much for each thread."""
+"""Most numbers in a thread's local memory: devices reserve it for every resident thread."""
 
 MULTIPLY_ADD = "hbtvm.multiply_add"
-"""Attribute of a function: a product and a sum may be rounded once; no tree's leaf depends on it."""
+"""Attribute of a function that allows fused multiply-adds, since no tree's leaf depends on the rounding."""
 
 _SUMS = ("contract", "distance", "linear_sum")
 
 _COLUMN_THREADS = (1, 8, 32, 128, 256)
 
 _UNROLLED = 32
-"""Iterations of a nest's inner loops up to which they are unrolled: what they index is then in registers."""
+"""Most iterations of inner loops to unroll, which keeps the arrays that they index in registers."""
 
 
 def planned(workload: Workload, config: Config) -> Plan:
-    """The stages of a configuration: what the lanes of vectors are on CPUs, threads are here."""
+    """Return the stages of a configuration; threads take the place of a CPU's lanes."""
     chosen: Config = {**config, "axis": "rows", "lanes": 1, "vectors": 1}
     return plan(cast(NetworkWorkload, workload), chosen, one_pass=True)
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a network's workload (`NetworkWorkload`) on a CUDA target."""
-    own = cast(NetworkWorkload, workload)
-    tiles = tuple(n for n in (1, 32, 64, 128, 256, 512, 1024) if n < 2 * own["rows"])
-    fused = bool(fusible(own["nodes"], one_pass=True))
-    # What loops over a row's own values is one thread's work.
-    shares = own["rows"] <= FEW_ROWS and not network_loops.loops(own["nodes"])
+    """Return the knobs for a network's workload (`NetworkWorkload`) on a CUDA target."""
+    network = cast(NetworkWorkload, workload)
+    tiles = tuple(n for n in (1, 32, 64, 128, 256, 512, 1024) if n < 2 * network["rows"])
+    fused = bool(fusible(network["nodes"], one_pass=True))
+    # A loop over a row's values runs in one thread.
+    shares = network["rows"] <= FEW_ROWS and not network_loops.loops(network["nodes"])
 
     def valid(config: Config) -> bool:
         tile, threads = int(config["row_tile"]), int(config["row_threads"])
@@ -67,7 +66,7 @@ def space(workload: Workload, target: Target) -> Space:
         if tile % threads or sums > _MAX_SUMS:
             return False
         if config["column_threads"] != 1:
-            # All columns are computed at a time; and a block of one column each is what there is.
+            # Threads compute all columns at a time, one column each.
             if config["output_tile"] != 1 or config["block"] or config["distances"] == "expanded":
                 return False
         elif kept_numbers(workload, config) > MAX_NUMBERS:
@@ -78,25 +77,25 @@ def space(workload: Workload, target: Target) -> Space:
         (
             Knob("row_tile", tiles),
             Knob("row_threads", tuple(n for n in tiles if n <= 512)),
-            # Several threads for each row, as rows alone do not fill a GPU.
+            # Several threads for each row: few rows do not fill a GPU.
             Knob("column_threads", _COLUMN_THREADS if shares else (1,)),
             Knob("columns", ("shared", "global")),
             Knob("output_tile", (1, 2, 4, 8, 16)),
             Knob("block", (0, 4, 8, 16, 32) if fused else (0,)),
             Knob("unroll", (1, 2, 4, 8)),
-            Knob("distances", ("direct", "expanded") if may_expand(own["nodes"]) else ("direct",)),
+            Knob("distances", ("direct", "expanded") if may_expand(network["nodes"]) else ("direct",)),
         ),
         valid,
     )
 
 
 def needs(workload: Workload, config: Config) -> Needs:
-    """What a block takes."""
-    own = cast(NetworkWorkload, workload)
+    """Return the resources of a block of threads."""
+    network = cast(NetworkWorkload, workload)
     tile, threads = int(config["row_tile"]), int(config["row_threads"])
     shared = 0
     if config["columns"] == "shared":
-        shared = aligned(tile * own["features"] * element(own["dtype"]))
+        shared = aligned(tile * network["features"] * element(network["dtype"]))
     columns = int(config["column_threads"])
     if columns > 1:
         shared += shared_bytes(workload, config)
@@ -104,7 +103,7 @@ def needs(workload: Workload, config: Config) -> Needs:
 
 
 def fewest_kept(workload: Workload) -> int:
-    """Numbers that a thread keeps where it has one row, and as little of it as can be."""
+    """Return the least numbers that a thread keeps, with one row."""
     fused = bool(fusible(cast(NetworkWorkload, workload)["nodes"], one_pass=True))
     least: Config = {
         "row_tile": 1, "row_threads": 1, "output_tile": 1, "block": 4 if fused else 0, "distances": "direct"
@@ -113,25 +112,25 @@ def fewest_kept(workload: Workload) -> int:
 
 
 def kept_numbers(workload: Workload, config: Config) -> int:
-    """Numbers that a thread keeps at most, those in registers included."""
-    made = planned(workload, config)
+    """Return the most numbers that a thread keeps, in registers and local memory."""
+    stages = planned(workload, config)
     kept = 0
-    for stage in made.stages:
+    for stage in stages.stages:
         if stage.kept:
-            kept += min(stage.room, made.block) if stage.inside >= 0 else stage.room
+            kept += min(stage.room, stages.block) if stage.inside >= 0 else stage.room
         if in_one_pass(stage.form):
             kept += int(stage.form["width"])
     return kept * (int(config["row_tile"]) // int(config["row_threads"]))
 
 
 def shared_bytes(workload: Workload, config: Config) -> int:
-    """Bytes of shared memory that a tile's stages take, at most."""
+    """Return an upper bound of the bytes of shared memory for a tile's stages."""
     rooms = [(stage.room, _arrays(stage.form)) for stage in planned(workload, config).stages if stage.kept]
     return sum(arrays * aligned(8 * int(config["row_tile"]) * room) for room, arrays in rooms)
 
 
 def _arrays(form: Mapping[str, Any]) -> int:
-    """Arrays as wide as a node of which its values are made, these included."""
+    """Return the number of arrays of a node's width that its computation takes, the result included."""
     match form["kind"]:
         case "linear_sum" | "top_k":
             return 2
@@ -148,20 +147,22 @@ def _arrays(form: Mapping[str, Any]) -> int:
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration where nothing was measured."""
-    own, every = cast(NetworkWorkload, workload), space(workload, target)
-    shared = _shared_default(own)
-    # Less than a warp does not pay, unless there are rows for no more.
-    if int(shared["column_threads"]) >= (32 if own["rows"] > 16 else 8) and every.contains(shared):
+    """Return a good configuration for unmeasured workloads."""
+    network, known = cast(NetworkWorkload, workload), space(workload, target)
+    shared = _shared_default(network)
+    # Less than a warp pays only for very few rows.
+    if int(shared["column_threads"]) >= (32 if network["rows"] > 16 else 8) and known.contains(shared):
         return shared
     # A warp for each multiprocessor first, then larger blocks.
     threads = max(
-        n for n in (1, 32, 64, 128) if n == 1 or (n < 2 * own["rows"] and n * _PROCESSORS <= own["rows"])
+        n
+        for n in (1, 32, 64, 128)
+        if n == 1 or (n < 2 * network["rows"] and n * _PROCESSORS <= network["rows"])
     )
-    if threads == 1 and own["rows"] > 16:
+    if threads == 1 and network["rows"] > 16:
         threads = 32
-    fused = bool(fusible(own["nodes"], one_pass=True))
-    tile = min(8, _even(own))
+    fused = bool(fusible(network["nodes"], one_pass=True))
+    tile = min(8, _even(network))
     chosen: Config = {
         "row_tile": threads,
         "row_threads": threads,
@@ -170,23 +171,25 @@ def default(workload: Workload, target: Target) -> Config:
         "output_tile": tile,
         "block": 8 if fused else 0,
         "unroll": 2,
-        "distances": "expanded" if fused and may_expand(own["nodes"]) else "direct",
+        "distances": "expanded" if fused and may_expand(network["nodes"]) else "direct",
     }
-    # Rows too wide for shared memory are read where they lie; where little room is left, nothing is padded.
+    # Rows too wide for shared memory are read from global memory; if little room is left, nothing is padded.
     for columns, output_tile in (("shared", tile), ("global", tile), ("global", 1)):
         fitted: Config = {**chosen, "columns": columns, "output_tile": output_tile}
-        if every.contains(fitted):
+        if known.contains(fitted):
             break
     return fitted
 
 
-def _shared_default(own: NetworkWorkload) -> Config:
-    """For few rows: a warp for each, or a few warps for very few."""
-    most = 256 if own["rows"] <= 16 else 32
+def _shared_default(network: NetworkWorkload) -> Config:
+    """Return a configuration for few rows: a warp for each row, or a few warps for very few rows."""
+    most = 256 if network["rows"] <= 16 else 32
     return {
         "row_tile": 1,
         "row_threads": 1,
-        "column_threads": max(n for n in _COLUMN_THREADS if n == 1 or n < min(2 * own["widest"], most + 1)),
+        "column_threads": max(
+            n for n in _COLUMN_THREADS if n == 1 or n < min(2 * network["widest"], most + 1)
+        ),
         "columns": "shared",
         "output_tile": 1,
         "block": 0,
@@ -196,7 +199,7 @@ def _shared_default(own: NetworkWorkload) -> Config:
 
 
 def _even(own: NetworkWorkload) -> int:
-    """Outputs of which a tile pads little: the largest power of two up to the widest sum."""
+    """Return a number of outputs that pads little: the largest power of two up to the widest sum."""
     widest = max([1, *(int(node["width"]) for node in own["nodes"] if node["kind"] in _SUMS)])
     return 1 << (widest.bit_length() - 1)
 
@@ -211,15 +214,15 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
 
 
 class _Scheduler:
-    def __init__(self, sch: Any, made: Plan, config: Config, shared: int) -> None:
-        self.sch, self.plan, self.config, self.shared = sch, made, config, shared
+    def __init__(self, sch: Any, plan: Plan, config: Config, shared: int) -> None:
+        self.sch, self.plan, self.config, self.shared = sch, plan, config, shared
         self.threads, self.unroll = int(config["row_threads"]), int(config["unroll"])
         self.blocks_of_terms: dict[int, Any] = {}
         self.late: list[tuple[Any, Any]] = []
 
     def run(self) -> None:
         sch = self.sch
-        names = [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
+        names = [str(sch.get(child).name_hint) for child in sch.get_child_blocks(sch.get_sblock("root"))]
         scores = sch.get_sblock("scores")
         tile, group, output, row = sch.get_loops(scores)
         self._state(scores, 3)
@@ -245,13 +248,13 @@ class _Scheduler:
         if "columns" in names:
             self._columns(tile)
         for block, loop in self.late:
-            variables = [sch.get(own).loop_var for own in sch.get_loops(block)]
+            variables = [sch.get(axis_loop).loop_var for axis_loop in sch.get_loops(block)]
             around = variables.index(sch.get(loop).loop_var)
             init = sch.decompose_reduction(block, loop)
             self._unrolled(sch.get_loops(init)[around:])
 
     def _state(self, block: Any, row_axis: int = 2) -> None:
-        """State that a block reads any column of the stages before it; see `hbtvm.schedules.cpu.network`."""
+        """Declare that an sblock reads any column of earlier stages; see `hbtvm.schedules.cpu.network`."""
         for region in self.sch.get(block).reads:
             name = region.source.name
             at = stage_of(name)
@@ -273,7 +276,7 @@ class _Scheduler:
         sch.set_scope(columns, 0, scope(self.shared))
 
     def _unrolled(self, loops: Any, values: int = 1) -> None:
-        """Unroll a nest's inner loops, as far as they are short; each iteration makes so many values."""
+        """Unroll short inner loops; `values`: results of each iteration."""
         iterations = -(-values // VALUES_AT_ONCE)
         for loop in reversed(loops):
             iterations *= int(self.sch.get(loop).extent)
@@ -303,13 +306,13 @@ class _Scheduler:
             return
         for loop in (inner, output, row):
             sch.unroll(loop)
-        # Sums in an array of their own stay in registers.
+        # Sums in a separate array stay in registers.
         copy = sch.cache_write(block, 0, "local")
         sch.reverse_compute_at(copy, around, True)
         self._unrolled(sch.get_loops(copy)[-2:])
         sch.set_scope(copy, 0, "local")
 
     def _bind(self, loop: Any) -> None:
-        """Bind a loop to a block's threads; one of one iteration stays a loop."""
+        """Bind a loop to a block's threads; a single iteration stays a loop."""
         if self.threads > 1:
             self.sch.bind(loop, "threadIdx.x")

@@ -1,6 +1,6 @@
 """CUDA schedules of networks for few rows: a block's threads share the columns of its rows.
 
-The stages lie in shared memory, and a barrier is between one and the next::
+The stages lie in shared memory, with barriers between them::
 
     block for each tile of rows (blockIdx.x):
         columns[:, :] = ...                                  # by all threads (knob ``columns``)
@@ -20,10 +20,10 @@ from hbtvm.schedules.cuda.steps import scope
 from hbtvm.schedules.network.plan import stage_of
 from hbtvm.schedules.space import Config
 
-FEW_ROWS = 4096  # up to this many rows, several threads for each row are in the space
+FEW_ROWS = 4096  # most rows for which several threads per row are in the space
 
 VALUES_AT_ONCE = 4
-"""Values that a step finds at once as cheaply as others find one; of steps of more, fewer are unrolled."""
+"""Results that a reduction step computes as cheaply as one; with more results, fewer steps are unrolled."""
 
 
 def share_columns(sch: Any, config: Config, shared: int) -> None:
@@ -41,7 +41,7 @@ class _Scheduler:
 
     def run(self) -> None:
         sch = self.sch
-        names = [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
+        names = [str(sch.get(child).name_hint) for child in sch.get_child_blocks(sch.get_sblock("root"))]
         scores = sch.get_sblock("scores")
         tile, group, output, row = sch.get_loops(scores)
         self._state(scores, 3)
@@ -55,7 +55,7 @@ class _Scheduler:
             block, at = sch.get_sblock(name), stage_of(name)
             self._state(block)
             several = len(sch.get(block).writes) > 1
-            # What is found of several numbers at once, all find that read it: it stays in registers.
+            # Every reader recomputes a reduction with several results, which stays in registers.
             sch.compute_at(block, threads[at] if several else tile, True)
             reduces = any(axis.iter_type == 2 for axis in sch.get(block).iter_vars)
             if name == "columns":
@@ -92,7 +92,7 @@ class _Scheduler:
         return step
 
     def _threads(self, column: Any, row: Any) -> Any:
-        """Distribute a stage's columns and rows over all threads; returns the innermost of threads."""
+        """Distribute a stage's columns and rows over all threads; return the innermost thread loop."""
         _, y = self.sch.split(column, [None, self.columns])
         x, each = self.sch.split(row, [self.rows, None])
         self.sch.unroll(each)
@@ -105,7 +105,7 @@ class _Scheduler:
             self.sch.bind(x, "threadIdx.x")
 
     def _state(self, block: Any, row_axis: int = 2) -> None:
-        """State that a block reads any column of the stages before it; see `hbtvm.schedules.cpu.network`."""
+        """Declare that an sblock reads any column of earlier stages; see `hbtvm.schedules.cpu.network`."""
         for region in self.sch.get(block).reads:
             name = region.source.name
             if len(region.source.shape) == 3 and name != "rows":

@@ -26,12 +26,12 @@ from hbtvm.schedules.workload import Target, Workload
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
+    """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
     return walk_space(workload, target, needs, {}, (1, 2, 4, 8))
 
 
 def needs(workload: Workload, config: Config) -> Needs:
-    """What a block takes."""
+    """Return the resources of a block of threads."""
     shape, together = Shape.of(config), int(config["together"])
     nodes = staged_trees(workload, config) * 2 ** workload["depth"] * 2 * element(workload["dtype"])
     walk = 2 + element(workload["dtype"])
@@ -43,7 +43,7 @@ def needs(workload: Workload, config: Config) -> Needs:
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration where nothing was measured."""
+    """Return a good configuration for unmeasured workloads."""
     chosen = common_default(workload, target)
     chosen = {**chosen, "together": 1, "level_unroll": 2 if workload["depth"] > 1 else 1}
     return settle(chosen, workload, target, lambda config: needs(workload, config))

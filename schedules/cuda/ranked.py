@@ -7,7 +7,7 @@ for each tile of rows:
             for tree in together, for row of rows_each:   # independent walks that hide each other's latency
                 node[tree, row] = next(node[tree, row])
 
-Where threads rank columns (knob ``ranked``), the first step is::
+If threads rank by columns (knob ``ranked``), the first step is::
 
     for group of columns' thresholds:                     # neighbouring groups by neighbouring threads
         thresholds of the group to registers
@@ -59,45 +59,44 @@ from hbtvm.schedules.cuda.steps import place as place_stages
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload, rank_groups_of
 
-SEARCH = "search_"  # names of the blocks of a rank's binary search begin so; their numbers follow
-_OF_CATEGORIES = 12  # registers that a thread takes besides where it looks up ranks of categories
+SEARCH = "search_"  # prefix of the sblocks of a rank's binary search, before their numbers
+_OF_CATEGORIES = 12  # additional registers of a thread that looks up ranks of categories
 
 _RANKED_TOGETHER = 32
-"""Rows for which a thread that ranks by columns computes once where a column begins, and whose values it may
-load before it needs the first of them."""
+"""Unrolled rows of a thread that ranks by columns: they share an address, and their loads overlap."""
 
 _FEW_GROUPS = 4
-"""Groups for each column up to which ranking by columns takes less than searching: half of it at two or
-three, about as much at five (by ``python -m benchmarks.gpu.bounds``)."""
+"""Most groups per column for which ranking by columns is faster than searching: half the time at two or
+three, about equal at five (by ``python -m benchmarks.gpu.bounds``)."""
 
 _LEAST_ROWS = 8
-"""Rows of a block at least where it loads all groups' thresholds, if that leaves blocks enough."""
+"""Fewest rows of a block that loads all groups' thresholds, if that leaves enough blocks."""
 
 _WHOLE = 8
-"""Depth up to which walks with links take all levels, with no loop, rather than to look where they end."""
+"""Largest depth at which walks with links take all levels without a loop, rather than exit early."""
 
 _VECTOR = 4  # words that a thread copies to shared memory at once
-_PERFECT_DEPTH = 9  # depth up to which trees are padded to perfect ones, whose words are at most 2 KB a tree
-FEWEST_ROWS = 32  # rows of a tile with which a forest has to fit words
-_DEEPER = 3  # levels more than a balanced tree of as many leaves has, from which on padding takes too much
+_PERFECT_DEPTH = 9  # largest depth of trees padded to perfect trees, whose words take at most 2 KB per tree
+FEWEST_ROWS = 32  # rows of the tile for which a forest must fit words
+_DEEPER = 3  # levels beyond a balanced tree's depth from which padding takes too much
 
 
 def is_linked(workload: Workload) -> bool:
-    """Whether nodes have links to their children, rather than being padded to perfect trees."""
+    """Whether nodes have links to their children, rather than places in perfect trees."""
     depth = int(workload["depth"])
     balanced = math.ceil(math.log2(max(int(workload["leaves"]), 1)))
     return depth > _PERFECT_DEPTH or depth >= balanced + _DEEPER
 
 
 def words_fit(workload: Workload, config: Config) -> bool:
-    """Whether the words of nodes have room for all of it."""
+    """Whether place, distance and rank fit the words of nodes."""
     ranks = RankLayout.of(workload, config)
     distance = int(workload["nodes"]).bit_length() if is_linked(workload) else 0
     return ranks.place_bits + distance + ranks.bits <= 32
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
+    """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
     depth = int(workload["depth"])
     walks = walk_space(
         workload,
@@ -113,13 +112,13 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def entries(workload: Workload) -> int:
-    """Words of a tree, a multiple of what a thread copies at once."""
+    """Return the words of a tree, a multiple of a thread's vector copy."""
     count = int(workload["nodes"]) if is_linked(workload) else 2 ** int(workload["depth"])
     return -(-count // _VECTOR) * _VECTOR
 
 
 def needs(workload: Workload, config: Config) -> Needs:
-    """What a block takes."""
+    """Return the resources of a block of threads."""
     shape, together = Shape.of(config), int(config["together"])
     ranks = RankLayout.of(workload, config).bytes
     values = element(workload["value_dtype"]) * int(workload["width"])
@@ -136,9 +135,9 @@ def needs(workload: Workload, config: Config) -> Needs:
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration where nothing was measured."""
+    """Return a good configuration for unmeasured workloads."""
     linked, depth = is_linked(workload), int(workload["depth"])
-    # Of few rows, walks with links mostly wait for their loads: more threads, of fewer trees each.
+    # With few rows, walks with links mostly wait for loads: more threads with fewer trees each.
     waits = linked and not rank_groups_of(workload) and int(workload["rows"]) <= FEW_ROWS
     chosen = common_default(workload, target, 2 * BUSY if waits else BUSY)
     unroll = 2 if depth > 1 else 1
@@ -152,7 +151,7 @@ def default(workload: Workload, target: Target) -> Config:
     if by_columns(chosen):
         return _default_by_columns(chosen, workload, target)
     if int(chosen["row_tile"]) > int(chosen["row_threads"]) and workload["trees"] > 1:
-        # Words of four bytes are copied faster than walks that wait for them are; once for twice the rows.
+        # Copying words of four bytes is faster than waiting for them in walks; copy once for twice the rows.
         doubled = {name: 2 * int(chosen[name]) for name in ("row_tile", "row_threads")}
         chosen = {**chosen, **doubled, "tables": "shared", "resident": max(1, int(chosen["resident"]) // 2)}
     while not words_fit(workload, chosen):
@@ -162,7 +161,7 @@ def default(workload: Workload, target: Target) -> Config:
 
 
 def _default_by_columns(config: Config, workload: Workload, target: Target) -> Config:
-    """The same where threads rank columns: each block loads all thresholds, for as many rows as may be."""
+    """Adapt a default to ranking by columns: each block loads all thresholds for as many rows as possible."""
     trees = int(workload["trees"])
     while (
         int(config["row_tile"]) < _LEAST_ROWS
@@ -174,13 +173,13 @@ def _default_by_columns(config: Config, workload: Workload, target: Target) -> C
         if Shape.of(config).threads > int(target["max_threads_per_block"]):
             halved = {name: int(config[name]) // 2 for name in ("tree_tile", "tree_threads")}
             config = {**config, **halved}
-    found = settle(config, workload, target, lambda chosen: needs(workload, chosen))
-    # Walks wait for words of trees that no other warp has read yet: several at once.
+    settled = settle(config, workload, target, lambda chosen: needs(workload, chosen))
+    # Several walks at once hide the loads of words that no other warp has read yet.
     for together in (4, 2):
-        several = {**found, "together": together, "tree_tile": together * int(found["tree_threads"])}
+        several = {**settled, "together": together, "tree_tile": together * int(settled["tree_threads"])}
         if int(several["tree_tile"]) < 2 * trees and space(workload, target).contains(several):
             return several
-    return found
+    return settled
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
@@ -193,8 +192,8 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     if is_linked(workload) and int(sch.get(level).extent) > 1:
         sch.annotate(level, EARLY_EXIT, 1)
     ranks = RankLayout.of(workload, config)
-    every = [(0, ranks.row_tile), (0, ranks.row_room)] if ranks.grouped else [(0, ranks.room)]
-    state_read(sch, walk, "ranks", lambda i, *_: [(i, i + 1), *every])
+    everything = [(0, ranks.row_tile), (0, ranks.row_room)] if ranks.grouped else [(0, ranks.room)]
+    state_read(sch, walk, "ranks", lambda i, *_: [(i, i + 1), *everything])
     if config["tables"] != "global":
         state_tree(sch, walk, config, "word")
         vector = _VECTOR if config["layout"] == "nodes" else min(_VECTOR, Shape.of(config).tree_tile)
@@ -210,7 +209,7 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
 
 
 def _rank_by_rows(sch: Any, config: Config, rows: Any, shared: int, steps: int) -> None:
-    """Place binary searches, each by one thread, in the loop over tiles of rows."""
+    """Place binary searches in the loop over tiles of rows, one thread for each."""
     sch.compute_inline(sch.get_sblock("columns"))
     ranks = sch.get_sblock("ranks")
     sch.compute_at(ranks, rows, True)
@@ -223,7 +222,7 @@ def _rank_by_rows(sch: Any, config: Config, rows: Any, shared: int, steps: int) 
 
 
 def _rank_by_columns(sch: Any, workload: Workload, config: Config, rows: Any, shared: int) -> None:
-    """Place counts of groups' thresholds, which a thread keeps in registers for all rows of a tile."""
+    """Place the counts of groups' thresholds; a thread keeps the thresholds in registers for all rows."""
     ranks, shape = sch.get_sblock("ranks"), Shape.of(config)
     sch.compute_at(ranks, rows, True)
     row, group = sch.get_loops(ranks)[-2:]

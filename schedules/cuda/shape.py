@@ -10,12 +10,12 @@ from hbtvm.schedules.workload import Workload
 WARP = 32  # threads of a warp
 
 PREFETCH = "prefetch"
-"""Choice of the knob ``tables``: in shared memory, each tile's copied while the one before is walked."""
+"""Choice of the knob ``tables``: in shared memory, copying each tile's during the walk of the previous."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a block's rows and trees are distributed over its threads."""
+    """Distribution of a block's rows and trees over its threads."""
 
     row_tile: int
     row_threads: int
@@ -44,31 +44,30 @@ class Shape:
 
 
 def shared_out(workload: Workload, tree_blocks: int) -> Workload:
-    """A workload as blocks see it that share a group's trees: as many groups more, of fewer trees each.
+    """Return the workload of blocks that share a group's trees: more groups with fewer trees each.
 
-    `tree_blocks`: blocks for each group and tile of rows. Of group g, block b has what is then group b * G +
-        g.
+    `tree_blocks`: blocks for each group and tile of rows. Block b of group g has group b * G + g.
     """
     trees, groups = -(-workload["trees"] // tree_blocks), workload["groups"] * tree_blocks
     return {**workload, "trees": trees, "groups": groups}
 
 
 def tree_tiles(workload: Workload, config: Config) -> int:
-    """Tiles of trees that a block goes through."""
+    """Return the number of a block's tiles of trees."""
     return -(-int(workload["trees"]) // int(config["tree_tile"]))
 
 
 def staged_trees(workload: Workload, config: Config) -> int:
-    """Trees whose tables a block has in shared memory at a time."""
+    """Return the number of trees whose tables a block holds in shared memory at a time."""
     tiles = {"global": 0, "shared": 1, PREFETCH: 2}
     held = tiles.get(str(config["tables"]), tree_tiles(workload, config))
     return int(config["tree_tile"]) * held
 
 
 def persistent_blocks(workload: Workload, persistent: int, resident: int) -> int:
-    """Blocks for each group of outputs that stay while there are tiles of rows.
+    """Return the number of persistent blocks for each group of outputs.
 
     `persistent`: multiprocessors to fill.
-    `resident`: blocks that each of them holds at a time.
+    `resident`: blocks that each multiprocessor holds at a time.
     """
     return -(-persistent * resident // int(workload["groups"]))

@@ -1,4 +1,4 @@
-"""What the spaces of all CUDA schedules have in common: knobs, and the limits that a block must keep."""
+"""Common knobs of all CUDA schedules, and the limits of a block."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from hbtvm.schedules.cuda.shape import PREFETCH, WARP, Shape, persistent_blocks,
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
-MAX_SUMS = 24  # scores that a thread may have in registers: each takes two, and its part of a tile another
+MAX_SUMS = 24  # most scores in a thread's registers: each takes two, and its part of a tile another
 
 SMALL_BATCH = 1 << 15
-"""Up to this many rows, many threads for each row are in the space: rows alone do not fill a GPU."""
+"""Most rows for which many threads per row are in the space: few rows do not fill a GPU."""
 
-FEW_ROWS = 1024  # up to this many rows, blocks may split a row's trees, so that no multiprocessor is idle
-_PROCESSORS = 128  # about how many multiprocessors a large GPU has
-_SPLITS = (1, 2, 4, 8, 16, 32, 64)  # blocks that may share a row's trees
-_ROUNDS = 4  # blocks for each multiprocessor, up to which trees may be split to get so many
+FEW_ROWS = 1024  # most rows for which blocks may split a row's trees, so that no multiprocessor is idle
+_PROCESSORS = 128  # approximate number of multiprocessors of a large GPU
+_SPLITS = (1, 2, 4, 8, 16, 32, 64)  # numbers of blocks that may share a row's trees
+_ROUNDS = 4  # most blocks for each multiprocessor that splitting trees may reach
 
 _THREADS = 128
-"""Threads of a block at least: with fewer, a multiprocessor holds too few, however many blocks it holds."""
+"""Fewest threads of a block: with fewer, a multiprocessor holds too few threads in any number of blocks."""
 
-BUSY = 1024  # threads of a multiprocessor that mostly hide how long loads take
-_EVEN = 0.75  # part of the multiprocessors' time that blocks at least fill, where there are few for each
-_WIDE = 256  # features of rows from which a warp that reads one feature of each row touches too many lines
+BUSY = 1024  # threads of a multiprocessor that mostly hide the latency of loads
+_EVEN = 0.75  # least share of the multiprocessors' time that a few blocks for each must fill
+_WIDE = 256  # number of features from which a warp that reads one feature of each row touches too many lines
 
 _WHOLE_ROWS = 16
-"""Threads for each row up to which blocks of 512 threads have a warp's rows, that read the same tree."""
+"""Most threads per row for which blocks of 512 threads keep a warp's rows together, reading the same tree."""
 
 _FEWER_THREADS = {75: 1024, 86: 1536, 87: 1536, 89: 1536, 120: 1536}
-"""Threads that a multiprocessor holds, by architecture; others hold 2,048 (same place)."""
+"""Threads that a multiprocessor holds, by architecture; others hold 2,048 (CUDA C++ Programming Guide)."""
 
 HELD = 512  # threads of a multiprocessor for which blocks give up rows
 _FEWEST_ROWS = 8  # fewest rows of a block that stages columns: with fewer, too many blocks load the tables
-_MOST_SHARING = 64  # threads for each row that are in the space for any number of rows
+_MOST_SHARING = 64  # most threads per row that are in the space for any number of rows
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a block takes of a multiprocessor."""
+    """A block's resources of a multiprocessor."""
 
     threads: int
     shared: int  # bytes of shared memory
@@ -57,17 +57,17 @@ def _processors(target: Target) -> int:
 
 
 def _held_threads(target: Target) -> int:
-    """Threads that a multiprocessor holds."""
+    """Return the threads that a multiprocessor holds."""
     return _FEWER_THREADS.get(int(re.sub(r"\D", "", target["arch"])), 2048)
 
 
 def fits(needs: Needs, target: Target, config: Config) -> bool:
-    """Whether ``resident`` blocks fit a multiprocessor of a target that has the choice of ``carveout``."""
+    """Whether ``resident`` blocks fit a multiprocessor, and the choice of ``carveout`` matters."""
     resident = int(config["resident"])
     return (
         needs.threads <= int(target["max_threads_per_block"])
         and resident * needs.threads <= _held_threads(target)
-        # A multiprocessor has what one block may ask for, and what is taken of it.
+        # A multiprocessor has a block's most shared memory, plus the reserve.
         and resident * (needs.shared + carveout.RESERVED) <= carveout.most(target)
         and needs.registers <= int(target["max_registers_per_thread"])
         and _has_registers(needs, target, resident)
@@ -76,15 +76,15 @@ def fits(needs: Needs, target: Target, config: Config) -> bool:
 
 
 def _has_registers(needs: Needs, target: Target, resident: int = 1) -> bool:
-    """Whether a multiprocessor has registers for so many blocks."""
+    """Whether a multiprocessor has registers for `resident` blocks."""
     warp = int(target["thread_warp_size"])
-    # They are given out to whole warps, eight for each thread at a time.
+    # Registers are allocated to whole warps, eight per thread at a time.
     registers = -(-needs.threads // warp) * warp * -(-needs.registers // 8) * 8
     return resident * registers <= int(target["registers_per_block"])
 
 
 def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
-    """The knobs that every strategy's CUDA schedule has."""
+    """Return the knobs of every strategy's CUDA schedule."""
     rows, most = int(workload["rows"]), int(target["max_threads_per_block"])
     few = rows <= SMALL_BATCH
     processors = _processors(target)
@@ -97,33 +97,33 @@ def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
         Knob("tree_threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if few else (1, 2, 4, 8, 16, 32, 64)),
         Knob("layout", ("nodes", "trees") if few else ("nodes",)),
         Knob("columns", ("shared", "turned", "global")),
-        # One tile at a time, with or without the next one, or all of them for as long as a block stays.
+        # One tile at a time, with or without the next tile, or all tiles for a block's lifetime.
         Knob("tables", ("global", "shared", PREFETCH, *(("kept",) if rows > processors else ()))),
         Knob("resident", (1, 2, 4, 8, 16) if rows > _PROCESSORS else (1,)),
-        # Blocks that share a tile of rows, each with its part of the trees.
+        # Blocks that share a tile of rows, each with a part of the trees.
         Knob("tree_blocks", tuple(n for n in splits if n <= int(workload["trees"]))),
-        # 0: a block for each tile of rows; else the multiprocessors that blocks fill, and stay on.
+        # 0: a block for each tile of rows; else the number of multiprocessors that persistent blocks fill.
         Knob("persistent", (0, processors) if rows > processors else (0,)),
         carveout.KNOB,
     )
 
 
 def shape_is_valid(workload: Workload, target: Target, config: Config) -> bool:
-    """Whether the knobs of `common_knobs` fit together."""
+    """Whether the knobs of `common_knobs` are consistent."""
     shape, warp = Shape.of(config), int(target["thread_warp_size"])
     workload = shared_out(workload, int(config["tree_blocks"]))
     tiles = -(-int(workload["rows"]) // shape.row_tile)
     if shape.row_tile % shape.row_threads or shape.tree_tile % shape.tree_threads:
         return False
     if shape.threads < min(warp, int(workload["rows"]) * int(workload["trees"])):
-        return False  # a part of a warp does nothing
+        return False  # a part of a warp is idle
     if shape.trees_each > MAX_SUMMED or shape.rows_each > (8 if int(workload["width"]) <= MAX_SUMS else 1):
         return False
     if shape.tree_threads >= 2 * int(workload["trees"]) or shape.tree_tile >= 2 * max(
         int(workload["trees"]), shape.tree_threads
     ):
         return False
-    # Neighbouring threads have neighbouring rows first: only then neighbouring trees.
+    # Threads are numbered by row, then by tree.
     if config["layout"] == "trees" and (shape.tree_threads == 1 or shape.row_threads >= warp):
         return False
     if config["tables"] in ("shared", PREFETCH) and shape.row_tile == 1 and shape.trees_each == 1:
@@ -134,10 +134,10 @@ def shape_is_valid(workload: Workload, target: Target, config: Config) -> bool:
     if config["tree_blocks"] != 1 and (
         config["persistent"] or tiles * int(workload["groups"]) > _ROUNDS * _processors(target)
     ):
-        return False  # there are blocks enough without
+        return False  # there are enough blocks without splitting
     if not config["persistent"]:
         return config["tables"] != "kept"
-    # With fewer tiles of rows none has a second one; and one tile of trees needs no second copy.
+    # With fewer tiles of rows, no block has a second tile; a single tile of trees needs no second copy.
     return tiles > persistent_blocks(workload, int(config["persistent"]), int(config["resident"])) and (
         several or config["tables"] != "shared"
     )
@@ -151,17 +151,17 @@ def walk_space(
     unroll: Sequence[int],
     also: Callable[[Config], bool] = lambda _: True,
 ) -> Space:
-    """The space of a strategy that walks trees, level by level.
+    """Return the space of a strategy that walks trees, level by level.
 
-    `needs`: what a block takes with a configuration.
-    `fixed`: knobs of `common_knobs` that have no choice.
-    `unroll`: candidate numbers of levels to unroll, 1 the first; those deeper than the trees are left out.
-    `also`: what else a configuration has to be.
+    `needs`: returns a block's resources in a configuration.
+    `fixed`: knobs of `common_knobs` without a choice.
+    `unroll`: candidate numbers of levels to unroll, beginning with 1; numbers beyond the depth are dropped.
+    `also`: a further condition on configurations.
     """
 
     def valid(config: Config) -> bool:
         shape, together = Shape.of(config), int(config["together"])
-        # A thread walks its trees in whole steps, and not too many at once.
+        # A thread walks its trees in whole steps, with a limit on concurrent walks.
         walks = shape.trees_each % together == 0 and shape.rows_each * together <= 8
         return (
             shape_is_valid(workload, target, config)
@@ -179,10 +179,10 @@ def walk_space(
 
 
 def common_default(workload: Workload, target: Target, busy: int = BUSY, full: bool = True) -> Config:
-    """A default for `common_knobs`; `settle` makes it fit the target.
+    """Return a default for `common_knobs`; `settle` makes it fit the target.
 
-    `busy`: threads of a multiprocessor to aim at least at, where rows alone are too few.
-    `full`: whether threads take few enough registers for as many of them as a multiprocessor holds.
+    `busy`: threads to aim for on each multiprocessor if there are few rows.
+    `full`: whether threads take few enough registers for a full multiprocessor.
     """
     rows, trees = int(workload["rows"]), int(workload["trees"])
     processors = _processors(target)
@@ -193,7 +193,7 @@ def common_default(workload: Workload, target: Target, busy: int = BUSY, full: b
     wanted = min(max(processors * busy / rows, 1), most, max(trees, 1))
     tree_threads = 2 ** round(math.log2(wanted))
     held = _held_threads(target) if full else BUSY
-    # As many as multiprocessors hold, where that leaves the rows of a warp together.
+    # Fill the multiprocessors if that keeps the rows of a warp together.
     whole = min(_WHOLE_ROWS, trees) if full else 1
     while tree_threads < whole and tree_threads * rows < processors * held * rows_each:
         tree_threads *= 2
@@ -206,7 +206,7 @@ def common_default(workload: Workload, target: Target, busy: int = BUSY, full: b
     while trees_each > 1 and tree_threads * trees_each >= 2 * trees:
         trees_each //= 2
     row_tile, tree_tile = row_threads * rows_each, tree_threads * trees_each
-    # Adding partial sums takes another kernel launch, so each block has to be left with some tiles.
+    # Adding partial sums takes another kernel launch, so each block must keep some tiles.
     blocks, tree_blocks = -(-rows // row_tile) * int(workload["groups"]), 1
     while (
         rows <= FEW_ROWS and trees >= 4 * tree_blocks * tree_tile and 2 * blocks * tree_blocks <= _PROCESSORS
@@ -218,12 +218,12 @@ def common_default(workload: Workload, target: Target, busy: int = BUSY, full: b
         "tree_tile": tree_tile,
         "tree_threads": tree_threads,
         "layout": "trees" if tree_threads > 1 and row_threads < 8 else "nodes",
-        # Neighbouring threads read neighbouring features of wide rows, else those of neighbouring rows.
+        # Neighbouring threads read neighbouring features of wide rows, else neighbouring rows.
         "columns": "turned" if int(workload["features"]) > _WIDE else "shared",
         "tables": "global",
         "tree_blocks": min(tree_blocks, _SPLITS[-1]),
         "persistent": 0,
-        # All threads that a multiprocessor holds, as far as there are blocks for it.
+        # Fill a multiprocessor as far as there are blocks.
         "resident": _resident(held // (row_threads * tree_threads), blocks * tree_blocks / processors)
         if rows > _PROCESSORS
         else 1,
@@ -232,26 +232,26 @@ def common_default(workload: Workload, target: Target, busy: int = BUSY, full: b
 
 
 def _resident(most: float, blocks: float) -> int:
-    """Blocks that a multiprocessor is to hold at a time: no more than `most`, nor than it gets."""
+    """Return the blocks to hold on a multiprocessor at a time, up to `most` and its share of `blocks`."""
     return next((n for n in (16, 8, 4, 2) if n <= most and n < 2 * blocks), 1)
 
 
 def fills(workload: Workload, target: Target, row_tile: int) -> bool:
-    """Whether tiles of so many rows leave blocks for about all multiprocessors."""
+    """Whether tiles of `row_tile` rows leave blocks for about all multiprocessors."""
     tiles = -(-int(workload["rows"]) // row_tile)
     return tiles * int(workload["groups"]) >= _EVEN * _processors(target)
 
 
 def _row_threads(rows: int, tree_threads: int, processors: int) -> int:
-    """Threads of a block along its rows: as many as leave a block for each multiprocessor, about evenly.
+    """Return the most threads along a block's rows that fill the multiprocessors about evenly.
 
     The more rows a block has, the fewer blocks load the trees' tables.
     """
-    # Few threads, but a warp's rows: of small blocks, the last ones end at about the same time.
+    # Few threads, but a warp's rows: the last of many small blocks end at about the same time.
     small = max(WARP, 2 * _THREADS // tree_threads)
     most = max(1, min(_THREADS, rows, small, 4 * _THREADS // tree_threads))
     choices = [n for n in (128, 64, 32, 16, 8, 4, 2, 1) if n <= most]
-    # Where there are not rows enough for all, the smallest block of enough threads.
+    # With too few rows for all multiprocessors, the smallest block of enough threads.
     choices = [n for n in choices if n * tree_threads >= _THREADS] or choices[:1]
 
     def filled(row_threads: int) -> float:
@@ -262,10 +262,10 @@ def _row_threads(rows: int, tree_threads: int, processors: int) -> int:
 
 
 def settle(config: Config, workload: Workload, target: Target, needs: Callable[[Config], Needs]) -> Config:
-    """Make a configuration fit a target, with as many blocks at a time as fit.
+    """Make a configuration fit a target, with as many resident blocks as fit.
 
-    If those are few threads, tables are not staged, then blocks have fewer rows, and last columns are not
-    staged. If shared memory has room for more threads only, more threads share a block's rows.
+    If these have too few threads, stop staging tables, then reduce the rows of blocks, then stop staging
+    columns. If more threads, but not more blocks fit, more threads share a block's rows.
     """
     wanted = int(config["resident"]) * needs(config).threads
     fitted = _fitted(config, workload, target, needs)
@@ -279,7 +279,7 @@ def settle(config: Config, workload: Workload, target: Target, needs: Callable[[
 
 
 def _fitted(config: Config, workload: Workload, target: Target, needs: Callable[[Config], Needs]) -> Config:
-    """What `settle` does by fewer blocks at a time, tables that are not staged, and fewer rows."""
+    """Reduce resident blocks, staged tables and rows, as in `settle`."""
     while int(config["tree_threads"]) > 1 and not _has_registers(needs(config), target):
         half = int(config["tree_threads"]) // 2
         config = {**config, "tree_threads": half, "tree_tile": max(half, int(config["tree_tile"]) // 2)}
@@ -293,7 +293,7 @@ def _fitted(config: Config, workload: Workload, target: Target, needs: Callable[
             if resident > int(config["resident"]) or not fits(need, target, fitted):
                 continue
             held = resident * need.threads
-            # Those of fewer rows load tables more often, which more threads have to hide.
+            # Blocks with fewer rows load tables more often, which more threads must hide.
             enough = HELD if shape["row_tile"] == config["row_tile"] else 2 * HELD
             if held >= min(enough, int(config["resident"]) * needs(config).threads):
                 return fitted
@@ -306,7 +306,7 @@ def _fitted(config: Config, workload: Workload, target: Target, needs: Callable[
 
 
 def settle_blocks(config: Config, target: Target, needs: Callable[[Config], Needs]) -> Config:
-    """Make a configuration fit a target without changing its blocks: fewer at once, then unstaged columns."""
+    """Make a configuration fit a target by fewer resident blocks, then by unstaged columns."""
     fitted = config
     for columns in dict.fromkeys((config["columns"], "global")):
         for resident in (8, 4, 2, 1):
@@ -317,7 +317,7 @@ def settle_blocks(config: Config, target: Target, needs: Callable[[Config], Need
 
 
 def _smaller(config: Config, most: int) -> Iterator[Config]:
-    """A configuration, then with ever fewer rows of a block, of which each has ever more threads."""
+    """Yield a configuration, then variants with ever fewer rows of a block and more threads per row."""
     yield config
     shape = Shape.of(config)
     rows, threads, trees, tile = shape.row_tile, shape.row_threads, shape.tree_threads, shape.tree_tile
@@ -332,7 +332,7 @@ def _smaller(config: Config, most: int) -> Iterator[Config]:
 
 
 def column_bytes(workload: Workload, config: Config, extra: int = 0) -> int:
-    """Bytes of shared memory that a row tile's columns take, with `extra` more columns than there are."""
+    """Return the bytes of shared memory for a row tile's columns and `extra` additional columns."""
     if config["columns"] == "global":
         return 0
     count = workload["numeric"] + workload["categorical"] + extra
@@ -340,23 +340,23 @@ def column_bytes(workload: Workload, config: Config, extra: int = 0) -> int:
 
 
 def sum_bytes(config: Config) -> int:
-    """Bytes of shared memory in which a block sums the scores of threads that have the same row."""
+    """Return the bytes of shared memory to sum the scores of threads with the same row."""
     shape = Shape.of(config)
     return aligned(8 * shape.threads) if shape.tree_threads > 1 else 0
 
 
 def sum_registers(workload: Workload, config: Config) -> int:
-    """Registers that a thread's sums take; where they are too many, they lie in the thread's own memory."""
+    """Return the registers of a thread's sums; 0 if there are so many that they go to local memory."""
     width = int(workload["width"])
     each = Shape.of(config).rows_each * width
     return (each if width <= MAX_SUMS else 0) * (2 + element(workload["value_dtype"]) // 4)
 
 
 def aligned(size: int) -> int:
-    """Bytes that a shared tensor takes, with what may lie unused in front of it."""
+    """Return the bytes of a shared tensor, alignment included."""
     return -(-size // 64) * 64
 
 
 def element(dtype: str) -> int:
-    """Bytes of an element."""
+    """Return the bytes of an element."""
     return np.dtype(dtype).itemsize

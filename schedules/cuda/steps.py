@@ -13,11 +13,11 @@ main stage in the middle::
                 lane_sums[row] += parts[row]                                (registers, float64)
             scores[row] = sum of lane_sums over y                           (all threads)
 
-With "prefetch" in place of "shared", copies of the next tile's tables are asynchronous, and there is room for
-those of two tiles (`hbtvm.compiler.lowering.cuda.prefetch`).
+With "prefetch" instead of "shared", the next tile's tables are copied asynchronously, to a second buffer
+(`hbtvm.compiler.lowering.cuda.prefetch`).
 
-Where blocks share a group's trees (knob ``tree_blocks``), each of its parts stands for a group. Persistent
-blocks (knob ``persistent``) are of a fixed number, each with a grid-stride loop over row tiles::
+If blocks share a group's trees (knob ``tree_blocks``), each part stands for a group. Persistent blocks (knob
+``persistent``) are of a fixed number, each with a grid-stride loop over row tiles::
 
     block for each group of outputs (blockIdx.y) and b < blocks (blockIdx.x):
         tables of all trees to shared memory, by all threads                (knob ``tables``: "kept")
@@ -37,20 +37,20 @@ from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 
 STATIC_SHARED = 48 * 1024
-"""Bytes of shared memory that a kernel may declare; more it has to ask for when it starts."""
+"""Bytes of shared memory that a kernel may declare statically; more is dynamic."""
 
 RESIDENT = "hbtvm.resident"
-"""Annotation of a loop: the blocks of its kernel that a multiprocessor is to hold at a time."""
+"""Annotation of a loop: the blocks of its kernel that a multiprocessor should hold at a time."""
 
 PREFETCHED = "hbtvm.prefetched"
-"""As `RESIDENT`, of a loop over tiles of trees whose tables are copied while those before are walked."""
+"""As `RESIDENT`, for a loop over tiles of trees that prefetches the next tile's tables."""
 
 GRID_STRIDED = "hbtvm.grid_strided"
 """Annotation of a loop over row tiles that runs as a grid-stride loop; its value: the number of blocks."""
 
 
 def scope(shared: int) -> str:
-    """Where a block's shared tensors lie when they take so many bytes in all."""
+    """Return the storage scope of a block's shared tensors of `shared` bytes in all."""
     return "shared" if shared <= STATIC_SHARED else "shared.dyn"
 
 
@@ -58,9 +58,8 @@ def scope(shared: int) -> str:
 class Placed:
     """A strategy's main stage, placed among the stages around it."""
 
-    block: Any  # what is placed in this loop is done once for a block
-    # What is placed in this loop is done once for a tile of rows; the same, unless blocks are persistent
-    rows: Any
+    block: Any  # the loop with one iteration per block
+    rows: Any  # the loop over a block's tiles of rows; equals `block` unless blocks are persistent
     tile: Any  # the loop over tree tiles
     tree: Any  # the loop over a thread's trees of a tile
     reduction: Any  # the main stage's reduction loop
@@ -80,8 +79,8 @@ def place(
     `stage`: name of the block of the strategy's main stage, a reduction.
     `together`: trees of a thread that the stage handles at once, in unrolled loops.
     `by_warp`: as in `bind_threads`.
-    `gathered`: whether a thread adds up all sums of a row, rather than all threads of the row in steps, for
-        which rows of a warp meet in the banks of shared memory.
+    `gathered`: whether one thread adds all sums of a row, rather than all threads of the row in steps, which
+        causes bank conflicts.
     """
     scores, lanes, parts, main = (sch.get_sblock(name) for name in ("scores", "lane_sums", "parts", stage))
     i, g, _, _, x, *rest = sch.get_loops(scores)
@@ -102,7 +101,7 @@ def place(
         sch.compute_at(lanes, rows, True)
         bind_threads(sch, x, rest[0] if rest else None, by_warp)
 
-    # Loops of one iteration are kept, so a nest's loops are its block's iterators, in their order.
+    # Loops of one iteration stay, so a nest's loops are its sblock's iterators, in order.
     v, y, p, x, o = sch.get_loops(lanes)[-5:]
     sch.reorder(x, y, o, v, p)
     bind_threads(sch, x, y, by_warp=by_warp)
@@ -118,7 +117,7 @@ def place(
     for loop in (member, p, v, several, row):
         unroll(sch, loop)
     sch.annotate(o, PREFETCHED if config["tables"] == PREFETCH else RESIDENT, int(config["resident"]))
-    # A main stage of several tensors (the states of a tree walk) has each in registers.
+    # All tensors of the main stage (the states of a tree walk) stay in registers.
     for block in (lanes, parts, main):
         for n in range(len(sch.get(block).writes)):
             sch.set_scope(block, n, "local")
@@ -126,7 +125,7 @@ def place(
 
 
 def _gather_sums(sch: Any, config: Config, scores: Any, rows: Any) -> None:
-    """Put the sums of threads that have the same row side by side with those of other rows, and add them."""
+    """Copy the threads' sums to shared memory, and let one thread add all sums of a row."""
     copy = sch.cache_read(scores, number_of_read(sch, scores, "lane_sums"), "shared")
     sch.compute_at(copy, rows, True)
     v, y, p, x = sch.get_loops(copy)[-4:]
@@ -135,8 +134,8 @@ def _gather_sums(sch: Any, config: Config, scores: Any, rows: Any) -> None:
     unroll(sch, p)
     written = sch.cache_write(scores, 0, "local")
     v, p, x, lane = sch.get_loops(scores)[-4:]
-    own = sch.fuse(v, p, x)
-    _, y, x = sch.split(own, [None, Shape.of(config).tree_threads, Shape.of(config).row_threads])
+    fused = sch.fuse(v, p, x)
+    _, y, x = sch.split(fused, [None, Shape.of(config).tree_threads, Shape.of(config).row_threads])
     bind_threads(sch, x, y)
     sch.reverse_compute_at(written, x, True)
     sch.decompose_reduction(scores, lane)
@@ -150,10 +149,10 @@ def finish(
     shared: int,
     by_warp: bool = False,
 ) -> None:
-    """Place the columns, and split off every reduction's initial value; the last step.
+    """Place the columns, and decompose every reduction; the last step.
 
-    `reductions`: the strategy's own reduction blocks, each with the outermost loop of its reduction.
-    `shared`: bytes of shared memory that a block takes in all.
+    `reductions`: the strategy's reduction sblocks, each with the outermost loop of its reduction.
+    `shared`: bytes of a block's shared memory.
     """
     columns = sch.get_sblock("columns")
     if config["columns"] == "global":
@@ -171,29 +170,29 @@ def finish(
 
 
 def split_initial(sch: Any, placed: Placed, reductions: Sequence[tuple[Any, Any]]) -> None:
-    """Split off the initial value of every reduction; `reductions` as in `finish`."""
+    """Decompose every reduction; `reductions` as in `finish`."""
     parts, lanes = sch.get_sblock("parts"), sch.get_sblock("lane_sums")
     for block, loop in (*reductions, (parts, placed.tree), (lanes, placed.tile)):
         around = _position(sch, block, loop)
         init = sch.decompose_reduction(block, loop)
-        for own in sch.get_loops(init)[around:]:
-            unroll(sch, own)
+        for init_loop in sch.get_loops(init)[around:]:
+            unroll(sch, init_loop)
 
 
 def unroll(sch: Any, loop: Any) -> None:
-    """Unroll a loop over what a thread holds, unless it is too long for registers."""
+    """Unroll a loop over a thread's values, unless it is too long for registers."""
     if int(sch.get(loop).extent) <= MAX_SUMS:
         sch.unroll(loop)
 
 
 def _position(sch: Any, block: Any, loop: Any) -> int:
-    """How many loops of a block are outside of one of them."""
-    variables = [sch.get(own).loop_var for own in sch.get_loops(block)]
+    """Return the number of an sblock's loops outside of `loop`."""
+    variables = [sch.get(around).loop_var for around in sch.get_loops(block)]
     return variables.index(sch.get(loop).loop_var)
 
 
 def state_row(sch: Any, block: Any, config: Config, name: str = "columns") -> None:
-    """State that a block made by `Grid.per_tree` reads any column of its own row."""
+    """Declare that an sblock of `Grid.per_tree` reads any column of its row."""
     columns = next(region.source for region in sch.get(block).reads if region.source.name == name)
     rows = Shape.of(config).row_threads
 
@@ -205,16 +204,15 @@ def state_row(sch: Any, block: Any, config: Config, name: str = "columns") -> No
 
 
 def state_tree(sch: Any, block: Any, config: Config, name: str, in_parts: bool = False) -> None:
-    """State that a block made by `Grid.per_tree`, or that of `parts`, reads any entry of its own tree in a
-    table."""
+    """Declare that an sblock of `Grid.per_tree`, or ``parts``, reads any entry of its tree in a table."""
     table = next(region.source for region in sch.get(block).reads if region.source.name == name)
     threads, inner = Shape.of(config).tree_threads, config["layout"] == "trees"
 
     def ranges(i: Any, o: Any, g: Any, q: Any, y: Any, *others: Any) -> list[tuple[Any, Any]]:
         tree = (others[-1] if in_parts else q) * threads + y
-        every = [(0, extent) for extent in (table.shape[2:-1] if inner else table.shape[3:])]
-        own = [(tree, tree + 1)]
-        return [(o, o + 1), (g, g + 1), *(every + own if inner else own + every)]
+        all_entries = [(0, extent) for extent in (table.shape[2:-1] if inner else table.shape[3:])]
+        this_tree = [(tree, tree + 1)]
+        return [(o, o + 1), (g, g + 1), *(all_entries + this_tree if inner else this_tree + all_entries)]
 
     state_read(sch, block, name, ranges)
 
@@ -229,11 +227,11 @@ def stage_table(
     vector: int,
     by_warp: bool = False,
 ) -> None:
-    """Copy a tile's part of a table to shared memory, or all of it, by all threads of a block.
+    """Copy a tile's part of a table, or the whole table, to shared memory by all threads of a block.
 
-    `block`, `name`: who reads the table, and its name.
-    `placed`: the loops around; where warps share a tree at a time, its part is what one tree has.
-    `shared`: bytes of shared memory that a block takes in all.
+    `block`, `name`: the sblock that reads the table, and the table's name.
+    `placed`: the surrounding loops; if warps share one tree at a time, the copy is that tree's part.
+    `shared`: bytes of a block's shared memory.
     `vector`: elements that a thread copies at once; the table's innermost extent is a multiple.
     """
     loop = placed.tree if by_warp else placed.tile
@@ -241,21 +239,21 @@ def stage_table(
         loop = placed.block
     copy = sch.cache_read(block, number_of_read(sch, block, name), scope(shared))
     sch.compute_at(copy, loop, True)
-    own = sch.get_loops(copy)[_position(sch, copy, loop) + 1 :]
-    distribute(sch, config, sch.fuse(*own), vector, by_warp)
+    loops = sch.get_loops(copy)[_position(sch, copy, loop) + 1 :]
+    distribute(sch, config, sch.fuse(*loops), vector, by_warp)
 
 
 def load_vector(sch: Any, block: Any, name: str, loop: Any) -> None:
-    """Load consecutive entries of a table into registers by one vector instruction, in `loop`."""
+    """In `loop`, load consecutive entries of a table into registers by one vector instruction."""
     copy = sch.cache_read(block, number_of_read(sch, block, name), "local")
     sch.compute_at(copy, loop, True)
     sch.vectorize(sch.get_loops(copy)[-1])
 
 
 def number_of_read(sch: Any, block: Any, name: str) -> int:
-    """Which of a block's reads is that of a table, or of its copy."""
+    """Return the index of a table, or of its copy, among an sblock's reads."""
     names = [str(region.source.name) for region in sch.get(block).reads]
-    return next(at for at, own in enumerate(names) if own.split("_shared")[0] == name)
+    return next(at for at, read in enumerate(names) if read.split("_shared")[0] == name)
 
 
 def distribute(sch: Any, config: Config, loop: Any, vector: int = 1, by_warp: bool = False) -> None:
@@ -269,10 +267,10 @@ def distribute(sch: Any, config: Config, loop: Any, vector: int = 1, by_warp: bo
 
 
 def bind_threads(sch: Any, x: Any, y: Any = None, by_warp: bool = False) -> None:
-    """Bind a nest's loops over rows and trees to a block's threads; one of one iteration stays a loop.
+    """Bind a nest's loops over rows and trees to a block's threads; a single iteration stays a loop.
 
-    `by_warp`: whether threads are numbered by warp and lane, as instructions of whole warps want it; then
-        there is one thread along the trees.
+    `by_warp`: whether to number threads by warp and lane, for instructions of whole warps; then there is one
+        thread along the trees.
     """
     if by_warp:
         warp, x = sch.split(x, [None, WARP])

@@ -28,21 +28,21 @@ from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.workload import Target, Workload
 
 _FIXED = {"layout": "nodes", "tables": "global"}
-"""Trees of any shapes lie one behind the other, so there is no layout, and no tile, to choose."""
+"""Trees of different sizes are contiguous, so there is no choice of layout or tile."""
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """Knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
+    """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CUDA target."""
     return walk_space(workload, target, needs, _FIXED, (1, 2, 4))
 
 
 def lacks_columns(workload: Workload) -> bool:
-    """Whether no tree reads a column: walks read one nevertheless, so that one is added."""
+    """Whether no tree reads a column; walks always read a column, so the kernel then adds one."""
     return int(workload["numeric"]) + int(workload["categorical"]) == 0
 
 
 def needs(workload: Workload, config: Config) -> Needs:
-    """What a block takes."""
+    """Return the resources of a block of threads."""
     shape, together = Shape.of(config), int(config["together"])
     walk = 5 + element(workload["dtype"])
     return Needs(
@@ -53,16 +53,19 @@ def needs(workload: Workload, config: Config) -> Needs:
 
 
 def default(workload: Workload, target: Target) -> Config:
-    """A good configuration where nothing was measured."""
+    """Return a good configuration for unmeasured workloads."""
     chosen = common_default(workload, target)
     chosen = {**chosen, **_FIXED, "columns": "shared", "together": 1, "level_unroll": 1}
 
     def held(config: Config) -> int:
         return int(config["resident"]) * Shape.of(config).threads
 
-    # Of many columns, rows leave room for few threads: one row for each, rather than two.
+    # Many columns leave room for few threads: compare one row per thread with two.
     single = {**chosen, "row_tile": chosen["row_threads"]}
-    able = (settle(one, workload, target, lambda config: needs(workload, config)) for one in (chosen, single))
+    able = (
+        settle(candidate, workload, target, lambda config: needs(workload, config))
+        for candidate in (chosen, single)
+    )
     return max(able, key=lambda config: min(held(config), BUSY))
 
 

@@ -1,8 +1,8 @@
-"""Stages of a network that are loops over a row's own values, such as imputation in rounds.
+"""Stages of a network that are loops over a row's values, such as imputation in rounds.
 
-A tensor expression can't say them: each step reads what the steps before have written, or the row decides how
-many steps there are. `hbtvm.compiler.lowering.row_loops` makes statements of them, for a vector of rows or a
-single one.
+Tensor expressions can't express them: a step reads the results of earlier steps, or the row decides the
+number of steps. `hbtvm.compiler.lowering.row_loops` lowers them to statements, for a vector of rows or a
+single row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def loops(nodes: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def schedule(sch: Any, plan: Plan, name: str, block: Any, lanes: int) -> bool:
-    """Schedule a stage if it is such a loop, for vectors of so many rows; return whether it is."""
+    """Schedule a stage for vectors of `lanes` rows if it is such a loop; return whether it is."""
     number = name.removeprefix("s")
     if not number.isdigit() or plan.stages[int(number)].form["kind"] not in KINDS:
         return False

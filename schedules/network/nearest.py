@@ -1,12 +1,12 @@
-"""How the k nearest of many points are found in a network's kernel (see `hbtvm.strategies.network.nearest`).
+"""Schedules of searches for the k nearest of many points (see `hbtvm.strategies.network.nearest`).
 
 Vectors of rows::
 
     for block of points: for `vectors` * `lanes` rows:
         for `output_tile` points: sums over features, in float32; least = min(least, sums)
-    for vector of rows: the k nearest among the blocks that may have them
+    for vector of rows: the k nearest among the candidate blocks
 
-For a single row, vectors run over blocks, so that the points are read once and in their order.
+For a single row, vectors run over blocks, so that the points are read once and in order.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from hbtvm.schedules.cpu.steps import mark, state_read
 from hbtvm.schedules.network.plan import Plan
 
 NEAREST_ROWS = "hbtvm.nearest_rows"
-"""Annotation of the loop over the rows whose nearest points are found together."""
+"""Annotation of the loop over the rows that are searched together."""
 
-_MOST_BLOCKS = 2048  # blocks up to which a tile's leasts stay in the second-level cache
-_FEWEST = 64  # points from which it pays
+_MOST_BLOCKS = 2048  # most blocks for which a tile's minima stay in the second-level cache
+_FEWEST = 64  # fewest points for which blocks pay
 
 
 @dataclass(frozen=True)
 class Shape:
     """Sizes of one search."""
 
-    # `points`, `features`: as the model has them
+    # `points`, `features`: numbers of the model's points and features
     points: int
     features: int
-    # `size`, `blocks`: points of a block, and blocks, maybe some without points
+    # `size`, `blocks`: points of a block, and number of blocks, empty blocks included
     size: int
     blocks: int
-    lanes: int  # blocks that a vector runs over; 0 where vectors run over rows
+    lanes: int  # blocks of a vector; 0 if vectors run over rows
 
 
 def shape_of(plan: Plan, at: int) -> Shape:
-    """The sizes for the distance with a number."""
-    points, features = (int(one) for one in plan.stages[at].form["tables"]["points"])
+    """Return the sizes of distance number `at`."""
+    points, features = (int(size) for size in plan.stages[at].form["tables"]["points"])
     blocks, lanes = -(-points // plan.points), 0
     if not plan.by_rows:
         lanes = 2 * plan.lanes
@@ -49,33 +49,37 @@ def shape_of(plan: Plan, at: int) -> Shape:
     return Shape(points, features, plan.points, blocks, lanes)
 
 
-def sizes(nodes: Sequence[Mapping[str, Any]], found: Mapping[int, int]) -> tuple[int, ...]:
-    """Choices of the knob ``points``: points of a block; 0 for distances to all, and minima of these."""
-    if not found:
+def sizes(nodes: Sequence[Mapping[str, Any]], distances: Mapping[int, int]) -> tuple[int, ...]:
+    """Return the choices of the knob ``points``: points of a block; 0 computes all distances exactly."""
+    if not distances:
         return ()
-    points = max(int(nodes[at]["tables"]["points"][0]) for at in found.values())
-    return (0, *(one for one in (16, 32, 64, 128, 256, 512, 1024) if one * _MOST_BLOCKS * 4 >= points))
+    points = max(int(nodes[at]["tables"]["points"][0]) for at in distances.values())
+    return (0, *(size for size in (16, 32, 64, 128, 256, 512, 1024) if size * _MOST_BLOCKS * 4 >= points))
 
 
 def default_size(nodes: Sequence[Mapping[str, Any]], found: Mapping[int, int]) -> int:
-    """A good choice where nothing was measured."""
+    """Return a good choice for unmeasured workloads."""
     points = max(int(nodes[at]["tables"]["points"][0]) for at in found.values())
     if points < _FEWEST:
         return 0
-    size = next(one for one in (32, 64, 128, 256, 512, 1024) if one * _MOST_BLOCKS >= points or one == 1024)
+    size = next(
+        choice
+        for choice in (32, 64, 128, 256, 512, 1024)
+        if choice * _MOST_BLOCKS >= points or choice == 1024
+    )
     most = max(int(nodes[at]["k"]) for at in found)
     return size if most * 4 * size <= points else 16
 
 
 def rows_of(plan: Plan) -> int:
-    """Rows of a vector of float32."""
+    """Return the rows of a float32 vector."""
     return min(2 * plan.lanes, plan.lanes * plan.vectors) if plan.by_rows else 1
 
 
 def schedule(sch: Any, plan: Plan, name: str, block: Any, unroll: int, late: list[tuple[Any, Any]]) -> bool:
-    """Schedule a stage inside the loop over tiles if it is one of a search's own; return whether it is.
+    """Schedule a stage inside the loop over tiles if it belongs to a search; return whether it does.
 
-    `late`: gets reductions that are to be decomposed, with the loops in front of which they begin.
+    `late`: receives reductions to decompose, with the loops in front of which they begin.
     """
     if name.endswith("_least"):
         _least(sch, plan, name, block, unroll, late)
@@ -95,12 +99,12 @@ def schedule(sch: Any, plan: Plan, name: str, block: Any, unroll: int, late: lis
 
 
 def _every_least(sch: Any, block: Any, buffer: str) -> None:
-    """State that a row may ask for any block's least."""
-    shape = next(one.source for one in sch.get(block).reads if one.source.name == buffer).shape
+    """Declare that a row may read any block's minimum."""
+    shape = next(extent.source for extent in sch.get(block).reads if extent.source.name == buffer).shape
 
     def ranges(tile: Any, width: Any, row: Any) -> list[tuple[Any, Any]]:
-        own, every = (row, row + 1), (0, shape[1])
-        return [(tile, tile + 1), every, own, *((0, one) for one in shape[3:])]
+        this_row, blocks = (row, row + 1), (0, shape[1])
+        return [(tile, tile + 1), blocks, this_row, *((0, extent) for extent in shape[3:])]
 
     state_read(sch, block, buffer, ranges)
 

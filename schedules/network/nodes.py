@@ -1,6 +1,6 @@
-"""What the nodes of a network (`NetworkWorkload`) tell about how they may be computed together.
+"""Analyses of a network's nodes (`NetworkWorkload`): which may be computed together.
 
-Nodes are told by their numbers, and come behind their inputs.
+A node's number is its position; nodes come after their inputs.
 """
 
 from __future__ import annotations
@@ -8,30 +8,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-FUSED_WIDTH = 192  # columns from which a product may compute what it reads a block at a time (knob ``block``)
+FUSED_WIDTH = 192  # fewest columns of an input that a product may compute block by block (knob ``block``)
 
 REGISTER_BLOCKS = (4, 8)
-"""Blocks that stay in registers: they may pay where products have few outputs, of fewer columns as well."""
+"""Sizes of blocks that stay in registers; with few outputs, they may pay for fewer columns as well."""
 
-_FEWEST_TERMS = 16  # columns from which those blocks may pay
+_FEWEST_TERMS = 16  # fewest columns for which these blocks may pay
 
 MOST_NEAREST = 32
-"""The k of the smallest values up to which they are found in one pass, where a schedule can (`fusible`)."""
+"""Largest k for which one pass finds the k smallest values, if the schedule can (`fusible`)."""
 
 
 def fusible(
     nodes: Sequence[Mapping[str, Any]], one_pass: bool = False, narrowest: int = FUSED_WIDTH
 ) -> dict[int, list[int]]:
-    """Products that may compute what they read block by block, each with the nodes that are then inside.
+    """Return the products that may compute their inputs block by block, each with the nodes inside its loop.
 
-    The product reads something wide that nothing else reads, made by functions of single numbers of other
-    products or distances (which nothing else reads), and of constants.
+    The product is the only reader of a wide input, which pointwise functions compute from products or
+    distances without other readers, and from constants.
 
-    `one_pass`: whether the k smallest of such values are found in one pass, and so can be of blocks, too.
-    `narrowest`: columns that are wide.
+    `one_pass`: whether one pass finds the k smallest values, so that `TopK` nodes may take blocks, too.
+    `narrowest`: least width of a wide input.
     """
     readers = readers_of(nodes)
-    found: dict[int, list[int]] = {}
+    products: dict[int, list[int]] = {}
     for at, node in enumerate(nodes):
         if node["kind"] != "contract" and not (one_pass and in_one_pass(node)):
             continue
@@ -50,35 +50,35 @@ def fusible(
             else:
                 good &= nodes[here]["kind"] in ("contract", "distance", "linear_sum")
         if good and inside:
-            found[at] = sorted(inside)
-    return found
+            products[at] = sorted(inside)
+    return products
 
 
 def in_register_blocks(nodes: Sequence[Mapping[str, Any]]) -> dict[int, list[int]]:
-    """As `fusible`: products of few outputs, with `REGISTER_BLOCKS`."""
-    found = fusible(nodes, narrowest=_FEWEST_TERMS)
-    return {at: inside for at, inside in found.items() if nodes[at]["width"] <= REGISTER_BLOCKS[0]}
+    """Return `fusible` products of few outputs, which may use `REGISTER_BLOCKS`."""
+    products = fusible(nodes, narrowest=_FEWEST_TERMS)
+    return {at: inside for at, inside in products.items() if nodes[at]["width"] <= REGISTER_BLOCKS[0]}
 
 
 def in_one_pass(node: Mapping[str, Any]) -> bool:
-    """Whether a node is the k smallest of some values, of which a few are kept on the way."""
+    """Whether one pass can compute a node: the k smallest values, for a small k."""
     return bool(node["kind"] == "top_k" and node["k"] <= MOST_NEAREST)
 
 
 def expands(node: Mapping[str, Any]) -> bool:
-    """Whether a node is a distance that products give as well."""
+    """Whether a node is a distance that may be computed from products."""
     return bool(
         node["kind"] == "distance" and node["metric"] == "squared_euclidean" and "scale" not in node["tables"]
     )
 
 
 def may_expand(nodes: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether distances may be computed from products: where no order of nearly equal ones is asked for."""
+    """Whether distances may be computed from products: no node orders nearly equal distances."""
     return any(map(expands, nodes)) and not any(node["kind"] == "top_k" for node in nodes)
 
 
 def nearest(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """Which nodes take the smallest of squared distances that nothing else reads; by them, the distances."""
+    """Return, by `TopK` node, the squared distances of which it is the only reader."""
     readers = readers_of(nodes)
     return {
         at: node["inputs"][0]
@@ -90,28 +90,28 @@ def nearest(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
 
 
 def scaled(nodes: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """Products of distances and a number of which only exponentials are taken; by them, the distances.
+    """Return, by product of distances and a constant read only by exponentials, the distances.
 
-    Of such, what is left of a distance of 0 matters as little as any other rounding.
+    For these, the rounding error of a distance of 0 matters as little as any other.
     """
     readers = readers_of(nodes)
-    found = {}
+    products = {}
     for at, node in enumerate(nodes):
         if node.get("function") != "multiply":
             continue
-        one, other = node["inputs"]
+        distance, other = node["inputs"]
         number = nodes[other]["kind"] == "constant" and nodes[other]["width"] == 1
         powers = {nodes[reader].get("function") for reader in readers[at]} == {"exp"}
-        same = bool(node.get("single")) == bool(nodes[one].get("single"))
-        if number and powers and same and expands(nodes[one]) and readers[one] == [at]:
-            found[at] = one
-    return found
+        same = bool(node.get("single")) == bool(nodes[distance].get("single"))
+        if number and powers and same and expands(nodes[distance]) and readers[distance] == [at]:
+            products[at] = distance
+    return products
 
 
 def readers_of(nodes: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """By node: the nodes that read it, each as often as it does."""
+    """Return the readers of each node, repeated for repeated inputs."""
     readers: list[list[int]] = [[] for _ in nodes]
     for at, node in enumerate(nodes):
-        for one in node["inputs"]:
-            readers[one].append(at)
+        for source in node["inputs"]:
+            readers[source].append(at)
     return readers

@@ -1,8 +1,8 @@
-"""How a network becomes stages of one kernel: what is computed where, and how wide.
+"""Plans of networks: the stages of a kernel and their widths.
 
-Made from a `NetworkWorkload` and a configuration alone, so that the expressions (`hbtvm.strategies.network`)
-and their schedule (`hbtvm.schedules.cpu.network`) agree. Numbers that are cheap, and read once, are computed
-where they are read; everything else is a stage: an array of a row tile's values, shape (tiles, room,
+A plan depends only on a `NetworkWorkload` and a configuration, so that the expressions
+(`hbtvm.strategies.network`) and their schedule (`hbtvm.schedules.cpu.network`) agree. Cheap values with one
+reader are inlined; every other node is a stage: an array of a row tile's values, shape (tiles, room,
 row_tile).
 """
 
@@ -41,24 +41,24 @@ LONG = frozenset(
         *("power", "cbrt", "sin", "cos", "tan", "arctan", "normal_quantile"),
     )
 )
-"""Functions of many instructions: their values are kept."""
+"""Functions of many instructions, whose values are stored."""
 
-MAX_SUMS = 24  # vectors of sums that are in the making at once; more would not stay in registers
+MAX_SUMS = 24  # most vectors of sums at once: more would not stay in registers
 
 SPLIT_SUM = 32
-"""Terms from which a sum of a single row is made of a vector of sums, where its outputs do not fill one."""
+"""Fewest terms of a single row's sum to split into a vector of sums, if its outputs do not fill a vector."""
 
 
 @dataclass(frozen=True)
 class Stage:
     """One node of the network."""
 
-    form: Mapping[str, Any]  # what the network says of it (`hbtvm.operators.base.Node.form`)
+    form: Mapping[str, Any]  # the node's form (`hbtvm.operators.base.Node.form`)
     kept: bool  # whether its values are stored
-    room: int  # columns that are stored or may be read, `width` of which count
+    room: int  # columns that are stored or may be read, padding included
     inside: int = -1  # number of the product in whose loop over blocks of terms it is computed; -1 for none
-    split: bool = False  # whether its sum is made of a vector of sums
-    tile: int = 1  # outputs of a sum that are in the making at once, on a CPU with vectors of rows
+    split: bool = False  # whether its sum is split into a vector of sums
+    tile: int = 1  # outputs that are summed at once, on a CPU with vectors of rows
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Plan:
     """All stages, by the numbers of nodes."""
 
     stages: tuple[Stage, ...]
-    # `lanes`, `vectors`, `output_tile`, `row_tile`, `block`: as the configuration says; `block` is 0 where no
-    # product computes what it reads
+    # `lanes`, `vectors`, `output_tile`, `row_tile`, `block`: the configuration's; `block` is 0 if no product
+    # computes its input
     lanes: int
     vectors: int
     output_tile: int
@@ -75,11 +75,9 @@ class Plan:
     block: int
     by_rows: bool  # whether vectors run over rows (else over columns)
     expanded: bool  # whether squared distances are computed from products
-    # Points of a block of which only the least approximate distance is kept (`schedules.network_nearest`)
-    points: int
-    nearest: Mapping[int, int]  # by the numbers of what is computed that way: the numbers of the distances
-    # By the numbers of products of expanded distances and a constant that are computed as one sum: the
-    # distances'
+    points: int  # points of a block of a search (`hbtvm.schedules.network.nearest`)
+    nearest: Mapping[int, int]  # numbers of the distances by the numbers of the searches
+    # Numbers of the expanded distances by the numbers of their products with a constant, computed as one sum
     scaled: Mapping[int, int]
 
 
@@ -93,8 +91,8 @@ def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) ->
     inside: dict[int, int] = {}
     if block:
         small = block in REGISTER_BLOCKS and lanes > 1
-        found = in_register_blocks(nodes) if small else fusible(nodes, one_pass)
-        for product, members in found.items():
+        products = in_register_blocks(nodes) if small else fusible(nodes, one_pass)
+        for product, members in products.items():
             inside |= dict.fromkeys(members, product)
     readers = readers_of(nodes)
     stages: list[Stage] = []
@@ -115,25 +113,27 @@ def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) ->
                 and source is not None
                 and width < lanes
                 and terms >= SPLIT_SUM
-                and at not in _over(inside)
+                and at not in inside.values()
             ):
                 split = source.kept and source.room % lanes == 0
                 room = width if split else room
         elif kind == "elementwise":
-            rooms = [stages[one].room for one in node["inputs"] if nodes[one]["width"] > 1]
+            rooms = [stages[input_].room for input_ in node["inputs"] if nodes[input_]["width"] > 1]
             wide = [
-                stages[one].room
-                for one in node["inputs"]
-                if nodes[one]["width"] > 1 and nodes[one]["kind"] != "constant"
+                stages[input_].room
+                for input_ in node["inputs"]
+                if nodes[input_]["width"] > 1 and nodes[input_]["kind"] != "constant"
             ]
             if wide and len(set(wide)) == 1:
                 room = wide[0]
             elif rooms and not wide:
                 room = width
         if at in inside and width > 1:
-            room = -(-width // _multiple(unit, block)) * _multiple(unit, block)
+            # Both are powers of two, or one divides the other.
+            step = max(unit, block)
+            room = -(-width // step) * step
         kept = _kept(at, nodes, readers)
-        depth = 1 + max((depths[one] for one in node["inputs"]), default=0)
+        depth = 1 + max((depths[input_] for input_ in node["inputs"]), default=0)
         if kind == "elementwise" and depth >= _DEEPEST and at < len(nodes) - 1:
             kept = True
         depths.append(0 if kept or kind not in _LIGHT else depth)
@@ -155,19 +155,19 @@ def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) ->
 
 
 def _tile(width: int, usual: int, most: int) -> int:
-    """Outputs of a tile, about as many as usual, of which as few as possible are padding."""
+    """Return a tile of `usual` to `most` outputs with the least padding."""
     if width <= usual:
         return width
     return min(range(usual, most + 1), key=lambda tile: (-(-width // tile) * tile, tile))
 
 
 def stores_by_row(plan: Plan, outputs: int) -> bool:
-    """Whether scores are transposed in registers as they are stored."""
+    """Whether stores transpose scores in registers."""
     return plan.by_rows and plan.lanes > 1 and outputs > 1
 
 
 def passes(plan: Plan, at: int) -> int:
-    """About how often each value of a node is read, by all that read it."""
+    """Estimate how often all readers together read each value of a node."""
     total = 0
     for stage in plan.stages:
         if at in stage.form["inputs"]:
@@ -178,19 +178,19 @@ def passes(plan: Plan, at: int) -> int:
     return total
 
 
-_TWO_STAGES = ("power", "cbrt", "normal_quantile")  # functions that read what they are of twice
+_TWO_STAGES = ("power", "cbrt", "normal_quantile")  # functions that read their argument twice
 
 
 def read_in_registers(plan: Plan) -> dict[int, int]:
-    """Sums that need no array, since one stage alone reads each, once; by the sums' numbers, the stages'.
+    """Return the sums that a single stage reads, once, and which therefore need no array, by reader.
 
-    Only with vectors of rows.
+    The result maps a sum's number to its reader's; it is empty without vectors of rows.
     """
     nodes = [stage.form for stage in plan.stages]
     readers = readers_of(nodes)
-    found: dict[int, int] = {}
+    readers_by_sum: dict[int, int] = {}
     for at, stage in enumerate(plan.stages if plan.by_rows else ()):
-        if not _is_one_sum(stage.form) or any(one.inside == at for one in plan.stages):
+        if not _is_one_sum(stage.form) or any(member.inside == at for member in plan.stages):
             continue
         here = at
         while len(readers[here]) == 1 and (here == at or not plan.stages[here].kept):
@@ -198,9 +198,9 @@ def read_in_registers(plan: Plan) -> dict[int, int]:
             same = plan.stages[here].room == stage.room and plan.stages[here].inside == stage.inside
             if nodes[here]["kind"] != "elementwise" or not same or nodes[here]["function"] in _TWO_STAGES:
                 break
-            if plan.stages[here].kept and here not in found.values():
-                found[at] = here
-    return found
+            if plan.stages[here].kept and here not in readers_by_sum.values():
+                readers_by_sum[at] = here
+    return readers_by_sum
 
 
 def _is_one_sum(form: Mapping[str, Any]) -> bool:
@@ -210,15 +210,6 @@ def _is_one_sum(form: Mapping[str, Any]) -> bool:
         case "distance":
             return bool(form["metric"] != "nan_euclidean")
     return bool(form["kind"] == "contract")
-
-
-def _over(inside: Mapping[int, int]) -> set[int]:
-    return set(inside.values())
-
-
-def _multiple(one: int, other: int) -> int:
-    # Both are powers of two, or the first divides the second.
-    return max(one, other)
 
 
 _DEEPEST = 64  # operators within one expression: TVM walks expressions recursively
@@ -235,7 +226,7 @@ def _kept(at: int, nodes: Sequence[Mapping[str, Any]], readers: Sequence[Sequenc
         return False
     last = at == len(nodes) - 1
     if kind == "concat":
-        # Where it is only put out, its parts are.
+        # If the concatenation is the output, its parts are stored instead.
         return not last
     if kind not in _LIGHT:
         return True
@@ -252,5 +243,5 @@ def _kept(at: int, nodes: Sequence[Mapping[str, Any]], readers: Sequence[Sequenc
 
 
 def stage_of(name: str) -> int:
-    """The node that a stage belongs to, by the stage's name; -1 of those before all nodes."""
+    """Return the number of a stage's node by the stage's name; -1 for stages before all nodes."""
     return int(name[1:].split("_")[0]) if name[1:2].isdigit() else -1

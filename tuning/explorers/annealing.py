@@ -64,12 +64,12 @@ class AnnealingExplorer:
             return self._random.draw(count, measured)
         guided = count - int(self._rng.binomial(count, self._options.epsilon))
         top = self._options.ratio * count
-        found = self._walk(measured, top)
-        batch = self._pick(found, guided, top)
+        visited = self._walk(measured, top)
+        batch = self._pick(visited, guided, top)
         return self._random.fill({point: self._space.decode(point) for point in batch}, count, measured)
 
-    def _pick(self, found: dict[Point, float], count: int, top: int) -> list[Point]:
-        best = heapq.nlargest(top, found.items(), key=lambda item: (item[1], item[0]))
+    def _pick(self, visited: dict[Point, float], count: int, top: int) -> list[Point]:
+        best = heapq.nlargest(top, visited.items(), key=lambda item: (item[1], item[0]))
         if not best:
             return []
         points = [point for point, _ in best]

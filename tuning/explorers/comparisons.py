@@ -212,8 +212,8 @@ class _MetaSchedule:
                 """Ignore the context."""
 
             def apply(self, trace: Any, _: Any) -> Any:
-                made = [one for one in trace.insts if one in trace.decisions]
-                chosen = made[int(rng.integers(len(made)))]
+                decisions = [step for step in trace.insts if step in trace.decisions]
+                chosen = decisions[int(rng.integers(len(decisions)))]
                 return trace.with_decision(chosen, int(rng.integers(len(chosen.attrs[0]))), True)
 
             def clone(self) -> Any:
@@ -224,11 +224,13 @@ class _MetaSchedule:
             """A candidate's positions."""
 
             def extract_from(self, context: Any, candidates: Any) -> list[Any]:
-                return [tvm.runtime.tensor(np.array([position(one)], dtype=np.float64)) for one in candidates]
+                return [
+                    tvm.runtime.tensor(np.array([position(item)], dtype=np.float64)) for item in candidates
+                ]
 
         self._position = position
-        given = te.placeholder((1,), name="given")
-        nothing = te.create_prim_func([given, te.compute((1,), lambda i: given[i], name="nothing")])
+        x = te.placeholder((1,), name="given")
+        nothing = te.create_prim_func([x, te.compute((1,), lambda i: x[i], name="nothing")])
         quiet = logging.getLogger(__name__)
         quiet.setLevel(logging.ERROR)
         generator = meta_schedule.space_generator.ScheduleFn(
@@ -260,7 +262,7 @@ class _MetaSchedule:
         candidates = self._context.generate_measure_candidates() or []
         results = [self._meta.runner.RunnerResult(None, "reported later") for _ in candidates]
         self._context.notify_runner_results(candidates, results)
-        return [self._position(one) for one in candidates]
+        return [self._position(item) for item in candidates]
 
     def tell(self, points: Sequence[Point], costs: Sequence[float]) -> None:
         """Report measurements, wherever they come from."""
@@ -282,8 +284,8 @@ class _MetaSchedule:
     def _at(self, point: Point) -> Any:
         """The schedule that takes these decisions."""
         trace = self._design.trace
-        made = [one for one in trace.insts if one in trace.decisions]
-        for decision, digit in zip(made, point, strict=True):
+        decisions = [step for step in trace.insts if step in trace.decisions]
+        for decision, digit in zip(decisions, point, strict=True):
             trace = trace.with_decision(decision, digit, False)
         schedule = self._tvm.s_tir.Schedule(self._context.mod)
         trace.apply_to_schedule(schedule, remove_postproc=True)

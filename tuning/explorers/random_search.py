@@ -35,15 +35,15 @@ class RandomExplorer:
             free = [i for i, point in enumerate(points) if point not in taken]
             chosen = self._rng.permutation(len(free))[:count]
             return [configs[free[i]] for i in chosen]
-        found: dict[Point, Config] = {}
+        new: dict[Point, Config] = {}
         for _ in range(_ROUNDS):
             for config in self._space.sample(self._rng, max(_DRAWN, count)):
                 point = self._space.encode(config)
-                if point not in taken and len(found) < count:
-                    found[point] = config
-            if len(found) >= count:
+                if point not in taken and len(new) < count:
+                    new[point] = config
+            if len(new) >= count:
                 break
-        return list(found.values())
+        return list(new.values())
 
     def fill(
         self, batch: Mapping[Point, Config], count: int, measured: Mapping[Point, float]

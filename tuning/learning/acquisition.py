@@ -65,11 +65,11 @@ class AcquisitionScore:
                     if believing is None:
                         return None
                     model = believing
-                found = model.predict(table)
-                merits = merit(self._acquisition, found, best).copy()
+                prediction = model.predict(table)
+                merits = merit(self._acquisition, prediction, best).copy()
                 merits[chosen] = -np.inf
                 chosen.append(int(np.argmax(merits)))
-                best = max(best, float(found.mean[chosen[-1]]))
+                best = max(best, float(prediction.mean[chosen[-1]]))
             return chosen
         except Exception as error:
             self._fail(error)

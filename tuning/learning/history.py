@@ -31,5 +31,5 @@ class History:
 
     def fastest(self, task: int) -> NDArray[np.float32] | None:
         """Return the features of a task's fastest candidate, (1, D), or None."""
-        own = [i for i, index in enumerate(self._tasks) if index == task]
-        return self._rows[min(own, key=self._costs.__getitem__)][None] if own else None
+        rows = [i for i, index in enumerate(self._tasks) if index == task]
+        return self._rows[min(rows, key=self._costs.__getitem__)][None] if rows else None

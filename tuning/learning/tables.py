@@ -68,13 +68,13 @@ def understood(records: Sequence[Record], describe: DescribeRecord) -> Logged | 
 
     Errors of `describe` are raised: a log may hold anything.
     """
-    found = describe(records[0]) if records else None
-    if found is None:
+    described = describe(records[0]) if records else None
+    if described is None:
         return None
-    own, space = found
+    loops, space = described
     whole = (completed(record, space) for record in records)
     known = [record for record in whole if space.contains(dict(record.config))]
-    return Logged(own, space, known) if known else None
+    return Logged(loops, space, known) if known else None
 
 
 class Tables:
@@ -87,8 +87,8 @@ class Tables:
 
     def __init__(self, kind: str, programs: Sequence[Describable]) -> None:
         self._programs = programs
-        spaces = [{knob.name: knob.choices for knob in one.space.knobs} for one in programs]
-        self._encode = Encoder(kind, spaces, [one.workload for one in programs])
+        spaces = [{knob.name: knob.choices for knob in program.space.knobs} for program in programs]
+        self._encode = Encoder(kind, spaces, [program.workload for program in programs])
         self._frame: FeatureSpace | None = None
         self._loops: dict[tuple[Describable, Point], np.ndarray] = {}
         self._listed: dict[Describable, tuple[Sequence[Config], np.ndarray]] = {}
@@ -131,8 +131,8 @@ class Tables:
         """Return the scales of the features, from random candidates of all programs."""
         if self._frame is None:
             count = _DRAWN_LOOPS if self.reads_loops else _DRAWN
-            drawn = [one.space.sample(np.random.default_rng(0), count) for one in self._programs]
+            drawn = [program.space.sample(np.random.default_rng(0), count) for program in self._programs]
             pairs = zip(self._programs, drawn, strict=True)
-            known = [self.of(one, configs) for one, configs in pairs if configs]
+            known = [self.of(program, configs) for program, configs in pairs if configs]
             self._frame = FeatureSpace.of(np.concatenate(known), self.widths)
         return self._frame

@@ -43,14 +43,14 @@ def nearest(groups: Iterable[Sequence[Record]], tasks: Sequence[Task], count: in
     ranked: list[tuple[float, int, Sequence[Record]]] = []
     wanted = [(task, target_key(task.target)) for task in tasks]
     for place, group in enumerate(groups):
-        one = group[0]
+        record = group[0]
         away = [
-            distance(task.workload, one.workload)
-            + _OTHER_TARGET * (one.target_key != target)
-            + _OTHER_STRATEGY * (one.strategy != task.strategy)
+            distance(task.workload, record.workload)
+            + _OTHER_TARGET * (record.target_key != target)
+            + _OTHER_STRATEGY * (record.strategy != task.strategy)
             for task, target in wanted
-            if one.target.get("kind") == task.target.get("kind")
-            and one.workload.get("family") == task.workload.get("family")
+            if record.target.get("kind") == task.target.get("kind")
+            and record.workload.get("family") == task.workload.get("family")
         ]
         if away:
             ranked.append((min(away), place, group))
@@ -65,27 +65,27 @@ def seeds(task: Task, records: Iterable[Record], count: int) -> list[Config]:
     `count`: most configurations to return.
     Returns distinct configurations of the task's space, from the most similar workload first.
     """
-    own = canonical(task.workload), target_key(task.target)
+    task_key = canonical(task.workload), target_key(task.target)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         key = record.workload_key, record.target_key
         same_kind = record.target.get("kind") == task.target.get("kind")
-        if record.strategy == task.strategy and same_kind and key != own and not drawn(record):
+        if record.strategy == task.strategy and same_kind and key != task_key and not drawn(record):
             groups.setdefault(key, []).append(record)
     ranked: list[tuple[float, tuple[str, str], Config]] = []
     for key, group in groups.items():
         winner = best(group)
         if winner is not None:
-            away = distance(task.workload, winner.workload) + _OTHER_TARGET * (key[1] != own[1])
+            away = distance(task.workload, winner.workload) + _OTHER_TARGET * (key[1] != task_key[1])
             ranked.append((away, key, dict(winner.config)))
-    found: list[Config] = []
+    configs: list[Config] = []
     for _, _, config in sorted(ranked, key=lambda entry: entry[:2]):
         fitted = translate(config, task.space, task.initial[0] if task.initial else None)
-        if fitted is not None and fitted not in found:
-            found.append(fitted)
-        if len(found) == count:
+        if fitted is not None and fitted not in configs:
+            configs.append(fitted)
+        if len(configs) == count:
             break
-    return found
+    return configs
 
 
 def completed(record: Record, space: Space) -> Record:

@@ -48,8 +48,8 @@ class Scratch:
 def _remove_if_abandoned(folder: Path) -> None:
     """Remove a folder whose owner ended; without a lock file it is new, or not a `Scratch`."""
     with contextlib.suppress(OSError):
-        found = folder.lstat()
-        if found.st_uid != os.getuid() or time.time() - found.st_mtime < _YOUNG:
+        status = folder.lstat()
+        if status.st_uid != os.getuid() or time.time() - status.st_mtime < _YOUNG:
             return
         mark = os.open(folder / _MARK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:

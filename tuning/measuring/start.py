@@ -29,5 +29,5 @@ def _is_starting(name: str) -> bool:
 
 def start_without_torch() -> None:
     """Keep TVM from importing torch in this process, unless it was imported before."""
-    if not any(isinstance(one, _Hidden) for one in sys.meta_path):
+    if not any(isinstance(finder, _Hidden) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Hidden())

@@ -158,6 +158,6 @@ def scheduled() -> tuple[float, float]:
     with contextlib.suppress(OSError, ValueError):
         for thread in os.listdir("/proc/self/task"):
             with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{thread}/schedstat") as file:
-                one, other, _ = file.read().split()
-                ran, delayed = ran + int(one), delayed + int(other)
+                running, waiting, _ = file.read().split()
+                ran, delayed = ran + int(running), delayed + int(waiting)
     return ran / 1e9, delayed / 1e9
