@@ -1,6 +1,6 @@
 """Recursive models: a cell, computed at every node of trees, graphs and sequences (Cortex, MLSys'21).
 
-Import it as ``import hbtvm.recursive as rec``; what is public is imported when it is first used.
+Import it as ``import hbtvm.recursive as rec``; public names are imported on first use.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-# At once, since `cell` is the name of a module, too: what is imported last stays.
+# Import these now: `cell` is also the name of a module, and the last import wins.
 from hbtvm.recursive.builder import CellFunction as CellFunction
 from hbtvm.recursive.builder import cell as cell
 from hbtvm.recursive.builder import embedding as embedding
@@ -40,18 +40,18 @@ _HOMES = {
         "structures",
     ),
 }
-"""Modules that public names are defined in."""
+"""The module that defines each public name."""
 
 __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
+    """Import a public name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module 'hbtvm.recursive' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"hbtvm.recursive.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
+    attribute = getattr(importlib.import_module(f"hbtvm.recursive.{_HOMES[name]}"), name)
+    globals()[name] = attribute
+    return attribute
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""How users write a cell: a function of a node and of weights, recorded when the weights are there.
+"""The notation of cells: a function of a node and of weights, which `CellFunction.bind` records.
 
 ::
 
@@ -34,21 +34,20 @@ class Embedding:
 
     weight: str  # name of the weight, (vocabulary, width)
     optional: bool = False  # whether a number of -1 stands for zeros
-    shape: Shape = ()  # which the weight has to have; () for any
+    shape: Shape = ()  # required shape of the weight; () for any
 
 
 @dataclass(frozen=True)
 class Vector:
-    """A node's own numbers, float32."""
+    """A node's input vector, float32."""
 
     size: int
 
 
 def embedding(weight: str | int, width: int | None = None, *, optional: bool = False) -> Embedding:
-    """An input: the row of a weight that a node's number picks; of -1 zeros, if `optional`.
+    """Declare an input: the row of a weight that a node's number picks; zeros for -1, if `optional`.
 
-    `weight`: the weight's name; or how many rows it has, then of `width` numbers each, and of the input's
-        name.
+    `weight`: the weight's name; or its number of rows, each of `width` numbers, with the input's name.
     """
     if isinstance(weight, str):
         if width is not None:
@@ -60,14 +59,14 @@ def embedding(weight: str | int, width: int | None = None, *, optional: bool = F
 
 
 def vector(size: int) -> Vector:
-    """An input: so many float32 numbers of each node."""
+    """Declare an input of `size` float32 numbers for each node."""
     return Vector(size)
 
 
 class CellFunction:
-    """A cell as its user wrote it; `bind` makes a `Cell` of it.
+    """A declared cell; `bind` records it as a `Cell`.
 
-    Use `leaf` as a decorator of the function for nodes without children, where that is another one.
+    `leaf` decorates a separate function for nodes without children.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class CellFunction:
             raise ModelError(f"the cell {self.name} has an input 'children', a name that is taken")
 
     def leaf(self, function: Function) -> Function:
-        """Take another function for nodes without children."""
+        """Set the function for nodes without children."""
         self._leaf = function
         return function
 
@@ -114,25 +113,26 @@ class CellFunction:
         used = {value.name for value in recorder.values if value.op in ("weight", "embed")}
         used |= {one.weight for one in self._inputs.values() if isinstance(one, Embedding)}
         kept = {name: array for name, array in arrays.items() if name in used}
-        made = Cell(
+        cell = Cell(
             self.name, self._children, self._states, inputs, kept, tuple(recorder.values), inner, leaf
         )
         if leaf is not None:
-            # It may have been written for any node: without children, their states are zero.
-            made = leaf_cell(made)
-        check(made)
-        return made
+            # The function may read children, whose states are zero here.
+            cell = leaf_cell(cell)
+        check(cell)
+        return cell
 
     def _outputs(self, recorder: Recorder, function: Function, children: int | None) -> dict[str, int]:
-        made = function(Node(recorder, self._states, children), _Weights(recorder))
-        if not isinstance(made, Mapping) or set(made) != set(self._states):
+        states = function(Node(recorder, self._states, children), _Weights(recorder))
+        if not isinstance(states, Mapping) or set(states) != set(self._states):
             raise ModelError(
-                f"the cell {self.name} returns {sorted(made) if isinstance(made, Mapping) else made!r}; "
+                f"the cell {self.name} returns "
+                f"{sorted(states) if isinstance(states, Mapping) else states!r}; "
                 f"expected a dict of its states {sorted(self._states)}"
             )
         numbers = {}
         for name, shape in self._states.items():
-            value = recorder.of(made[name])
+            value = recorder.of(states[name])
             if value.per_child or value.shape != shape:
                 what = "one value per child" if value.per_child else f"shape {value.shape}"
                 raise ModelError(f"state {name!r} of the cell {self.name} has {what}, expected {shape}")
@@ -144,12 +144,12 @@ class CellFunction:
             return Input("vector", one.size)
         if one.weight not in arrays or arrays[one.weight].ndim != 2:
             raise ModelError(
-                f"input {name!r} picks rows of {one.weight!r}, which is no matrix of the weights"
+                f"input {name!r} picks rows of {one.weight!r}, which is not a matrix of the weights"
             )
-        found = arrays[one.weight].shape
-        if one.shape and found != one.shape:
+        shape = arrays[one.weight].shape
+        if one.shape and shape != one.shape:
             raise ModelError(
-                f"weight {one.weight!r} has shape {found}; expected {one.shape}, as input {name!r}"
+                f"weight {one.weight!r} has shape {shape}; expected {one.shape}, as input {name!r}"
             )
         return Input("number", len(arrays[one.weight]), one.optional)
 
@@ -169,13 +169,13 @@ def cell(
     state
         Size of each state, or the shape of a matrix.
     inputs
-        What comes with each node: `embedding` or `vector`, by name.
+        Inputs of a node by name: `embedding` or `vector`.
     """
     return lambda function: CellFunction(function, children, state, inputs or {})
 
 
 class Node:
-    """What a cell's function sees of a node: ``children``, and each input by its name."""
+    """A node in a cell's function: ``children``, and each input by its name."""
 
     def __init__(self, recorder: Recorder, states: Mapping[str, Shape], children: int | None) -> None:
         self._recorder = recorder
@@ -186,7 +186,7 @@ class Node:
 
 
 class Children:
-    """The children of a node: a state's name gives that of each; a fixed number of them is iterated over."""
+    """The children of a node: a state's name gives each child's; a fixed number of children is iterable."""
 
     def __init__(self, recorder: Recorder, states: Mapping[str, Shape], places: int | None) -> None:
         self._recorder, self._states, self._places = recorder, states, places
@@ -211,7 +211,7 @@ class Children:
 
 
 class Child:
-    """The child in a place: its states by name, zeros where there is no child."""
+    """The child in a place: its states by name, zeros if it is absent."""
 
     def __init__(self, recorder: Recorder, states: Mapping[str, Shape], place: int) -> None:
         self._recorder, self._states, self._place = recorder, states, place

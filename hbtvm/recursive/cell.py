@@ -1,8 +1,8 @@
-"""A cell: what a recursive model computes at one node from its children's states and its own inputs.
+"""Cells: a recursive model's computation at one node from its children's states and its inputs.
 
 A cell is a list of values in the order of computation. Control flow depends on the structure alone, children
-come before parents, and siblings do not depend on one another: the properties P1 to P3 that Cortex (MLSys'21,
-section 3.1) asks of a recursive program hold of a cell by its form.
+come before parents, and siblings do not depend on each other, so every cell has the properties P1 to P3 that
+Cortex (MLSys'21, section 3.1) requires of recursive programs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 UNARY = ("neg", "abs", "exp", "relu", "sigmoid", "tanh")  # operators of one value, number by number
 
 BINARY = ("add", "sub", "mul", "div", "max", "min")
-"""Operators of two values of one shape, number by number; a value of shape () goes with any shape."""
+"""Operators of two values of one shape, number by number; shape () broadcasts to any shape."""
 
 OPERATORS = (
     "weight",  # a constant: `name` among the cell's weights
@@ -44,14 +44,13 @@ OPERATORS = (
 
 @dataclass(frozen=True)
 class Input:
-    """What comes with each node."""
+    """An input of each node."""
 
     # ``"number"``: a whole number from 0 to `size` - 1, a row of an embedding; ``"vector"``: `size` float32
     # numbers
     kind: Literal["number", "vector"]
     size: int  # see `kind`
-    # Whether nodes may come without: a number of -1 then means zeros in place of the row
-    optional: bool = False
+    optional: bool = False  # whether nodes may lack it: a number of -1 then stands for a row of zeros
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,10 @@ class Value:
     """One step of a cell."""
 
     op: str  # one of `OPERATORS`
-    of: tuple[int, ...] = ()  # numbers of the values that it is computed from, all less than its own
-    shape: Shape = ()  # of the result; one number, a vector or a matrix
-    per_child: bool = False  # whether there is one result for each child
-    # `name`, `start`, `stop`, `constant`: what the operator needs beside
+    of: tuple[int, ...] = ()  # numbers of the operands, all smaller than the value's
+    shape: Shape = ()  # of the result: one number, a vector or a matrix
+    per_child: bool = False  # whether there is a result for each child
+    # `name`, `start`, `stop`, `constant`: further arguments of the operator
     name: str = ""
     start: int = 0
     stop: int = 0
@@ -71,34 +70,34 @@ class Value:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is computed at a node."""
+    """The computation at a node."""
 
-    name: str  # what users call it
-    # Places for children; None for any number of them, in no order (there is then no ``child``)
+    name: str  # the users' name
+    # Places for children; None for any number of them, unordered (there is then no ``child``)
     children: int | None
     states: Mapping[str, Shape]  # shape of each state, a vector's or a matrix', by name
-    inputs: Mapping[str, Input]  # what comes with each node, by name
+    inputs: Mapping[str, Input]  # inputs of each node, by name
     weights: Mapping[str, np.ndarray]  # constants, float32, by name
     values: tuple[Value, ...]  # in the order of computation
-    # Number of the value of each state, at nodes with children; at those without, too, if `leaf` is None
+    # Number of each state's value at nodes with children, and at all nodes if `leaf` is None
     inner: Mapping[str, int]
-    leaf: Mapping[str, int] | None = None  # the same at nodes without children, of values that use no child
+    leaf: Mapping[str, int] | None = None  # the same at nodes without children; these values read no child
 
 
 @dataclass(frozen=True)
 class Readout:
-    """What comes out of the states of a structure."""
+    """The results of a structure's states."""
 
-    state: str  # which state; a matrix is read row by row
-    # ``"roots"``: of nodes that are nobody's child, one result each, in the order of nodes (one root a
-    # structure is usual); ``"nodes"``: of all nodes; ``"total"``, ``"mean"``, ``"most"``: sum, mean and
-    # maximum over a structure's nodes, one result a structure
+    state: str  # name of the state; a matrix is read row by row
+    # ``"roots"``: of nodes without parents, a result for each, in the order of nodes (usually one per
+    # structure); ``"nodes"``: of all nodes; ``"total"``, ``"mean"``, ``"most"``: sum, mean and maximum over a
+    # structure's nodes, one result per structure
     over: Literal["roots", "nodes", "total", "mean", "most"] = "roots"
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A step behind the readout: ``"linear"`` (weight (m, k), bias (m,)) or a function of the outputs."""
+    """A layer after the readout: ``"linear"`` (weight (m, k), bias (m,)) or a function of the outputs."""
 
     op: Literal["linear", "relu", "tanh", "sigmoid", "softmax"]
     weight: np.ndarray | None = None
@@ -107,11 +106,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class RecursiveModel:
-    """A whole model: a cell, what is read of its states, and the layers behind."""
+    """A whole model: a cell, the readout of its states, and layers."""
 
     cell: Cell
     readout: Readout
     layers: tuple[Layer, ...] = ()
-    # Labels, where the last layer's outputs are scores or probabilities of classes
+    # Labels, if the last layer's outputs are scores or probabilities of classes
     classes: tuple[str | int, ...] = field(default=())
-    vocabulary: Vocabulary | None = None  # words that structures may come with in place of numbers
+    vocabulary: Vocabulary | None = None  # words that structures may have instead of numbers

@@ -1,4 +1,4 @@
-"""Whether structures fit a model: what the executor checks in each call, told before."""
+"""Check that structures fit a model, before a call; the executor repeats these checks in each call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hbtvm.runtime.recursive.structures import Structures
 def check(structures: Structures, model: Any) -> None:
     """Check structures.
 
-    `model`: a `Cell`, or a package's `RecursionEntry`: what has ``children`` and ``inputs``.
+    `model`: a `Cell`, or a package's `RecursionEntry`, with ``children`` and ``inputs``.
     Raises `InputError` if there is a cycle, a child outside of its structure, too many children, a number out
     of range, or an array of a wrong shape; it names structure and node, counted within the structure.
     """
@@ -26,8 +26,8 @@ def check(structures: Structures, model: Any) -> None:
         )
     counts = np.diff(first)
     parent = np.repeat(np.arange(nodes), counts)
-    own = np.searchsorted(starts, parent, "right") - 1
-    outside = (child != -1) & ((child < starts[own]) | (child >= starts[own + 1]))
+    structure = np.searchsorted(starts, parent, "right") - 1
+    outside = (child != -1) & ((child < starts[structure]) | (child >= starts[structure + 1]))
     if outside.any():
         node = int(parent[int(np.argmax(outside))])
         raise InputError(f"{_where(structures, node)}: a child of it is no node of this structure.")
@@ -48,7 +48,7 @@ def check(structures: Structures, model: Any) -> None:
 
 
 def _check_cycles(structures: Structures, parent: np.ndarray) -> None:
-    """Take away nodes without children again and again: what remains is on a cycle, or above one."""
+    """Repeatedly remove nodes without children: the remaining nodes are on a cycle or above a cycle."""
     nodes = len(structures.first) - 1
     there = structures.child >= 0
     child, parent = structures.child[there], parent[there]
@@ -67,7 +67,7 @@ def _check_cycles(structures: Structures, parent: np.ndarray) -> None:
     if any(left):
         node = next(at for at, count in enumerate(left) if count)
         seen: set[int] = set()
-        # From child to child that is left, one comes to a node of a cycle.
+        # Remaining children lead to a node on a cycle.
         while node not in seen:
             seen.add(node)
             near = structures.child[structures.first[node] : structures.first[node + 1]].tolist()

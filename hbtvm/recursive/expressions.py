@@ -1,4 +1,4 @@
-"""Expressions of a cell: what its function computes with, value by value recorded."""
+"""Expressions in a cell's function, which record values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hbtvm.recursive.values import Values
 
 
 class Recorder(Values):
-    """Keeps what a cell's function computes."""
+    """Records the values of a cell's function."""
 
     def __init__(
         self, weights: Mapping[str, np.ndarray], inputs: Mapping[str, Input], sources: Mapping[str, Any]
@@ -22,55 +22,55 @@ class Recorder(Values):
         self._weights, self._inputs, self._sources = weights, inputs, sources
 
     def source(self, op: str, shape: Shape = (), **more: Any) -> Expression:
-        """A value without operands."""
+        """Record a value without operands."""
         return Expression(self, self.put(Value(op, (), shape, **more)))
 
     def computed(self, op: str, *of: Any, **more: Any) -> Expression:
-        """An operator of expressions and numbers."""
+        """Record an operator of expressions and numbers."""
         return Expression(self, self.apply(op, [self.of(one).number for one in of], **more))
 
     def weight(self, name: str) -> Expression:
-        """A constant by its name."""
+        """Return a constant by name."""
         if name not in self._weights:
             raise ModelError(f"there is no weight {name!r}; there are {sorted(self._weights)}")
         return self.source("weight", self._weights[name].shape, name=name)
 
     def input(self, name: str) -> Expression:
-        """What comes with the node, as a vector."""
+        """Return a node's input as a vector."""
         if name not in self._inputs:
             raise ModelError(f"a node has no input {name!r}; there are {sorted(self._inputs)}")
-        own = self._inputs[name]
-        if own.kind == "vector":
-            return self.source("input", (own.size,), name=name)
+        input_ = self._inputs[name]
+        if input_.kind == "vector":
+            return self.source("input", (input_.size,), name=name)
         weight = self._sources[name].weight
         which = list(self._inputs).index(name)
         return self.source("embed", self._weights[weight].shape[1:], name=weight, start=which)
 
     def of(self, value: Any) -> Expression:
-        """An expression, or a number as one."""
+        """Convert an expression or a number to an expression."""
         if isinstance(value, Expression):
             return value
         if isinstance(value, int | float):
             return self.source("constant", constant=float(value))
-        raise ModelError(f"{value!r} is no expression of a cell; weights are reached as w.NAME")
+        raise ModelError(f"{value!r} is not an expression of a cell; weights are reached as w.NAME")
 
 
 class Expression:
     """A number, vector or matrix, of a node or of each of its children."""
 
-    __array_ufunc__ = None  # numpy's operators leave it to ours
+    __array_ufunc__ = None  # makes numpy's operators defer to this class
 
     def __init__(self, recorder: Recorder, number: int) -> None:
         self.recorder, self.number = recorder, number
 
     @property
     def shape(self) -> Shape:
-        """() of a number, else of a vector or a matrix."""
+        """() for a number, else the shape of a vector or matrix."""
         return self.recorder.values[self.number].shape
 
     @property
     def per_child(self) -> bool:
-        """Whether there is one for each child."""
+        """Whether there is a value for each child."""
         return self.recorder.values[self.number].per_child
 
     def __add__(self, other: Any) -> Expression:
@@ -108,69 +108,69 @@ class Expression:
         return self.recorder.computed("matmul", self, other)
 
     def reshape(self, shape: Shape) -> Expression:
-        """The same numbers in another shape, row by row."""
+        """Return the numbers in another shape, row by row."""
         return self.recorder.computed("reshape", self, shape=tuple(shape))
 
     def __getitem__(self, which: slice) -> Expression:
         if not isinstance(which, slice) or not self.shape or which.step not in (None, 1):
-            raise ModelError(f"{which!r} is no part of a vector; expected first:last")
+            raise ModelError(f"{which!r} is not a part of a vector; expected first:last")
         start, stop, _ = which.indices(self.shape[0])
         return self.recorder.computed("slice", self, start=start, stop=stop)
 
 
 def sigmoid(x: Expression) -> Expression:
-    """1 / (1 + e**-x), number by number."""
+    """Return 1 / (1 + e**-x), number by number."""
     return x.recorder.computed("sigmoid", x)
 
 
 def tanh(x: Expression) -> Expression:
-    """The hyperbolic tangent, number by number."""
+    """Return the hyperbolic tangent, number by number."""
     return x.recorder.computed("tanh", x)
 
 
 def relu(x: Expression) -> Expression:
-    """x, but at least 0, number by number."""
+    """Return max(x, 0), number by number."""
     return x.recorder.computed("relu", x)
 
 
 def exp(x: Expression) -> Expression:
-    """e to the power of x, number by number."""
+    """Return e to the power of x, number by number."""
     return x.recorder.computed("exp", x)
 
 
 def absolute(x: Expression) -> Expression:
-    """The absolute value, number by number."""
+    """Return the absolute value, number by number."""
     return x.recorder.computed("abs", x)
 
 
 def maximum(a: Expression, b: Any) -> Expression:
-    """The larger of two, number by number."""
+    """Return the larger of two, number by number."""
     return a.recorder.computed("max", a, b)
 
 
 def minimum(a: Expression, b: Any) -> Expression:
-    """The smaller of two, number by number."""
+    """Return the smaller of two, number by number."""
     return a.recorder.computed("min", a, b)
 
 
 def total(x: Expression) -> Expression:
-    """The sum over a node's children; zeros where it has none."""
+    """Return the sum over a node's children; zeros without children."""
     return _over_children("total", x)
 
 
 def most(x: Expression) -> Expression:
-    """The maximum over a node's children; zeros where it has none."""
+    """Return the maximum over a node's children; zeros without children."""
     return _over_children("most", x)
 
 
 def _over_children(op: str, x: Expression) -> Expression:
     if not isinstance(x, Expression) or not x.per_child:
-        raise ModelError(f"{op} is over children; expected something that there is one of for each child")
+        raise ModelError(f"{op} is over children; expected a value for each child")
     return x.recorder.computed(op, x)
 
 
 def split(x: Expression, parts: int) -> list[Expression]:
-    """Equal parts of a vector, or of the rows of a matrix."""
+    """Split a vector, or the rows of a matrix, into equal parts."""
     if not x.shape or parts < 1 or x.shape[0] % parts:
         raise ModelError(f"shape {x.shape} does not split into {parts} equal parts")
     size = x.shape[0] // parts
@@ -178,7 +178,7 @@ def split(x: Expression, parts: int) -> list[Expression]:
 
 
 def concat(parts: Sequence[Expression]) -> Expression:
-    """Vectors behind each other, or the rows of matrices."""
+    """Concatenate vectors, or the rows of matrices."""
     parts = list(parts)
     if not parts:
         raise ModelError("concat of nothing; expected at least one part")
@@ -186,10 +186,10 @@ def concat(parts: Sequence[Expression]) -> Expression:
 
 
 def softmax(x: Expression) -> Expression:
-    """Powers of e, divided by their sum, of a vector."""
+    """Return the softmax of a vector."""
     return x.recorder.computed("softmax", x)
 
 
 def outer(a: Expression, b: Expression) -> Expression:
-    """The matrix of all products of two vectors' numbers."""
+    """Return the matrix of all products of two vectors' numbers."""
     return a.recorder.computed("outer", a, b)

@@ -1,13 +1,14 @@
 """The ``.rec`` file of a recursive model: a zip archive of JSON and arrays in numpy's format.
 
-Nothing in it is executed or unpickled, and what it claims is bounded by what is there. The same model gives
-the same bytes.
+Nothing in it is executed or unpickled, and the file's bytes bound all claimed sizes. The same model gives the
+same bytes.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import zipfile
@@ -33,9 +34,9 @@ _STAMP = (1980, 1, 1, 0, 0, 0)
 
 
 def save(model: RecursiveModel, path: str | os.PathLike[str]) -> None:
-    """Write a model, so that the file holds either all of it or what it held before.
+    """Write a model atomically.
 
-    Raises `ModelError` if the model is not right. Raises `ModelFileError` if the file can't be written.
+    Raises `ModelError` if the model is invalid. Raises `ModelFileError` if the file can't be written.
     """
     content = to_bytes(model)
     path = Path(path)
@@ -49,7 +50,7 @@ def save(model: RecursiveModel, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> RecursiveModel:
     """Read a model.
 
-    Raises `ModelError` if the file is missing, or holds no right model.
+    Raises `ModelError` if the file is missing, or holds no valid model.
     """
     path = Path(path)
     try:
@@ -63,10 +64,7 @@ def load(path: str | os.PathLike[str]) -> RecursiveModel:
 
 
 def to_bytes(model: RecursiveModel) -> bytes:
-    """A ``.rec`` file's content.
-
-    Raises `ModelError` if the model is not right.
-    """
+    """Return a ``.rec`` file's content; raises `ModelError` if the model is invalid."""
     check_model(model)
     arrays: dict[str, np.ndarray] = {}
 
@@ -78,20 +76,20 @@ def to_bytes(model: RecursiveModel) -> bytes:
     document = {"format": FORMAT, **codec.write(model, store)}
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        # Unsorted: the order of a cell's inputs counts.
+        # Unsorted: the order of a cell's inputs matters.
         _put(archive, _JSON, json.dumps(document, allow_nan=False, indent=1).encode())
         for name, array in arrays.items():
-            one = io.BytesIO()
+            stream = io.BytesIO()
             little = np.ascontiguousarray(array, np.dtype("<f4"))
-            np.lib.format.write_array(one, little, version=(1, 0), allow_pickle=False)
-            _put(archive, name, one.getvalue())
+            np.lib.format.write_array(stream, little, version=(1, 0), allow_pickle=False)
+            _put(archive, name, stream.getvalue())
     return file.getvalue()
 
 
 def from_bytes(content: bytes) -> RecursiveModel:
-    """The model of a ``.rec`` file's content.
+    """Return the model of a ``.rec`` file's content.
 
-    Raises `ModelError` if it is cut short, damaged, of a newer format, or holds no right model.
+    Raises `ModelError` if it is cut short, damaged, of a newer format, or holds no valid model.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -106,7 +104,7 @@ def from_bytes(content: bytes) -> RecursiveModel:
         raise
     except zipfile.BadZipFile as error:
         raise ModelError(
-            f"expected a .rec file, but it is no zip archive, or damaged ({shown(error)})."
+            f"expected a .rec file, but it is not a zip archive, or damaged ({shown(error)})."
         ) from error
     except (
         AttributeError, EOFError, IndexError, KeyError, NotImplementedError, OSError, OverflowError,
@@ -119,52 +117,52 @@ def from_bytes(content: bytes) -> RecursiveModel:
 
 
 def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
-    """The archive's members by name, none larger than the file warrants."""
-    found: dict[str, zipfile.ZipInfo] = {}
+    """Return the archive's members by name; checks their sizes."""
+    members: dict[str, zipfile.ZipInfo] = {}
     if len(archive.infolist()) > _MOST_MEMBERS:
         raise ModelError(f"the .rec file has more than {_MOST_MEMBERS} members.")
-    for one in archive.infolist():
-        if not _MEMBER.fullmatch(one.filename) or one.filename in found:
-            raise ModelError(f"the .rec file holds {shown(one.filename)!r}, or holds it twice.")
-        if one.compress_type != zipfile.ZIP_STORED or one.flag_bits & 1:
+    for member in archive.infolist():
+        if not _MEMBER.fullmatch(member.filename) or member.filename in members:
+            raise ModelError(f"the .rec file holds {shown(member.filename)!r}, or holds it twice.")
+        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
             raise ModelError(
-                f"in the .rec file, {one.filename!r} is compressed; expected it stored as it is."
+                f"in the .rec file, {member.filename!r} is compressed; expected it stored as it is."
             )
-        if one.file_size != one.compress_size or not 0 <= one.header_offset + one.file_size <= size:
-            raise ModelError(f"in the .rec file, the size of {one.filename!r} is wrong.")
-        found[one.filename] = one
-    if _JSON not in found:
+        if (
+            member.file_size != member.compress_size
+            or not 0 <= member.header_offset + member.file_size <= size
+        ):
+            raise ModelError(f"in the .rec file, the size of {member.filename!r} is wrong.")
+        members[member.filename] = member
+    if _JSON not in members:
         raise ModelError(f"expected a .rec file, but this zip archive has no {_JSON}.")
-    if found[_JSON].file_size > _MOST_JSON or sum(one.file_size for one in found.values()) > size:
+    if members[_JSON].file_size > _MOST_JSON or sum(member.file_size for member in members.values()) > size:
         raise ModelError("in the .rec file, members are larger than the file.")
-    return found
+    return members
 
 
 def _array(content: bytes, name: str) -> np.ndarray:
-    """A float32 array, whose size is compared with the bytes that are there before it is made."""
+    """Read a float32 array; checks its size against the bytes before allocating it."""
     try:
         shape, columns_first, dtype, start = array_header(content)
     except ValueError as error:
-        raise ModelError(f"in the .rec file, {name} is no array: {shown(error, most=200)}.") from error
+        raise ModelError(f"in the .rec file, {name} is not an array: {shown(error, most=200)}.") from error
     if dtype != np.dtype("<f4") or columns_first or not 1 <= len(shape) <= 2:
         raise ModelError(
             f"in the .rec file, {name} is {dtype} of shape {shape}; expected float32, rows first."
         )
-    count = 1
-    for one in shape:
-        count *= one
     data = content[start:]
-    if min(shape) < 1 or 4 * count != len(data):
+    if min(shape) < 1 or 4 * math.prod(shape) != len(data):
         raise ModelError(f"in the .rec file, {name} has shape {shape} and {len(data)} bytes.")
     return np.frombuffer(data, "<f4").astype(np.float32).reshape(shape)
 
 
 def _check_format(document: Any) -> None:
-    found = document.pop("format")
-    if type(found) is not int or found < 1:
-        raise ModelError(f"the .rec file's format is {shown(found)!r}; expected {FORMAT}.")
-    if found > FORMAT:
-        raise ModelError(f"the .rec file is of format {found}; this version of hbtvm reads up to {FORMAT}.")
+    version = document.pop("format")
+    if type(version) is not int or version < 1:
+        raise ModelError(f"the .rec file's format is {shown(version)!r}; expected {FORMAT}.")
+    if version > FORMAT:
+        raise ModelError(f"the .rec file is of format {version}; this version of hbtvm reads up to {FORMAT}.")
 
 
 def _put(archive: zipfile.ZipFile, name: str, content: bytes) -> None:

@@ -1,7 +1,7 @@
-"""Known cells by name, with the equations of the works that introduced them.
+"""Known cells by name, with the equations of the papers that introduced them.
 
-H is the hidden size, x an input row, s the sum of the children's states h. Weights are as PyTorch's layers
-have them, (outputs, inputs); gates lie behind each other in the order that the docstrings give.
+H is the hidden size, x an input row, s the sum of the children's states h. Weights have PyTorch's layout,
+(outputs, inputs); gates are concatenated in the order of the docstrings.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def tree_lstm(hidden: int, children: int | None = 2, inner_words: bool = True) -
 
 
 def nary_tree_lstm(hidden: int, children: int | None = 2) -> CellFunction:
-    """N-ary TreeLSTM (Tai et al., 2015, equations 9 to 14): constants of their own for each place.
+    """N-ary TreeLSTM (Tai et al., 2015, equations 9 to 14): separate constants for each place.
 
     Weights: words, Wx (4H, X) and b (4H) for i, o, u and f; U (3H, N H); Uf (N H, N H), rows by f's place.
     """
@@ -215,13 +215,13 @@ CELLS: Mapping[str, Maker] = {
     "lstm": lstm,
     "gru": gru,
 }
-"""By name: from the hidden size and the number of places for children to the cell."""
+"""Functions by name, from the hidden size and the number of places for children to the cell."""
 
 
 def example_weights(
     name: str, hidden: int, vocabulary: int = 1000, children: int = 2, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Random weights of a known cell, as large as when training begins: uniform within 1 / sqrt(inputs).
+    """Return random initial weights of a known cell: uniform within 1 / sqrt(inputs).
 
     Raises `ModelError` if there is no such cell.
     """
@@ -233,7 +233,7 @@ def example_weights(
         gates = {"rnn": 1, "lstm": 4, "gru": 3}[name] * h
         shapes |= {"weight_ih": (gates, h), "weight_hh": (gates, h), "bias_ih": (gates,), "bias_hh": (gates,)}
     else:
-        own: dict[str, dict[str, tuple[int, ...]]] = {
+        weights_of: dict[str, dict[str, tuple[int, ...]]] = {
             "tree_fc": {"W": (h, n * h), "b": (h,)},
             "dag_rnn": {"Wx": (h, h), "U": (h, h), "b": (h,)},
             "tree_rnn": {"W": (h, h)},
@@ -248,7 +248,7 @@ def example_weights(
             },
             "mv_rnn": {"matrices": (vocabulary, h * h), "W": (h, 2 * h), "WM": (h, 2 * h), "b": (h,)},
         }
-        shapes |= own[name]
+        shapes |= weights_of[name]
     rng = np.random.default_rng(seed)
     return {
         key: (rng.uniform(-1, 1, shape) / np.sqrt(h if key == "matrices" else shape[-1])).astype(np.float32)
@@ -257,9 +257,9 @@ def example_weights(
 
 
 def example(name: str, hidden: int, vocabulary: int = 1000, seed: int = 0, children: int | None = 2) -> Cell:
-    """A known cell with random weights; see `example_weights`.
+    """Return a known cell with random weights; see `example_weights`.
 
-    `children`: places for children, where the cell leaves it open; None for any number, where sums allow it.
+    `children`: places for children, if the cell leaves it open; None for any number, if the cell only sums.
     """
     weights = example_weights(name, hidden, vocabulary, children or 2, seed)
     return CELLS[name](hidden, children).bind(weights)

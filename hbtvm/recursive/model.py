@@ -1,4 +1,4 @@
-"""`Model`: a cell with its weights and what is read of it, to tune, to compile and to save."""
+"""`Model`: a cell with weights and a readout, to tune, compile and save."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Model(RecursiveModel):
     cell
         A function that `hbtvm.recursive.cell` declares, or a recorded `Cell`.
     weights
-        By name: arrays or torch's tensors, of one or two axes; rounded to float32. Those of the cell and of
-        layers.
+        Weights of the cell and of layers by name: arrays or torch's tensors, of one or two axes; rounded to
+        float32.
     output
-        Such as ``roots("h") | linear("head") | softmax()``; the first state of roots, if left out.
+        Such as ``roots("h") | linear("head") | softmax()``; by default, the first state of roots.
     readout, layers
-        What `output` stands for, in its place.
+        The parts of `output`, as an alternative.
     classes
         Labels of the last layer's outputs.
     vocabulary
-        Words that structures may come with in place of numbers: what packages of the model know them by.
+        Words that structures may have instead of numbers; packages of the model keep it.
 
     Raises
     ------
@@ -51,15 +51,15 @@ class Model(RecursiveModel):
         classes: Sequence[str | int] = (),
         vocabulary: Vocabulary | None = None,
     ) -> None:
-        own = dict(weights or {})
+        arrays = dict(weights or {})
         if isinstance(cell, CellFunction):
-            cell = cell.bind(own)
+            cell = cell.bind(arrays)
         elif not isinstance(cell, Cell):
             raise ModelError(f"the cell is {cell!r:.100}; expected a function that rec.cell declares")
         if output is not None:
             if not isinstance(output, Output):
                 raise ModelError(f"the output is {output!r:.100}; expected such as rec.roots('h')")
-            readout, layers = output.readout, [one.bound(own) for one in output.stages]
+            readout, layers = output.readout, [stage.bound(arrays) for stage in output.stages]
         readout = readout or Readout(next(iter(cell.states)))
         super().__init__(cell, readout, tuple(layers), tuple(classes), vocabulary)
         check_model(self)
@@ -78,13 +78,13 @@ class Model(RecursiveModel):
 def load(path: str | os.PathLike[str]) -> Model:
     """Read a model that `Model.save` wrote; nothing in the file is executed.
 
-    Raises `ModelError` if it is no such file, or is damaged.
+    Raises `ModelError` for other files, or if it is damaged.
     """
-    found = file.load(path)
+    model = file.load(path)
     return Model(
-        found.cell,
-        readout=found.readout,
-        layers=found.layers,
-        classes=found.classes,
-        vocabulary=found.vocabulary,
+        model.cell,
+        readout=model.readout,
+        layers=model.layers,
+        classes=model.classes,
+        vocabulary=model.vocabulary,
     )

@@ -1,4 +1,4 @@
-"""What a model gives, as users write it: ``roots("h") | linear("head") | softmax()``."""
+"""The notation of a model's output: ``roots("h") | linear("head") | softmax()``."""
 
 from __future__ import annotations
 
@@ -18,57 +18,57 @@ Function = Literal["linear", "relu", "tanh", "sigmoid", "softmax"]
 
 @dataclass(frozen=True)
 class Stage:
-    """A layer, whose weights are given by name or as arrays."""
+    """A layer, with weights by name or as arrays."""
 
     op: Function
     weight: Any = None
     bias: Any = None
 
     def bound(self, weights: Mapping[str, Any]) -> Layer:
-        """The layer, with weights.
+        """Return the layer with its weights.
 
         Raises
         ------
         ModelError
-            If a weight is missing, or is no array of numbers.
+            If a weight is missing, or is not an array of numbers.
         """
         if self.op != "linear":
             return Layer(self.op)
         weight, bias = self.weight, self.bias
         if isinstance(weight, str) and weight not in weights:
-            # As torch names the two weights of a layer.
+            # torch's names of a layer's two weights.
             if bias is None and f"{weight}.bias" in weights:
                 bias = f"{weight}.bias"
             weight = f"{weight}.weight"
-        own = [None if one is None else _array(one, weights) for one in (weight, bias)]
-        return Layer("linear", own[0], own[1])
+        arrays = [None if array is None else _array(array, weights) for array in (weight, bias)]
+        return Layer("linear", arrays[0], arrays[1])
 
 
 @dataclass(frozen=True)
 class Output:
-    """What is read of states, and layers behind, in order; ``|`` adds a layer."""
+    """A readout and layers in order; ``|`` adds a layer."""
 
     readout: Readout
     stages: tuple[Stage, ...] = ()
 
     def __or__(self, other: Any) -> Output:
         if not isinstance(other, Stage):
-            raise ModelError(f"behind | stands {other!r}; expected linear, relu, tanh, sigmoid or softmax")
+            raise ModelError(f"after | there is {other!r}; expected linear, relu, tanh, sigmoid or softmax")
         return Output(self.readout, (*self.stages, other))
 
 
 def roots(state: str) -> Output:
-    """A state of nodes that are nobody's child."""
+    """Read a state of nodes without parents."""
     return Output(Readout(state, "roots"))
 
 
 def nodes(state: str) -> Output:
-    """A state of all nodes."""
+    """Read a state of all nodes."""
     return Output(Readout(state, "nodes"))
 
 
 def mean(state: str) -> Output:
-    """The mean of a state over a structure's nodes."""
+    """Read the mean of a state over a structure's nodes."""
     return Output(Readout(state, "mean"))
 
 
@@ -77,7 +77,7 @@ def total(x: str) -> Output: ...
 @overload
 def total(x: Expression) -> Expression: ...
 def total(x: Any) -> Any:
-    """In a cell: the sum over a node's children. Of a state's name: its sum over a structure's nodes."""
+    """In a cell: sum over a node's children. For a state's name: read its sum over a structure's nodes."""
     return Output(Readout(x, "total")) if isinstance(x, str) else expressions.total(x)
 
 
@@ -86,7 +86,7 @@ def most(x: str) -> Output: ...
 @overload
 def most(x: Expression) -> Expression: ...
 def most(x: Any) -> Any:
-    """In a cell: the maximum over a node's children. Of a state's name: that over a structure's nodes."""
+    """In a cell: maximum over a node's children. For a state's name: read its maximum over the nodes."""
     return Output(Readout(x, "most")) if isinstance(x, str) else expressions.most(x)
 
 
@@ -96,8 +96,8 @@ def linear(weight: Any, bias: Any = None) -> Stage:
     Parameters
     ----------
     weight
-        Name of the weight, (outputs, inputs), or an array; of a name without such a weight, that of a layer
-        whose weights are ``NAME.weight`` and, if there is one, ``NAME.bias``.
+        An array, (outputs, inputs), or the name of a weight, or of a layer with the weights ``NAME.weight``
+        and perhaps ``NAME.bias``.
     bias
         Name or array, (outputs,); None for none.
     """
@@ -109,7 +109,7 @@ def relu(x: None = None) -> Stage: ...
 @overload
 def relu(x: Expression) -> Expression: ...
 def relu(x: Any = None) -> Any:
-    """In a cell: max(x, 0), number by number. Without argument: a layer of it."""
+    """In a cell: max(x, 0), number by number. Without argument: the layer."""
     return _either("relu", expressions.relu, x)
 
 
@@ -118,7 +118,7 @@ def tanh(x: None = None) -> Stage: ...
 @overload
 def tanh(x: Expression) -> Expression: ...
 def tanh(x: Any = None) -> Any:
-    """In a cell: the hyperbolic tangent, number by number. Without argument: a layer of it."""
+    """In a cell: the hyperbolic tangent, number by number. Without argument: the layer."""
     return _either("tanh", expressions.tanh, x)
 
 
@@ -127,7 +127,7 @@ def sigmoid(x: None = None) -> Stage: ...
 @overload
 def sigmoid(x: Expression) -> Expression: ...
 def sigmoid(x: Any = None) -> Any:
-    """In a cell: 1 / (1 + e**-x), number by number. Without argument: a layer of it."""
+    """In a cell: 1 / (1 + e**-x), number by number. Without argument: the layer."""
     return _either("sigmoid", expressions.sigmoid, x)
 
 
@@ -136,7 +136,7 @@ def softmax(x: None = None) -> Stage: ...
 @overload
 def softmax(x: Expression) -> Expression: ...
 def softmax(x: Any = None) -> Any:
-    """In a cell: powers of e of a vector, divided by their sum. Without argument: a layer of it."""
+    """In a cell: the softmax of a vector. Without argument: the layer."""
     return _either("softmax", expressions.softmax, x)
 
 

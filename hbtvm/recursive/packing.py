@@ -1,4 +1,4 @@
-"""Structures packed into the arrays of a batch."""
+"""Pack structures into the arrays of a batch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hbtvm.words.printable import shown
 
 
 def packed(owns: Sequence[Sequence[Sequence[int]]], inputs: Mapping[str, np.ndarray]) -> Structures:
-    """`Structures` of lists of each node's children, numbered within their structure."""
+    """Return `Structures` for lists of each node's children, numbered within their structure."""
     starts, first, child = [0], [0], []
-    for b, own in enumerate(owns):
-        base, size = starts[-1], len(own)
-        for node, children in enumerate(own):
-            for one in children:
-                if not -1 <= one < size:
+    for b, structure in enumerate(owns):
+        base, size = starts[-1], len(structure)
+        for node, children in enumerate(structure):
+            for number in children:
+                if not -1 <= number < size:
                     raise InputError(
-                        f"structure {b}, node {node}: its child {one} is no node of this structure."
+                        f"structure {b}, node {node}: its child {number} is not a node of this structure."
                     )
-                child.append(one + base if one >= 0 else -1)
+                child.append(number + base if number >= 0 else -1)
             first.append(len(child))
         starts.append(base + size)
     return Structures(
@@ -32,14 +32,16 @@ def packed(owns: Sequence[Sequence[Sequence[int]]], inputs: Mapping[str, np.ndar
 
 
 def inputs_of(given: Mapping[str, Any], owns: Sequence[Sequence[Any]]) -> dict[str, np.ndarray]:
-    """Inputs by name, of all nodes behind one another."""
+    """Return inputs by name, concatenated over all structures."""
     count = sum(map(len, owns))
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for name, one in given.items():
         is_parts = isinstance(one, list | tuple) and len(one) == len(owns) and len(one) and np.ndim(one[0])
         try:
             parts = [as_array(part) for part in one] if is_parts else []
-            fits = len(parts) == len(owns) and [len(part) for part in parts] == [len(own) for own in owns]
+            fits = len(parts) == len(owns) and [len(part) for part in parts] == [
+                len(structure) for structure in owns
+            ]
             array = np.concatenate(parts) if fits else as_array(one)
         except ValueError:
             raise InputError(f"input {name!r}: its arrays differ in shape, or a node has none.") from None
@@ -48,12 +50,12 @@ def inputs_of(given: Mapping[str, Any], owns: Sequence[Sequence[Any]]) -> dict[s
                 f"input {name!r} is {array.dtype} of shape {array.shape}; expected numbers or vectors of "
                 f"{count} nodes."
             )
-        found[name] = array.astype(np.int32 if array.ndim == 1 and array.dtype.kind in "iu" else np.float32)
-    return found
+        arrays[name] = array.astype(np.int32 if array.ndim == 1 and array.dtype.kind in "iu" else np.float32)
+    return arrays
 
 
 def whole(given: Any, where: str, axes: int) -> np.ndarray:
-    """An array of whole numbers of so many axes; raises `InputError` if it is none."""
+    """Return an array of whole numbers with this many axes; raises `InputError` otherwise."""
     array = as_array(given)
     if array.ndim != axes or (array.size and array.dtype.kind not in "iu"):
         raise InputError(
@@ -63,12 +65,12 @@ def whole(given: Any, where: str, axes: int) -> np.ndarray:
 
 
 def as_array(given: Any) -> np.ndarray:
-    """An array of what is one, such as a tensor."""
+    """Convert an array or a tensor to an array."""
     return np.asarray(given.numpy() if hasattr(given, "numpy") else given)
 
 
 def listed(items: Any) -> list[Any]:
-    """Structures, one by one; raises `InputError` if they are not several."""
+    """Return a list of structures; raises `InputError` if `items` is not iterable or is text."""
     if isinstance(items, str | bytes) or not isinstance(items, Iterable):
         raise InputError(
             f"structures are {shown(repr(items))}; expected a list with one item for each structure."

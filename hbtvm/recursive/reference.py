@@ -1,4 +1,4 @@
-"""Recursive models node by node in float64: what compiled ones are checked against."""
+"""Reference of recursive models, node by node in float64."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from hbtvm.runtime.recursive.structures import Structures
 
 
 def states(cell: Cell, structures: Structures) -> dict[str, np.ndarray]:
-    """States of all nodes, by name: float64, shape (N, ...).
+    """Return the states of all nodes by name: float64, shape (N, ...).
 
-    Raises `InputError` if the nodes go round in a circle.
+    Raises `InputError` if there is a cycle.
     """
     weights = {name: array.astype(np.float64) for name, array in cell.weights.items()}
     count = len(structures.first) - 1
-    found = {name: np.zeros((count, *shape)) for name, shape in cell.states.items()}
+    rows = {name: np.zeros((count, *shape)) for name, shape in cell.states.items()}
     for node in order(structures):
         places = structures.child[structures.first[node] : structures.first[node + 1]].tolist()
-        for name, value in _node(cell, weights, found, structures.inputs, node, places).items():
-            found[name][node] = value
-    return found
+        for name, value in _node(cell, weights, rows, structures.inputs, node, places).items():
+            rows[name][node] = value
+    return rows
 
 
 def order(structures: Structures) -> Iterator[int]:
-    """Nodes in an order in which children come before those that they are children of."""
+    """Yield nodes, children before parents."""
     count = len(structures.first) - 1
     done = np.zeros(count, bool)
     for start in range(count):
@@ -38,8 +38,8 @@ def order(structures: Structures) -> Iterator[int]:
         waits: set[int] = set()
         while stack:
             node = stack[-1]
-            own = structures.child[structures.first[node] : structures.first[node + 1]]
-            open_ones = [int(child) for child in own if child >= 0 and not done[child]]
+            children = structures.child[structures.first[node] : structures.first[node + 1]]
+            open_ones = [int(child) for child in children if child >= 0 and not done[child]]
             if not open_ones:
                 stack.pop()
                 if not done[node]:
@@ -47,8 +47,8 @@ def order(structures: Structures) -> Iterator[int]:
                     yield node
             elif node in waits:
                 structure = int(np.searchsorted(structures.starts, node, "right")) - 1
-                own_number = node - int(structures.starts[structure])
-                raise InputError(f"structure {structure}, node {own_number}: it depends on itself")
+                number = node - int(structures.starts[structure])
+                raise InputError(f"structure {structure}, node {number}: it depends on itself")
             else:
                 waits.add(node)
                 stack += open_ones
@@ -78,12 +78,12 @@ def values_of(
     numbers: Iterable[int] | None = None,
     weights: Mapping[str, np.ndarray] | None = None,
 ) -> dict[int, Any]:
-    """Values of a cell at a node, by number: float64; of those for each child, a list.
+    """Return the values of a cell at a node, by number: float64; a list for per-child values.
 
     `found`: states of all nodes, by name.
     `places`: the node's children; -1 for none.
-    `numbers`: which values, in order and with all that they are computed from; all of them, if left out.
-    `weights`: the cell's, in float64.
+    `numbers`: numbers of the values to compute, in order, operands included; by default all.
+    `weights`: the cell's weights, in float64.
     """
     if weights is None:
         weights = {name: array.astype(np.float64) for name, array in cell.weights.items()}
@@ -121,7 +121,7 @@ def _computed(cell: Cell, value: Value, values: Mapping[int, Any], children: int
 
 
 def apply(value: Value, *of: Any) -> Any:
-    """An operator of arrays in float64."""
+    """Apply an operator to float64 arrays."""
     if value.op == "constant":
         return np.full(value.shape, value.constant)
     if value.op == "slice":
@@ -150,7 +150,7 @@ _POINTWISE = {
     "mul": "multiply",
     "div": "divide",
 }
-"""Names of operators of single numbers, and of these in `hbtvm.operators.pointwise.FUNCTIONS`."""
+"""Names in `hbtvm.operators.pointwise.FUNCTIONS` by pointwise operator."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{op: pointwise.FUNCTIONS[name] for op, name in _POINTWISE.items()},
@@ -158,11 +158,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "softmax": _softmax,
     "outer": np.multiply.outer,
 }
-"""Operators by name, of arrays of one node."""
+"""Functions of one node's arrays, by operator."""
 
 
 def readout(cell: Cell, how: Readout, structures: Structures, found: Mapping[str, np.ndarray]) -> np.ndarray:
-    """What is read of states: float64, shape (results, numbers of the state)."""
+    """Return the readout of states: float64, shape (results, numbers of the state)."""
     values = found[how.state].reshape(len(structures.first) - 1, -1)
     if how.over == "nodes":
         return values
@@ -178,7 +178,7 @@ def readout(cell: Cell, how: Readout, structures: Structures, found: Mapping[str
 
 
 def roots(structures: Structures) -> np.ndarray:
-    """Nodes that are nobody's child, in order."""
+    """Return the nodes without parents, in order."""
     count = len(structures.first) - 1
     free = np.ones(count, bool)
     free[structures.child[structures.child >= 0]] = False
@@ -186,7 +186,7 @@ def roots(structures: Structures) -> np.ndarray:
 
 
 def layered(layers: tuple[Layer, ...], x: np.ndarray) -> np.ndarray:
-    """The layers behind a readout."""
+    """Apply the layers after a readout."""
     for layer in layers:
         if layer.op == "linear":
             assert layer.weight is not None
@@ -197,6 +197,6 @@ def layered(layers: tuple[Layer, ...], x: np.ndarray) -> np.ndarray:
 
 
 def scores(model: RecursiveModel, structures: Structures) -> np.ndarray:
-    """What a model gives for structures: float64, shape (results, outputs)."""
+    """Return a model's outputs for structures: float64, shape (results, outputs)."""
     found = states(model.cell, structures)
     return layered(model.layers, readout(model.cell, model.readout, structures, found))

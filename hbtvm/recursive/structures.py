@@ -1,9 +1,9 @@
-"""What people hold of trees, graphs and sequences, as `Structures` of a batch.
+"""Converters of trees, graphs and sequences to `Structures` of a batch.
 
-Converters take a list of structures. A token, what stands at a node, is looked up in a vocabulary (a mapping
-to numbers, a list of words in the order of their numbers, or what a model knows); without one, tokens are
-numbers themselves. Nodes without a token get the number -1, of which an optional input makes zeros. Children
-come before those that they are children of, but for arrays and graphs, whose nodes keep their order.
+Converters take a list of structures. A vocabulary (a mapping to numbers, a list of words in the order of
+their numbers, or a model's) gives the number of each node's token; without a vocabulary, tokens are numbers.
+Nodes without a token get the number -1, which an optional input turns into zeros. Children come before
+parents, except in arrays and graphs, whose nodes keep their order.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def trees(
     unknown: int | None = None,
     name: str = "word",
 ) -> Structures:
-    """Trees as nested lists or tuples, tokens at their leaves: ``["not", ["very", "good"]]``.
+    """Convert nested lists or tuples with tokens at their leaves: ``["not", ["very", "good"]]``.
 
     Parameters
     ----------
     vocabulary, unknown
-        Numbers of tokens; `unknown` is that of tokens that the vocabulary lacks.
+        Numbers of tokens; `unknown` is the number of tokens that the vocabulary lacks.
     name
-        The input that tokens are.
+        The input for tokens.
 
     Raises
     ------
@@ -62,21 +62,21 @@ def brackets(
     name: str = "word",
     labels: Literal["drop", "words", "none"] = "drop",
 ) -> Structures:
-    """Trees as bracketed text, one a text.
+    """Convert bracketed texts, one tree in each.
 
     Parameters
     ----------
     labels
-        ``"drop"``: each bracket begins with a label, which is left out, as in treebanks:
-        ``(3 (2 It) (4 works))`` has three nodes; ``"words"``: it begins with the token of its node, whose
-        children follow; ``"none"``: it holds its children only: ``(a (b c))`` has five nodes.
+        ``"drop"``: each bracket begins with a label to ignore, as in treebanks: ``(3 (2 It) (4 works))`` has
+        three nodes; ``"words"``: each bracket begins with its node's token, followed by the children;
+        ``"none"``: a bracket holds only children: ``(a (b c))`` has five nodes.
     vocabulary, unknown, name
         See `trees`; without a vocabulary, tokens are numbers in digits.
 
     Raises
     ------
     InputError
-        As `trees`, and if a text is no tree.
+        As `trees`, and if a text is not a tree.
     """
     if labels not in ("drop", "words", "none"):
         raise InputError(f"labels is {labels!r}; expected 'drop', 'words' or 'none'")
@@ -93,10 +93,10 @@ def nltk(
     name: str = "word",
     labels: Literal["drop", "words"] = "drop",
 ) -> Structures:
-    """Trees of ``nltk.Tree``: sequences of children with a method ``label``; leaves are tokens.
+    """Convert trees of ``nltk.Tree``: sequences of children with a method ``label``; leaves are tokens.
 
-    With `labels` ``"drop"``, a node with one token only is one leaf, as in treebanks; with ``"words"``,
-    labels are tokens of inner nodes. Otherwise as `trees`.
+    With `labels` ``"drop"``, a node with a single token is a leaf, as in treebanks; with ``"words"``, labels
+    are tokens of inner nodes. Other parameters as in `trees`.
     """
 
     def parts(tree: Any) -> tuple[Any, Sequence[Any]]:
@@ -116,15 +116,15 @@ def sequences(
     unknown: int | None = None,
     name: str = "word",
 ) -> Structures:
-    """Sequences of tokens: each is the only child of the one behind it; an empty one has no nodes."""
+    """Convert sequences of tokens; each is the only child of the next. Empty sequences have no nodes."""
     look = _Lookup(vocabulary, unknown)
-    owns: list[list[list[int]]] = []
+    structures: list[list[list[int]]] = []
     numbers: list[int] = []
     for b, item in enumerate(listed(items)):
-        found = [look(token, b, at) for at, token in enumerate(item)]
-        numbers += found
-        owns.append([[at - 1] if at else [] for at in range(len(found))])
-    return packed(owns, {name: np.array(numbers, np.int32)})
+        tokens = [look(token, b, at) for at, token in enumerate(item)]
+        numbers += tokens
+        structures.append([[at - 1] if at else [] for at in range(len(tokens))])
+    return packed(structures, {name: np.array(numbers, np.int32)})
 
 
 class _Lookup:
@@ -172,13 +172,13 @@ class _Digits(dict[str, int]):
 def _nested(
     items: Iterable[Any], parts: Any, vocabulary: Vocabulary | None, unknown: int | None, name: str
 ) -> Structures:
-    """Trees of anything of which `parts` gives token and children, children first; without recursion."""
+    """Convert trees without recursion; `parts` returns a node's token and children."""
     look = _Lookup(vocabulary, unknown)
-    owns: list[list[list[int]]] = []
+    structures: list[list[list[int]]] = []
     numbers: list[int] = []
     for b, item in enumerate(listed(items)):
-        own: list[list[int]] = []
-        results: list[int] = []  # nodes whose parent has not been made
+        children_of: list[list[int]] = []
+        results: list[int] = []  # nodes without a parent yet
         waiting: list[tuple[Any, int]] = [(item, -1)]
         while waiting:
             tree, count = waiting.pop()
@@ -186,13 +186,15 @@ def _nested(
                 token, children = parts(tree)
                 children = list(children)
                 if token is None and not children:
-                    raise InputError(f"structure {b}, node {len(own)}: it has neither a token nor children.")
+                    raise InputError(
+                        f"structure {b}, node {len(children_of)}: it has neither a token nor children."
+                    )
                 waiting.append((token, len(children)))
                 waiting += [(child, -1) for child in reversed(children)]
                 continue
-            numbers.append(look(tree, b, len(own)))
-            own.append(results[len(results) - count :])
+            numbers.append(look(tree, b, len(children_of)))
+            children_of.append(results[len(results) - count :])
             del results[len(results) - count :]
-            results.append(len(own) - 1)
-        owns.append(own)
-    return packed(owns, {name: np.array(numbers, np.int32)})
+            results.append(len(children_of) - 1)
+        structures.append(children_of)
+    return packed(structures, {name: np.array(numbers, np.int32)})

@@ -1,4 +1,4 @@
-"""Trees as bracketed text."""
+"""Parse trees in bracketed text."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Node:
 
 
 def parse(text: str, structure: int, labels: str) -> Node:
-    """The tree of a text; see `hbtvm.recursive.structures.brackets`.
+    """Return the tree of a text; see `hbtvm.recursive.structures.brackets`.
 
     Raises
     ------
     InputError
-        If it is no tree; it names the structure and the character.
+        If it is not a tree; it names the structure and the character.
     """
     if not isinstance(text, str):
         raise InputError(f"structure {structure}: it is a {type(text).__name__}; expected a text.")
     roots: list[Node] = []
     path: list[Node] = []
     begun = False  # whether a bracket has just opened, so that a label may follow
-    for found in _PARTS.finditer(text):
-        part, where = found[0], f"structure {structure}, character {found.start()}"
+    for match in _PARTS.finditer(text):
+        part, where = match[0], f"structure {structure}, character {match.start()}"
         if part == ")":
             if not path:
                 raise InputError(f"{where}: a bracket closes that was not opened.")
@@ -56,7 +56,7 @@ def parse(text: str, structure: int, labels: str) -> Node:
 
 
 def _closed(node: Node, where: str, labels: str) -> None:
-    """A bracket with a label and a word only is a leaf."""
+    """Close a bracket; a label with a single word becomes a leaf."""
     if not node.children and node.token is None:
         raise InputError(f"{where}: a bracket is empty.")
     words = [child for child in node.children if not child.children and child.token is not None]

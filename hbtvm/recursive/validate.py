@@ -1,4 +1,4 @@
-"""What has to hold of a cell and of a model: types of values, one sentence for each mistake."""
+"""Validation of cells and models, and types of values; one sentence for each mistake."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hbtvm.errors import ModelError
 from hbtvm.recursive.cell import BINARY, OPERATORS, UNARY, Cell, RecursiveModel, Shape, Value
 from hbtvm.words.printable import shown
 
-MOST_CHILDREN = 64  # most places for children; a cell of any number of them has no such limit
+MOST_CHILDREN = 64  # most places for children; cells with any number of children have no limit
 
 _MOST = 2**31
 _OPERANDS = {
@@ -19,14 +19,14 @@ _OPERANDS = {
     **dict.fromkeys(("slice", "total", "most", "softmax", "reshape", *UNARY), 1),
     **dict.fromkeys(("matmul", "outer", *BINARY), 2),
 }
-"""How many values an operator takes; ``concat`` takes any number but none."""
+"""Number of operands of each operator; ``concat`` takes at least one."""
 
 
 def check(cell: Cell) -> None:
     """Check a cell.
 
-    Raises `ModelError` if a value's shape is not what its operator gives, a name is unknown, a state is
-    missing, or values for nodes without children need one.
+    Raises `ModelError` if a value's shape differs from its operator's result, a name is unknown, a state is
+    missing, or values for nodes without children read a child.
     """
     where = f"cell {shown(cell.name)!r}"
     if cell.children is not None and not (type(cell.children) is int and 1 <= cell.children <= MOST_CHILDREN):
@@ -66,9 +66,9 @@ def check(cell: Cell) -> None:
 
 
 def check_model(model: RecursiveModel) -> None:
-    """Check a model: its cell, and that readout, layers and classes fit it.
+    """Check a model: its cell, readout, layers, classes and vocabulary.
 
-    Raises `ModelError` if something does not fit.
+    Raises `ModelError` if these don't fit together.
     """
     cell, readout = model.cell, model.readout
     check(cell)
@@ -93,8 +93,8 @@ def check_model(model: RecursiveModel) -> None:
             continue
         weight, bias = layer.weight, layer.bias
         if weight is None or weight.ndim != 2 or weight.shape[1] != width or not weight.size:
-            found = None if weight is None else weight.shape
-            raise ModelError(f"{where}: the weight's shape is {found}; expected (outputs, {width})")
+            shape = None if weight is None else weight.shape
+            raise ModelError(f"{where}: the weight's shape is {shape}; expected (outputs, {width})")
         width = len(weight)
         if bias is not None and bias.shape != (width,):
             raise ModelError(f"{where}: the bias' shape is {bias.shape}; expected ({width},)")
@@ -112,18 +112,18 @@ def check_model(model: RecursiveModel) -> None:
 
 
 def needed(values: Sequence[Value], numbers: Iterable[int]) -> list[int]:
-    """Numbers of the values that some values are computed from, with themselves, in order."""
-    found = set(numbers)
+    """Return the numbers of values and of all their operands, in order."""
+    wanted = set(numbers)
     for number in range(len(values) - 1, -1, -1):
-        if number in found:
-            found.update(values[number].of)
-    return sorted(found)
+        if number in wanted:
+            wanted.update(values[number].of)
+    return sorted(wanted)
 
 
 def computed(value: Value, of: Sequence[Value]) -> tuple[Shape, bool]:
-    """The shape of an operator of values, and whether there is one result for each child.
+    """Return the shape of an operator's result, and whether there is a result for each child.
 
-    Raises `ModelError` if operands don't fit the operator; the text continues a sentence that begins with it.
+    Raises `ModelError` if operands don't fit; the text continues a sentence that begins with the operator.
     """
     shapes = [one.shape for one in of]
     per_child = any(one.per_child for one in of)
@@ -165,7 +165,7 @@ def computed(value: Value, of: Sequence[Value]) -> tuple[Shape, bool]:
 
 
 def _source(cell: Cell, value: Value) -> tuple[Shape, bool]:
-    """As `computed`, of values without operands."""
+    """As `computed`, for values without operands."""
     op, name = value.op, value.name
     if op == "constant":
         if not math.isfinite(value.constant) or len(value.shape) > 2:
@@ -182,7 +182,7 @@ def _source(cell: Cell, value: Value) -> tuple[Shape, bool]:
         return cell.states[name], False
     if op == "input":
         if name not in cell.inputs or cell.inputs[name].kind != "vector":
-            raise ModelError(f"reads {shown(name)!r}, which is no input of kind vector")
+            raise ModelError(f"reads {shown(name)!r}, which is not an input of kind vector")
         return (cell.inputs[name].size,), False
     if name not in cell.weights:
         raise ModelError(f"reads weight {shown(name)!r}; expected one of {_names(cell.weights)}")
@@ -191,7 +191,7 @@ def _source(cell: Cell, value: Value) -> tuple[Shape, bool]:
         return array.shape, False
     inputs = list(cell.inputs.items())
     if not 0 <= value.start < len(inputs) or inputs[value.start][1].kind != "number":
-        raise ModelError(f"reads input {value.start}, which is no input of kind number")
+        raise ModelError(f"reads input {value.start}, which is not an input of kind number")
     key, one = inputs[value.start]
     if array.ndim != 2 or len(array) != one.size:
         raise ModelError(

@@ -1,4 +1,4 @@
-"""Values of a cell in the order of computation, equal ones once."""
+"""Distinct values of a cell in the order of computation."""
 
 from __future__ import annotations
 
@@ -12,24 +12,21 @@ from hbtvm.recursive.validate import computed
 
 
 class Values:
-    """The values of a cell that is being made."""
+    """The values of a cell under construction."""
 
     def __init__(self) -> None:
         self.values: list[Value] = []
         self._known: dict[Value, int] = {}
 
     def put(self, value: Value) -> int:
-        """The number of a value, new or known."""
+        """Return the number of a new or known value."""
         if value not in self._known:
             self._known[value] = len(self.values)
             self.values.append(value)
         return self._known[value]
 
     def apply(self, op: str, of: Sequence[int], **more: Any) -> int:
-        """The number of an operator of values, whose shape follows from theirs.
-
-        Raises `ModelError` if they don't fit the operator.
-        """
+        """Add an operator of values; return its number. Raises `ModelError` if operands don't fit."""
         value = Value(op, tuple(of), **more)
         try:
             shape, per_child = computed(value, [self.values[one] for one in of])

@@ -319,7 +319,7 @@ def test_the_default_is_calls_of_few_structures(
         ("inspect roots.tar --state h,c", "roots.tar: --state needs a .pt2 file"),
         ("compile roots.rec --dtype float64", "recursive models are computed in float32"),
         ("compile roots.rec --strategy gemm", "recursive models have the strategy levels only, not gemm"),
-        ("compile damaged.rec", "damaged.rec: expected a .rec file, but it is no zip archive"),
+        ("compile damaged.rec", "damaged.rec: expected a .rec file, but it is not a zip archive"),
         ("compile weights.pt", "weights.pt: this is a pickle of torch.save"),
         ("compile other.zip", "other.zip: expected a model file: "),
         ("predict roots.rec trees.txt", "roots.rec: this seems to be a trained model, expected a package"),

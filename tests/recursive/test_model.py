@@ -145,7 +145,7 @@ def pickled() -> bytes:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"", "no zip archive"),
+        (b"", "not a zip archive"),
         (packed({"a.txt": b""}), "holds 'a.txt'"),
         (packed({"tables/0.npy": b""}), "has no model.json"),
         (packed({"model.json": b"[" * 100_000}), "damaged"),
@@ -261,7 +261,7 @@ def test_leaf_written_for_any_node() -> None:
         (Value("total", (0,), (3,)), "not per child"),
         (Value("slice", (0,), (3,), start=1, stop=4), "no such part"),
         (Value("child", (), (3,), name="h", start=2), "places 0 to 1"),
-        (Value("embed", (), (3,), name="w"), "no input of kind number"),
+        (Value("embed", (), (3,), name="w"), "not an input of kind number"),
         (Value("constant", constant=float("nan")), "finite"),
         (Value("reshape", (0,), (2, 2)), "has no form"),
     ],

@@ -147,13 +147,13 @@ def test_weights_that_share_bytes(content: bytes) -> None:
         ("sizes", [-18, -6], "no size"),
         ("strides", [1 << 30, 1], "has shape"),
         ("strides", [-6, 1], "no size"),
-        ("strides", [6], "no dense array"),
+        ("strides", [6], "not a dense array"),
         ("storage_offset", 1, "has shape"),
         ("storage_offset", -1, "no size"),
         ("storage_offset", 1 << 38, "has shape"),
         ("dtype", 8, "is float64; expected float32"),
         ("dtype", 99, "unknown type"),
-        ("layout", 1, "no dense array"),
+        ("layout", 1, "not a dense array"),
     ],
 )
 def test_weights_that_claim_too_much(content: bytes, key: str, value: Any, says: str) -> None:
@@ -169,8 +169,8 @@ def test_weights_that_claim_too_much(content: bytes, key: str, value: Any, says:
 def test_other_archives(content: bytes) -> None:
     parts = members(content)
     for given, says in (
-        (b"", "no zip archive"),
-        (b"PK nothing", "no zip archive"),
+        (b"", "not a zip archive"),
+        (b"PK nothing", "not a zip archive"),
         (archive_of(parts, how=zipfile.ZIP_DEFLATED), "is compressed"),
         (archive_of({"a.json": b""}), "has no models/model.json"),
         (archive_of({"serialized_exported_program.json": b""}), "older torch"),

@@ -1,1 +1,1 @@
-"""Cells from graphs of ATen operators, which is what ``torch.export`` makes of a module; without torch."""
+"""Cells from graphs of ATen operators, the result of ``torch.export``; needs no torch."""

@@ -12,26 +12,24 @@ from hbtvm.recursive.aten.values import Values
 
 
 def aligned(values: Values, tensors: Sequence[Tensor], apart: Collection[int] = ()) -> list[Tensor]:
-    """Tensors with the same axes, but for some.
+    """Return tensors with the same axes, except for some.
 
-    `apart`: axes, counted from the end as negative numbers, that each keeps as it has them.
-    Raises `ModelError` if sizes differ, nodes of the batch would be mixed, or children of any number are told
-    apart.
+    `apart`: axes that each tensor keeps, as negative numbers from the end.
+    Raises `ModelError` if sizes differ, nodes of the batch would mix, or children are distinguished although
+    their number is open.
     """
-    count = max(len(one.axes) for one in tensors)
-    found = [_padded(one, count) for one in tensors]
+    count = max(len(x.axes) for x in tensors)
+    padded = [_padded(x, count) for x in tensors]
     shared = [at for at in range(count) if at - count not in apart]
     for at in shared:
-        found = _unified(values, found, at)
-    axes = [next((one.axes[at] for one in found if one.axes[at]), ()) for at in range(count)]
+        padded = _unified(values, padded, at)
+    axes = [next((x.axes[at] for x in padded if x.axes[at]), ()) for at in range(count)]
     atoms = [atom for at in shared for atom in axes[at]]
     if atoms.count("b") > 1:
         raise ModelError("mixes nodes of the batch")
     if atoms.count("c") > 1:
-        return aligned(values, [values.unrolled(one) for one in found], apart)
-    return [
-        _spread(one, [axes[at] if at in shared else one.axes[at] for at in range(count)]) for one in found
-    ]
+        return aligned(values, [values.unrolled(x) for x in padded], apart)
+    return [_spread(x, [axes[at] if at in shared else x.axes[at] for at in range(count)]) for x in padded]
 
 
 def _padded(t: Tensor, count: int) -> Tensor:
@@ -39,17 +37,17 @@ def _padded(t: Tensor, count: int) -> Tensor:
 
 
 def _unified(values: Values, tensors: list[Tensor], at: int) -> list[Tensor]:
-    """Tensors of which the axes in a place are the same, or of size 1."""
-    kinds = {one.axes[at] for one in tensors if one.axes[at]}
+    """Return tensors whose axes in a place are equal or of size 1."""
+    kinds = {x.axes[at] for x in tensors if x.axes[at]}
     if len(kinds) < 2:
         return tensors
     if any("c" in kind for kind in kinds):
-        # What is the same for all children can stay one for all of them.
-        tensors = [_collapsed(values, one, at) for one in tensors]
-        if len({one.axes[at] for one in tensors if one.axes[at]}) < 2:
+        # Equal numbers for all children collapse to one.
+        tensors = [_collapsed(values, x, at) for x in tensors]
+        if len({x.axes[at] for x in tensors if x.axes[at]}) < 2:
             return tensors
-        tensors = [values.unrolled(one) if "c" in one.axes[at] else one for one in tensors]
-    kinds = {one.axes[at] for one in tensors if one.axes[at]}
+        tensors = [values.unrolled(x) if "c" in x.axes[at] else x for x in tensors]
+    kinds = {x.axes[at] for x in tensors if x.axes[at]}
     if len(kinds) > 1:
         raise ModelError("combines axes of different sizes, or nodes of the batch with something else")
     return tensors
@@ -68,15 +66,12 @@ def _collapsed(values: Values, t: Tensor, at: int) -> Tensor:
 
 def _spread(t: Tensor, axes: Sequence[Axis]) -> Tensor:
     shape: list[int] = []
-    for own, other in zip(t.axes, axes, strict=True):
-        shape += sizes([own]) if own == other else (1,) * len(other)
+    for axis, other in zip(t.axes, axes, strict=True):
+        shape += sizes([axis]) if axis == other else (1,) * len(other)
     return tensor(spread(t.data.reshape(shape), sizes(axes)), axes, t)
 
 
 def merged(t: Tensor, keep: int) -> np.ndarray:
-    """Data with all but the last axes flattened into one.
-
-    `keep`: how many of the last axes stay; each becomes one axis of its numbers.
-    """
+    """Return data with all but the last `keep` axes flattened into one."""
     tail = [numbers(axis) for axis in t.axes[len(t.axes) - keep :]]
     return t.data.reshape((-1, *tail))

@@ -1,7 +1,7 @@
-"""A ``.pt2`` file of torch as a graph: a zip archive of JSON and of weights' bytes.
+"""Read a ``.pt2`` file of torch as a graph: a zip archive of JSON and of weights' bytes.
 
-Nothing in it is executed or unpickled: of what torch writes, the sample inputs are a pickle, and are never
-opened. Sizes that the file claims are bounded by the bytes that are there.
+Nothing in it is executed or unpickled; the sample inputs are a pickle, which is never opened. The file's
+bytes bound all claimed sizes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from hbtvm.words.printable import shown
 _MODEL = "models/model.json"
 _MOST_JSON, _MOST_MEMBERS = 1 << 26, 100_000
 _TIMES, _AT_LEAST = 4, 1 << 26
-"""Bytes of all weights for each byte of the file, and for any file: some weights share bytes."""
+"""Most bytes of all weights per byte of the file, and least limit of any file: weights may share bytes."""
 
 
 def graph_of(content: bytes) -> Graph:
-    """The graph of a ``.pt2`` file's content.
+    """Return the graph of a ``.pt2`` file's content.
 
     Raises `ModelError` if it is cut short, damaged or of another format, or holds weights as pickles.
     """
@@ -44,14 +44,14 @@ def graph_of(content: bytes) -> Graph:
             ):
                 path = f"data/{folder}/{table}.json"
                 if path in members:
-                    for name, one in _dict(_dict(_json(archive, members, path))["config"]).items():
-                        constants[name] = weights.constant(folder, name, _dict(one))
+                    for name, entry in _dict(_dict(_json(archive, members, path))["config"]).items():
+                        constants[name] = weights.constant(folder, name, _dict(entry))
         return graph_from(document, constants)
     except ModelError:
         raise
     except zipfile.BadZipFile as error:
         raise ModelError(
-            f"expected a .pt2 file, but it is no zip archive, or damaged ({shown(error)})"
+            f"expected a .pt2 file, but it is not a zip archive, or damaged ({shown(error)})"
         ) from error
     except (
         AttributeError, EOFError, LookupError, NotImplementedError, OSError, OverflowError, RecursionError,
@@ -62,11 +62,11 @@ def graph_of(content: bytes) -> Graph:
 
 
 def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
-    """The archive's members by name, without the folder that all are in, none larger than the file."""
-    found: dict[str, zipfile.ZipInfo] = {}
+    """Return the archive's members by name, without their common folder; checks their sizes."""
+    members: dict[str, zipfile.ZipInfo] = {}
     if len(archive.infolist()) > _MOST_MEMBERS:
         raise ModelError(f"the .pt2 file has more than {_MOST_MEMBERS} members")
-    names = [one.filename for one in archive.infolist()]
+    names = [member.filename for member in archive.infolist()]
     models = [name for name in names if name == _MODEL or name.endswith(f"/{_MODEL}")]
     if not models:
         old = any(name.endswith("serialized_exported_program.json") for name in names)
@@ -77,20 +77,28 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     if len(models) > 1 or any("/models/" in f"/{name}" and name not in models for name in names):
         raise ModelError("the .pt2 file holds more than one model; expected one")
     prefix = models[0].removesuffix(_MODEL)
-    for one in archive.infolist():
-        name = one.filename.removeprefix(prefix)
-        if name in found or (name == one.filename and prefix):
-            raise ModelError(f"the .pt2 file holds {shown(one.filename)!r} twice, or outside of its folder")
-        if one.compress_type != zipfile.ZIP_STORED or one.flag_bits & 1 or one.file_size != one.compress_size:
-            raise ModelError(f"in the .pt2 file, {shown(one.filename)!r} is compressed; expected it as it is")
-        if not 0 <= one.header_offset + one.file_size <= size:
-            raise ModelError(f"in the .pt2 file, the size of {shown(one.filename)!r} is wrong")
-        found[name] = one
-    if sum(one.file_size for one in found.values()) > size:
+    for member in archive.infolist():
+        name = member.filename.removeprefix(prefix)
+        if name in members or (name == member.filename and prefix):
+            raise ModelError(
+                f"the .pt2 file holds {shown(member.filename)!r} twice, or outside of its folder"
+            )
+        if (
+            member.compress_type != zipfile.ZIP_STORED
+            or member.flag_bits & 1
+            or member.file_size != member.compress_size
+        ):
+            raise ModelError(
+                f"in the .pt2 file, {shown(member.filename)!r} is compressed; expected it as it is"
+            )
+        if not 0 <= member.header_offset + member.file_size <= size:
+            raise ModelError(f"in the .pt2 file, the size of {shown(member.filename)!r} is wrong")
+        members[name] = member
+    if sum(member.file_size for member in members.values()) > size:
         raise ModelError("in the .pt2 file, members are larger than the file")
-    if "byteorder" in found and archive.read(found["byteorder"])[:16] != b"little":
+    if "byteorder" in members and archive.read(members["byteorder"])[:16] != b"little":
         raise ModelError("the .pt2 file is of a big-endian machine; expected little-endian numbers")
-    return found
+    return members
 
 
 def _json(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], name: str) -> Any:
@@ -100,9 +108,9 @@ def _json(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], name
 
 
 class _Weights:
-    """Reads weights; those that share bytes share memory, where these lie in order.
+    """Reads weights; weights that share bytes share memory if they are contiguous.
 
-    `most`: bytes that all weights may have, by their shapes.
+    `most`: most bytes of all weights, by their shapes.
     """
 
     def __init__(self, archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], most: int) -> None:
@@ -110,28 +118,28 @@ class _Weights:
         self._most = self._left = most
         self._read: dict[str, bytes] = {}
 
-    def constant(self, folder: str, name: str, given: Mapping[str, Any]) -> Constant:
-        """A weight; without numbers, if they are of another type than float32.
+    def constant(self, folder: str, name: str, entry: Mapping[str, Any]) -> Constant:
+        """Return a weight; without numbers unless they are float32.
 
         Raises `ModelError` if it is pickled, damaged, or weights have too many bytes.
         """
         what = f"in the .pt2 file, weight {shown(name)!r}"
-        if given.get("use_pickle"):
+        if entry.get("use_pickle"):
             raise ModelError(f"{what} is pickled, which is never opened")
-        meta = _dict(given["tensor_meta"])
+        meta = _dict(entry["tensor_meta"])
         dtype = DTYPES.get(meta["dtype"], "of an unknown type")
         if dtype != "float32":
             return Constant(name, dtype, None)
-        shape = [_whole(one["as_int"]) for one in meta["sizes"]]
-        strides = [_whole(one["as_int"]) for one in meta["strides"]]
+        shape = [_whole(size_entry["as_int"]) for size_entry in meta["sizes"]]
+        strides = [_whole(size_entry["as_int"]) for size_entry in meta["strides"]]
         offset = _whole(meta["storage_offset"]["as_int"])
-        path = f"data/{folder}/{given['path_name']}"
+        path = f"data/{folder}/{entry['path_name']}"
         if meta["layout"] != 7 or len(strides) != len(shape) or len(shape) > 8:
-            raise ModelError(f"{what} is no dense array")
+            raise ModelError(f"{what} is not a dense array")
         if path not in self._members:
             raise ModelError(f"{what} is missing")
         size, count = self._members[path].file_size, math.prod(shape)
-        # By the bytes that are there: the last number, and how many there are.
+        # Check the last number and the count against the file's bytes.
         last = offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
         if size % 4 or count * 4 > size or (count and last * 4 >= size):
             raise ModelError(f"{what} has shape {tuple(shape)} and {size} bytes")
@@ -146,21 +154,23 @@ class _Weights:
         if path not in self._read:
             self._read[path] = self._archive.read(self._members[path])
         flat = np.frombuffer(self._read[path], "<f4")[offset:]
-        view = np.lib.stride_tricks.as_strided(flat, shape, [4 * one for one in strides], writeable=False)
+        view = np.lib.stride_tricks.as_strided(
+            flat, shape, [4 * size_entry for size_entry in strides], writeable=False
+        )
         return Constant(name, dtype, np.ascontiguousarray(view, np.float32).reshape(shape))
 
 
 def _whole(number: Any) -> int:
     if type(number) is not int or not 0 <= number < 1 << 40:
-        raise ValueError(f"{number!r:.80} is no size")
+        raise ValueError(f"{number!r:.80} is not a size")
     return number
 
 
-def _dict(given: Any) -> dict[str, Any]:
-    if type(given) is not dict:
-        raise TypeError(f"expected an object, got {given!r:.80}")
-    return given
+def _dict(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise TypeError(f"expected an object, got {value!r:.80}")
+    return value
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")

@@ -1,7 +1,7 @@
-"""ATen's operators number by number, and those that bring an axis down to one element.
+"""ATen's pointwise operators and reductions.
 
-Functions without a docstring are called as ATen's operators are, with the arguments of their schemas; each
-raises `ModelError` with the rest of a sentence that begins with the operator.
+Functions without a docstring implement ATen's operators, with the arguments of their schemas; they raise
+`ModelError` with the rest of a sentence that begins with the operator.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from hbtvm.recursive.aten.values import Values
 from hbtvm.recursive.cell import Shape
 from hbtvm.recursive.reference import FUNCTIONS
 
-MOST_TERMS = 64  # most elements of an axis that are added or compared one after another
+MOST_TERMS = 64  # most elements of an axis to add or compare one by one
 
 _BINARY = {"sum": "add", "amax": "max", "amin": "min"}
 
 
-def pointwise(values: Values, op: str, *given: Tensor | float) -> Tensor:
-    """An operator of a cell, number by number."""
-    tensors = aligned(values, [one if isinstance(one, Tensor) else scalar(one) for one in given])
+def pointwise(values: Values, op: str, *operands: Tensor | float) -> Tensor:
+    """Apply a cell's pointwise operator."""
+    tensors = aligned(values, [x if isinstance(x, Tensor) else scalar(x) for x in operands])
     axes = tensors[0].axes
-    if all(one.constant for one in tensors):
+    if all(x.constant for x in tensors):
         with np.errstate(all="ignore"):
-            found = FUNCTIONS[op](*(one.data.astype(np.float64) for one in tensors))
-        return tensor(np.asarray(found, np.float32), axes)
-    refs = [None if _uniform(one) else values.referring(one) for one in tensors]
-    shape = _shape(values, [one for one in refs if one is not None])
+            result = FUNCTIONS[op](*(x.data.astype(np.float64) for x in tensors))
+        return tensor(np.asarray(result, np.float32), axes)
+    refs = [None if _uniform(x) else values.referring(x) for x in tensors]
+    shape = _shape(values, [x for x in refs if x is not None])
     of = tuple(
-        values.number(float(one.data.flat[0])) if ref is None else values.value_of(ref, shape)
-        for one, ref in zip(tensors, refs, strict=True)
+        values.number(float(x.data.flat[0])) if ref is None else values.value_of(ref, shape)
+        for x, ref in zip(tensors, refs, strict=True)
     )
     return tensor(values.refs(values.apply(op, of)), axes)
 
 
 def unary(op: str) -> Callable[..., Tensor]:
-    """An operator of one tensor."""
+    """Return a unary operator."""
 
     def apply(values: Values, x: Tensor) -> Tensor:
         return pointwise(values, op, x)
@@ -54,7 +54,7 @@ def unary(op: str) -> Callable[..., Tensor]:
 
 
 def scaled(op: str) -> Callable[..., Tensor]:
-    """``add`` and ``sub``, whose second operand may have a factor."""
+    """Return ``add`` or ``sub``, whose second operand may have a factor."""
 
     def apply(values: Values, x: Tensor | float, other: Tensor | float, alpha: float = 1) -> Tensor:
         if alpha != 1:
@@ -65,7 +65,7 @@ def scaled(op: str) -> Callable[..., Tensor]:
 
 
 def binary(op: str) -> Callable[..., Tensor]:
-    """An operator of two."""
+    """Return a binary operator."""
 
     def apply(values: Values, x: Tensor | float, other: Tensor | float) -> Tensor:
         return pointwise(values, op, x, other)
@@ -84,10 +84,10 @@ def reciprocal(values: Values, x: Tensor) -> Tensor:
 def power(values: Values, x: Tensor, exponent: float) -> Tensor:
     if exponent not in (1, 2, 3):
         raise ModelError(f"raises numbers to the power {exponent!r:.80}; expected 1, 2 or 3")
-    found = x
+    result = x
     for _ in range(int(exponent) - 1):
-        found = pointwise(values, "mul", found, x)
-    return found
+        result = pointwise(values, "mul", result, x)
+    return result
 
 
 def silu(values: Values, x: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ def lerp(values: Values, x: Tensor, end: Tensor, weight: Tensor | float) -> Tens
 
 
 def reduction(kind: str) -> Callable[..., Tensor]:
-    """``sum``, ``amax`` and ``amin``."""
+    """Return ``sum``, ``amax`` or ``amin``."""
 
     def apply(
         values: Values, x: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False,
@@ -137,7 +137,7 @@ def reduction(kind: str) -> Callable[..., Tensor]:
 
 
 def extreme(kind: str) -> Callable[..., Any]:
-    """``max`` and ``min``: of two tensors, or of an axis, then with places, which have to stay unused."""
+    """Return ``max`` or ``min``, of two tensors or along an axis; then the places must stay unused."""
 
     def apply(values: Values, x: Tensor, other: Any = None, dim: Any = None, keepdim: bool = False) -> Any:
         if other is not None:
@@ -157,8 +157,8 @@ def mean(
         if "c" in x.axes[at] and values.places is None:
             raise ModelError("takes the mean over children, and the cell takes any number (children=None)")
         count *= numbers(x.axes[at]) * ((values.places or 1) if "c" in x.axes[at] else 1)
-    found = reduction("sum")(values, x, dim, keepdim, dtype)
-    return pointwise(values, "div", found, float(count))
+    total = reduction("sum")(values, x, dim, keepdim, dtype)
+    return pointwise(values, "div", total, float(count))
 
 
 def softmax(values: Values, x: Tensor, dim: int, dtype: int | None = None, **_: Any) -> Tensor:
@@ -175,7 +175,7 @@ def softmax(values: Values, x: Tensor, dim: int, dtype: int | None = None, **_: 
 
 
 def scalar(number: Any) -> Tensor:
-    """A constant without axes."""
+    """Return a constant without axes."""
     if type(number) not in (int, float):
         raise ModelError(f"has {number!r:.80} for a number")
     return tensor(np.array(number, np.float32), ())
@@ -186,32 +186,32 @@ def _uniform(t: Tensor) -> bool:
 
 
 def _shape(values: Values, refs: Sequence[np.ndarray]) -> Shape:
-    """The shape in which an operator of such numbers is computed: a matrix' if one is there as it is."""
+    """Return the shape to compute an operator in: a matrix' if an operand is a whole matrix."""
     size = refs[0].size
-    for one in refs:
-        owner = values.owners(one)
+    for operand in refs:
+        owner = values.owners(operand)
         shape = values.values[owner[0]].shape
-        if len(owner) == 1 and len(shape) == 2 and math.prod(shape) == size and values.pieces(one) == 1:
+        if len(owner) == 1 and len(shape) == 2 and math.prod(shape) == size and values.pieces(operand) == 1:
             return shape
     return (size,)
 
 
 def _reduced(values: Values, kind: str, x: Tensor, at: int) -> Tensor:
-    """A tensor with one axis brought down to size 1."""
+    """Reduce one axis of a tensor to size 1."""
     axes = (*x.axes[:at], (), *x.axes[at + 1 :])
     if "b" in x.axes[at]:
         raise ModelError("reduces over the nodes of the batch")
     if x.axes[at] == ("c",) and not x.constant:
         refs = values.referring(x)
         op = {"sum": "total", "amax": "most"}.get(kind)
-        # Where there is no child, the module gets zeros, and `total` nothing: they have to add nothing.
+        # The module gets zeros for absent children, and `total` skips these: they must add nothing.
         padded = values.places is not None and (kind != "sum" or not values.vanishes(refs))
         if op and not padded and values.per_child(refs):
             shape = _shape(values, [refs])
             number = values.apply(op, (values.value_of(refs, shape),))
             return tensor(values.refs(number), axes)
     if x.number >= 0:
-        values.referring(x)  # which refuses it
+        values.referring(x)  # raises
     x = values.unrolled(x)
     count = numbers(x.axes[at])
     if count == 1:
@@ -227,7 +227,7 @@ def _reduced(values: Values, kind: str, x: Tensor, at: int) -> Tensor:
         )
         return tensor(np.asarray(known, np.float32), axes)
     terms = unbind(values, x, at)
-    found = terms[0]
+    result = terms[0]
     for term in terms[1:]:
-        found = pointwise(values, _BINARY[kind], found, term)
-    return tensor(found.data, axes)
+        result = pointwise(values, _BINARY[kind], result, term)
+    return tensor(result.data, axes)

@@ -1,7 +1,7 @@
-"""ATen's operators that make constants, and the types of numbers that tensors may have.
+"""ATen's operators that make constants, and the check of types.
 
-Functions without a docstring are called as ATen's operators are, with the arguments of their schemas; each
-raises `ModelError` with the rest of a sentence that begins with the operator.
+Functions without a docstring implement ATen's operators, with the arguments of their schemas; they raise
+`ModelError` with the rest of a sentence that begins with the operator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def full_like(values: Values, x: Tensor, fill_value: float, dtype: int | None = 
 
 
 def filled(number: float) -> dict[str, Callable[..., Tensor]]:
-    """The operators that make tensors of one number: named after it, like another one, and new ones."""
+    """Return the operators that fill tensors with a number: ``zeros``, ``zeros_like``, ``new_zeros`` etc."""
 
     def plain(values: Values, size: Sequence[int | Size], dtype: int | None = None) -> Tensor:
         return full(values, size, number, dtype)
@@ -60,13 +60,13 @@ def to(values: Values, x: Tensor, dtype: int | None = None, **_: Any) -> Tensor:
 
 
 def check_dtype(dtype: int | None) -> None:
-    """Refuse numbers of another type than float32."""
+    """Raise `ModelError` for types other than float32."""
     if dtype not in (None, 7):
         raise ModelError("makes numbers of another type than float32")
 
 
 def axis_sized(size: int | Size) -> Axis:
-    """A new axis of a size."""
+    """Return a new axis of a size."""
     one = as_size(size)
     if (one.batch, one.children) == (0, 0):
         return axis_of(one.count)

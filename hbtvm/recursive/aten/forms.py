@@ -1,7 +1,7 @@
-"""ATen's operators that only move numbers: views, parts, and tensors put together.
+"""ATen's operators that only move numbers: views, slices and concatenations.
 
-Functions without a docstring are called as ATen's operators are, with the arguments of their schemas; each
-raises `ModelError` with the rest of a sentence that begins with the operator.
+Functions without a docstring implement ATen's operators, with the arguments of their schemas; they raise
+`ModelError` with the rest of a sentence that begins with the operator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hbtvm.recursive.aten.tensors import (
 )
 from hbtvm.recursive.aten.values import Values
 
-MOST_REPEATS = 4096  # how often a tensor may be repeated along an axis that is not of size 1
+MOST_REPEATS = 4096  # most repeats along an axis that is not of size 1
 
 _END = 1 << 62
 
@@ -42,10 +42,10 @@ def multiply(values: Values, a: int | Size, b: int | Size) -> int | Size:
 
 
 def divide(values: Values, a: int | Size, b: int | Size) -> int | Size:
-    found = as_size(a).by(as_size(b))
-    if found is None:
+    quotient = as_size(a).by(as_size(b))
+    if quotient is None:
         raise ModelError("divides a size so that there is a rest")
-    return found.plain()
+    return quotient.plain()
 
 
 def same(values: Values, x: Tensor, **_: Any) -> Tensor:
@@ -56,18 +56,18 @@ def view(values: Values, x: Tensor, size: Sequence[int | Size]) -> Tensor:
     whole = Size(1)
     for axis in x.axes:
         whole = whole.times(size_of(axis, values.places))
-    given = Size(1)
+    product = Size(1)
     for one in size:
-        given = given.times(Size(1) if one == -1 else as_size(one))
-    rest = whole.by(given)
+        product = product.times(Size(1) if one == -1 else as_size(one))
+    rest = whole.by(product)
     if rest is None or sum(one == -1 for one in size) > 1:
         raise ModelError("gives a tensor a form that does not fit its size")
     wanted = [rest if one == -1 else as_size(one) for one in size]
-    found = regrouped(x, wanted, values.places)
-    if found is None:
-        found = regrouped(values.unrolled(x), wanted, values.places)
-    assert found is not None
-    return found
+    result = regrouped(x, wanted, values.places)
+    if result is None:
+        result = regrouped(values.unrolled(x), wanted, values.places)
+    assert result is not None
+    return result
 
 
 def flatten(values: Values, x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
@@ -78,8 +78,8 @@ def flatten(values: Values, x: Tensor, start_dim: int = 0, end_dim: int = -1) ->
 
 def unflatten(values: Values, x: Tensor, dim: int, sizes: Sequence[int | Size]) -> Tensor:
     at = x.axis(dim)
-    own: list[int | Size] = [size_of(axis, values.places) for axis in x.axes]
-    return view(values, x, [*own[:at], *sizes, *own[at + 1 :]])
+    all_sizes: list[int | Size] = [size_of(axis, values.places) for axis in x.axes]
+    return view(values, x, [*all_sizes[:at], *sizes, *all_sizes[at + 1 :]])
 
 
 def unsqueeze(values: Values, x: Tensor, dim: int) -> Tensor:
@@ -147,9 +147,9 @@ def repeat(values: Values, x: Tensor, repeats: Sequence[int | Size]) -> Tensor:
                 raise ModelError(f"repeats a tensor {times!r:.80} times; expected 1 to {MOST_REPEATS}")
             x = cat(values, [x] * times, at)
         else:
-            own: list[int | Size] = [-1] * len(x.axes)
-            own[at] = times
-            x = expand(values, x, own)
+            target: list[int | Size] = [-1] * len(x.axes)
+            target[at] = times
+            x = expand(values, x, target)
     return x
 
 
@@ -166,8 +166,8 @@ def slice_(
     values: Values, x: Tensor, dim: int = 0, start: int | None = None, end: Any = None, step: int = 1
 ) -> Tensor:
     at = x.axis(dim)
-    own = size_of(x.axes[at], values.places)
-    ends = end is None or end == own.plain() or (type(end) is int and end >= _END)
+    extent = size_of(x.axes[at], values.places)
+    ends = end is None or end == extent.plain() or (type(end) is int and end >= _END)
     if not start and ends and step == 1:
         return x
     x, at = _whole(values, x, dim)
@@ -209,20 +209,19 @@ def unbind(values: Values, x: Tensor, dim: int = 0) -> list[Tensor]:
 
 
 def cat(values: Values, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    tensors = [_whole(values, one, dim)[0] for one in tensors]
+    tensors = [_whole(values, x, dim)[0] for x in tensors]
     at = tensors[0].axis(dim)
     count = len(tensors[0].axes)
-    if any(len(one.axes) != count for one in tensors):
+    if any(len(x.axes) != count for x in tensors):
         raise ModelError("joins tensors of different numbers of axes")
     tensors = aligned(values, tensors, (at - count,))
-    datas = [one.data if all(one.constant for one in tensors) else values.referring(one) for one in tensors]
+    datas = [x.data if all(x.constant for x in tensors) else values.referring(x) for x in tensors]
     # An axis of size 1 has no atom.
     place = tensors[0].span(at).start
     wide = [
-        data if one.axes[at] else np.expand_dims(data, place)
-        for one, data in zip(tensors, datas, strict=True)
+        data if x.axes[at] else np.expand_dims(data, place) for x, data in zip(tensors, datas, strict=True)
     ]
-    total = sum(numbers(one.axes[at]) for one in tensors)
+    total = sum(numbers(x.axes[at]) for x in tensors)
     spread(np.zeros(1), (total, *(n for i, n in enumerate(wide[0].shape) if i != place)))
     axes = (*tensors[0].axes[:at], axis_of(total), *tensors[0].axes[at + 1 :])
     return tensor(np.concatenate(wide, axis=place), axes)
@@ -234,7 +233,7 @@ def stack(values: Values, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 
 def _whole(values: Values, x: Tensor, dim: int) -> tuple[Tensor, int]:
-    """A tensor with an axis of numbers of the node itself, and which one it is."""
+    """Return a tensor whose axis `dim` holds the node's numbers only, and the axis' number."""
     at = x.axis(dim)
     if "c" in x.axes[at]:
         x = values.unrolled(x)

@@ -1,4 +1,4 @@
-"""A graph of ATen operators, as ``torch.export`` saves it, in plain values."""
+"""A graph of ATen operators from ``torch.export``, as plain values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DTYPES = {
     1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64",
     9: "complex32", 10: "complex64", 11: "complex128", 12: "bool", 13: "bfloat16",
 }  # fmt: skip
-"""Names of the types of numbers that the file numbers."""
+"""Names of the file's numbers of types."""
 
 
 @dataclass(frozen=True)
@@ -33,28 +33,28 @@ class Node:
     op: str  # without overload, such as ``aten.add``
     # By the names of the operator's schema; tensors and symbolic numbers are `Ref`
     arguments: Mapping[str, Any]
-    outputs: tuple[str | None, ...]  # names of the results; None for one that has none
-    single: bool  # whether it gives one value, not several
-    where: str = ""  # a line of the user's module; empty if it is not known
+    outputs: tuple[str | None, ...]  # names of the results; None for unnamed results
+    single: bool  # whether it returns one value, not several
+    where: str = ""  # a line of the user's module; empty if unknown
 
 
 @dataclass(frozen=True)
 class Argument:
-    """What the module is called with."""
+    """An argument of the module."""
 
-    name: str  # as the graph calls it
-    sizes: tuple[int | str, ...]  # of each axis: a number, or the text of a symbolic one
+    name: str  # its name in the graph
+    sizes: tuple[int | str, ...]  # of each axis: a number, or a symbolic expression's text
     dtype: str  # one of `DTYPES`
-    label: str  # what the user calls it
+    label: str  # the user's name
 
 
 @dataclass(frozen=True)
 class Constant:
     """A parameter or a buffer."""
 
-    name: str  # as the module calls it
+    name: str  # its name in the module
     dtype: str
-    array: np.ndarray | None  # float32; None of another type, which may be there as long as nothing reads it
+    array: np.ndarray | None  # float32; None for other types, which no operator may read
 
 
 @dataclass(frozen=True)
@@ -62,25 +62,25 @@ class Graph:
     """A module's ``forward``."""
 
     arguments: tuple[Argument, ...]
-    constants: Mapping[str, Constant]  # by the names of the graph
+    constants: Mapping[str, Constant]  # by name in the graph
     nodes: tuple[Node, ...]  # in the order of computation
     outputs: tuple[str, ...]  # names of the results
-    decomposed: bool = True  # whether torch has brought the operators down to its core set
+    decomposed: bool = True  # whether torch has decomposed the operators to its core set
 
 
 def needed(graph: Graph) -> list[Node]:
-    """The nodes that the outputs depend on, in order."""
+    """Return the nodes that the outputs depend on, in order."""
     wanted = set(graph.outputs)
-    found = []
+    nodes = []
     for node in reversed(graph.nodes):
         if any(one in wanted for one in node.outputs):
-            found.append(node)
+            nodes.append(node)
             wanted.update(_names(node.arguments.values()))
-    return found[::-1]
+    return nodes[::-1]
 
 
 def unread(graph: Graph) -> list[Argument]:
-    """Arguments that nothing reads."""
+    """Return the arguments that no node reads."""
     read = {*graph.outputs, *(name for node in needed(graph) for name in _names(node.arguments.values()))}
     return [one for one in graph.arguments if one.name not in read]
 
@@ -97,7 +97,7 @@ _FRAME = re.compile(r'File "([^"\n]{1,1000})", line (\d{1,9})[^\n]*(?:\n[ \t]*([
 
 
 def place(trace: Any) -> str:
-    """The innermost line of a stack trace that is not torch's, such as ``cell.py, line 7: y = x.sort()``."""
+    """Return a stack trace's innermost line outside torch, such as ``cell.py, line 7: y = x.sort()``."""
     if not isinstance(trace, str):
         return ""
     for path, line, code in reversed(_FRAME.findall(trace[:100_000])):

@@ -1,7 +1,7 @@
-"""ATen's operators that are made of several others: linear layers and torch's cells for sequences.
+"""ATen's composite operators: linear layers and torch's cells for sequences.
 
-Functions without a docstring are called as ATen's operators are, with the arguments of their schemas; each
-raises `ModelError` with the rest of a sentence that begins with the operator.
+Functions without a docstring implement ATen's operators, with the arguments of their schemas; they raise
+`ModelError` with the rest of a sentence that begins with the operator.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from hbtvm.recursive.aten.values import Values
 
 
 def linear(values: Values, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    found = matmul(values, x, t(values, weight))
-    return found if bias is None else pointwise(values, "add", found, bias)
+    product = matmul(values, x, t(values, weight))
+    return product if bias is None else pointwise(values, "add", product, bias)
 
 
 def biased(first: str, second: str) -> Callable[..., Tensor]:
-    """``addmm`` and its like: beta times the first tensor, plus alpha times a product."""
+    """Return ``addmm`` or its kin: beta times the first tensor, plus alpha times a product."""
 
     def apply(values: Values, x: Tensor, beta: float = 1, alpha: float = 1, **factors: Tensor) -> Tensor:
         found = matmul(values, factors[first], factors[second])
@@ -37,7 +37,7 @@ def biased(first: str, second: str) -> Callable[..., Tensor]:
 
 
 def rnn_cell(function: str) -> Callable[..., Tensor]:
-    """``rnn_tanh_cell`` and ``rnn_relu_cell``."""
+    """Return ``rnn_tanh_cell`` or ``rnn_relu_cell``."""
 
     def apply(
         values: Values, x: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None

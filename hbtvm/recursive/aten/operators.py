@@ -1,4 +1,4 @@
-"""What computes each of ATen's operators."""
+"""The implementation of each ATen operator, by name."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "lstm_cell": layers.lstm_cell,
     "dropout": layers.dropout,
 }
-"""By name without overload. Each takes the `Values` and the arguments of the operator's schema, of which
-``self`` and ``input`` are ``x``."""
+"""Operators by name without overload. Each takes the `Values` and the arguments of the operator's schema,
+with ``x`` for ``self`` and ``input``."""
 
 SIZES: dict[str, Callable[..., Any]] = {"mul": forms.multiply, "floordiv": forms.divide}
-"""Operators of sizes, which are Python's."""
+"""Python's operators of sizes."""
 
 IGNORED = frozenset(
     ("layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit", "half_to_float")
 )
-"""Arguments that say nothing about numbers."""
+"""Arguments that don't affect numbers."""

@@ -1,7 +1,7 @@
 """ATen's matrix products and embeddings.
 
-Functions without a docstring are called as ATen's operators are, with the arguments of their schemas; each
-raises `ModelError` with the rest of a sentence that begins with the operator.
+Functions without a docstring implement ATen's operators, with the arguments of their schemas; they raise
+`ModelError` with the rest of a sentence that begins with the operator.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from hbtvm.recursive.aten.tensors import Tensor, axis_of, numbers, sizes, tensor
 from hbtvm.recursive.aten.values import Values
 from hbtvm.recursive.cell import Input, Value
 
-MOST_PRODUCTS = 256  # most products that one operator becomes
+MOST_PRODUCTS = 256  # most products of one operator
 
 
 def product(values: Values, x: np.ndarray, y: np.ndarray, name: str = "") -> np.ndarray:
-    """The product of matrices (m, k) and (k, n) of references (int64) or constants (float32): (m, n).
+    """Multiply matrices (m, k) and (k, n) of references (int64) or constants (float32); returns (m, n).
 
-    Weights come first, with a vector behind, wherever that can be; a cell has no transposition, but
-    references have, so that the product of the transposed matrices will do, too.
+    Prefers a weight times a vector. Cells lack transposition, but references can be transposed, so that the
+    product of the transposed matrices serves as well.
     """
     constant = x.dtype.kind == "f", y.dtype.kind == "f"
     if all(constant):
-        found: np.ndarray = (x.astype(np.float64) @ y.astype(np.float64)).astype(np.float32)
-        return found
+        result: np.ndarray = (x.astype(np.float64) @ y.astype(np.float64)).astype(np.float32)
+        return result
     plain, turned = (
         sum(0 if known else values.pieces(one) for known, one in zip(constant, pair, strict=True))
         for pair in ((x, y), (x.T, y.T))
@@ -41,7 +41,7 @@ def product(values: Values, x: np.ndarray, y: np.ndarray, name: str = "") -> np.
     if not any(constant) and inner == 1:
         vectors = values.value_of(x, (rows,)), values.value_of(y, (columns,))
         return values.refs(values.apply("outer", vectors))
-    # A vector is cheaper behind than in front.
+    # A vector is cheaper as the second factor.
     turns = turned < plain or (turned == plain and (columns > 1 and (rows == 1 or constant[1])))
     a, b = (y.T, x.T) if turns else (x, y)
     left = values.weight(a, name) if a.dtype.kind == "f" else values.value_of(a, a.shape)
@@ -60,13 +60,13 @@ def matmul(values: Values, x: Tensor, other: Tensor) -> Tensor:
         x = tensor(x.data, ((), *x.axes), x)
     if one_column:
         other = tensor(other.data, (*other.axes, ()), other)
-    found = _products(values, x, other)
-    axes = list(found.axes)
+    product_ = _products(values, x, other)
+    axes = list(product_.axes)
     if one_column:
         axes.pop(-1)
     if one_row:
-        axes.pop(len(found.axes) - 2)
-    return tensor(found.data, axes, found)
+        axes.pop(len(product_.axes) - 2)
+    return tensor(product_.data, axes, product_)
 
 
 def mm(values: Values, x: Tensor, mat2: Tensor) -> Tensor:
@@ -79,9 +79,9 @@ def mv(values: Values, x: Tensor, vec: Tensor) -> Tensor:
 
 def embedding(values: Values, weight: Tensor, indices: Tensor, **_: object) -> Tensor:
     if indices.number < 0:
-        raise ModelError("picks rows of an embedding by something else than a node's number")
+        raise ModelError("picks rows of an embedding by something other than a node's number")
     if not weight.constant or len(weight.axes) != 2:
-        raise ModelError("picks rows of something that is no weight")
+        raise ModelError("picks rows of something that is not a weight")
     count, width = (numbers(axis) for axis in weight.axes)
     name = list(values.inputs)[indices.number]
     known = values.inputs[name]
@@ -90,13 +90,13 @@ def embedding(values: Values, weight: Tensor, indices: Tensor, **_: object) -> T
             f"picks rows of a weight with {count} by input {name!r}, and of another with {known.size}"
         )
     values.inputs[name] = Input("number", count, known.optional)
-    own = values.name_of(weight.data.reshape(count, width), weight.name)
-    number = values.put(Value("embed", shape=(width,), name=own, start=indices.number))
+    name_of = values.name_of(weight.data.reshape(count, width), weight.name)
+    number = values.put(Value("embed", shape=(width,), name=name_of, start=indices.number))
     return tensor(values.refs(number), (*indices.axes, axis_of(width)))
 
 
 def _products(values: Values, x: Tensor, y: Tensor) -> Tensor:
-    """Matrix products of the last two axes."""
+    """Multiply matrices of the last two axes."""
     if "c" in x.axes[-1]:
         x = values.unrolled(x)
     if "c" in y.axes[-2]:
@@ -117,12 +117,12 @@ def _products(values: Values, x: Tensor, y: Tensor) -> Tensor:
     name = x.name or y.name
     for one in (x, y):
         if one.number >= 0:
-            values.referring(one)  # which refuses it
+            values.referring(one)  # raises
     a, b = merged(x, 2), merged(y, 2)
     if len(a) > MOST_PRODUCTS and not (x.constant and y.constant):
         raise ModelError(f"makes {len(a)} products for a node; expected at most {MOST_PRODUCTS}")
     if len(a) > 1 and y.constant and (b == b[0]).all():
-        found = product(values, a.reshape(-1, a.shape[2]), b[0], name)
+        result = product(values, a.reshape(-1, a.shape[2]), b[0], name)
     else:
-        found = np.stack([product(values, one, other, name) for one, other in zip(a, b, strict=True)])
-    return tensor(found.reshape(sizes(axes)), axes)
+        result = np.stack([product(values, one, other, name) for one, other in zip(a, b, strict=True)])
+    return tensor(result.reshape(sizes(axes)), axes)

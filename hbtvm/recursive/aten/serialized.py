@@ -1,4 +1,4 @@
-"""The JSON of a ``.pt2`` file as a `Graph` (schema 8 of ``torch.export``, as torch 2.13 writes it)."""
+"""Convert the JSON of a ``.pt2`` file to a `Graph` (schema 8 of ``torch.export``, by torch 2.13)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hbtvm.errors import ModelError
 from hbtvm.recursive.aten.graph import DTYPES, Argument, Constant, Graph, Node, Ref, place
 from hbtvm.words.printable import shown
 
-SCHEMA = 8  # major version of the schema that is read
+SCHEMA = 8  # major version of the supported schema
 MOST_NODES = 20_000  # most operators of a graph
 
 _PLAIN = ("as_int", "as_float", "as_bool", "as_string", "as_scalar_type", "as_ints", "as_floats", "as_bools")
@@ -18,11 +18,11 @@ _OPAQUE = ("as_device", "as_layout", "as_memory_format", "as_none")
 
 
 def graph_from(document: Any, constants: Mapping[str, Constant]) -> Graph:
-    """The graph that a document describes.
+    """Return the graph that a document describes.
 
-    `constants`: by the module's names.
-    Raises `ModelError` if it is of another version, or of a module that a cell can't be. Raises `KeyError`,
-    `TypeError`, `ValueError` if something is missing, or of a wrong type.
+    `constants`: by name in the module.
+    Raises `ModelError` for other versions, and modules that can't be cells. Raises `KeyError`, `TypeError`,
+    `ValueError` if an entry is missing or has a wrong type.
     """
     version = document["schema_version"]["major"]
     if version != SCHEMA:
@@ -39,10 +39,10 @@ def graph_from(document: Any, constants: Mapping[str, Constant]) -> Graph:
     for spec in signature["input_specs"]:
         ((kind, one),) = spec.items()
         if kind == "user_input":
-            ((form, given),) = one["arg"].items()
+            ((form, user_argument),) = one["arg"].items()
             if form != "as_tensor":
-                raise ModelError(f"the module has an argument that is no tensor ({shown(form)})")
-            arguments.append(_argument(_text(given["name"]), graph["tensor_values"]))
+                raise ModelError(f"the module has an argument that is not a tensor ({shown(form)})")
+            arguments.append(_argument(_text(user_argument["name"]), graph["tensor_values"]))
         elif kind in ("parameter", "buffer", "tensor_constant"):
             name = _text(one[f"{kind}_name"])
             if name not in constants:
@@ -67,30 +67,30 @@ def _argument(name: str, tensors: Mapping[str, Any]) -> Argument:
     return Argument(name, sizes, DTYPES.get(meta["dtype"], "unknown"), name)
 
 
-def _size(given: Mapping[str, Any]) -> int | str:
-    if "as_int" in given:
-        if type(given["as_int"]) is not int or given["as_int"] < 0:
-            raise ValueError(f"{given['as_int']!r:.80} is no size")
-        return int(given["as_int"])
-    text = _text(given["as_expr"]["expr_str"])
+def _size(entry: Mapping[str, Any]) -> int | str:
+    if "as_int" in entry:
+        if type(entry["as_int"]) is not int or entry["as_int"] < 0:
+            raise ValueError(f"{entry['as_int']!r:.80} is not a size")
+        return int(entry["as_int"])
+    text = _text(entry["as_expr"]["expr_str"])
     plain = re.fullmatch(r"Symbol\('(\w{1,40})'[^()]*\)", text)
     return plain[1] if plain else text
 
 
-def _node(given: Mapping[str, Any]) -> Node:
-    target = _text(given["target"])
+def _node(entry: Mapping[str, Any]) -> Node:
+    target = _text(entry["target"])
     path = target.removeprefix("torch.ops.").removeprefix("_").split(".")
-    # Of operators of torch, the overload is left out.
+    # Drop the overload of torch's operators.
     op = ".".join(path[:2])
     arguments: dict[str, Any] = {}
-    for one in given["inputs"]:
+    for one in entry["inputs"]:
         name = _text(one["name"])
         if name in arguments or not name.isidentifier():
             raise ValueError(f"an argument is named {name!r:.80}")
         arguments[name] = _value(one["arg"])
     outputs: list[str | None] = []
-    single = len(given["outputs"]) == 1
-    for one in given["outputs"]:
+    single = len(entry["outputs"]) == 1
+    for one in entry["outputs"]:
         ((kind, result),) = one.items()
         if kind == "as_tensors":
             single = False
@@ -101,16 +101,16 @@ def _node(given: Mapping[str, Any]) -> Node:
             outputs.append(_text(result["as_name"]) if "as_name" in result else None)
         else:
             outputs.append(None)
-    return Node(op, arguments, tuple(outputs), single, place(given["metadata"].get("stack_trace")))
+    return Node(op, arguments, tuple(outputs), single, place(entry["metadata"].get("stack_trace")))
 
 
-def _value(given: Mapping[str, Any]) -> Any:
-    ((kind, one),) = given.items()
+def _value(entry: Mapping[str, Any]) -> Any:
+    ((kind, one),) = entry.items()
     if kind in _PLAIN:
         many = kind in ("as_ints", "as_floats", "as_bools")
         for each in one if many else [one]:
             if type(each) not in (int, float, bool, str):
-                raise TypeError(f"{each!r:.80} is no number")
+                raise TypeError(f"{each!r:.80} is not a number")
         return one
     if kind in ("as_tensor", "as_custom_obj"):
         return Ref(_text(one["name"]))
@@ -127,21 +127,21 @@ def _value(given: Mapping[str, Any]) -> Any:
     raise ModelError(f"the module has an argument of an unknown kind ({shown(kind)})")
 
 
-def _optional(given: Mapping[str, Any]) -> Ref | None:
-    if "as_none" in given:
+def _optional(entry: Mapping[str, Any]) -> Ref | None:
+    if "as_none" in entry:
         return None
-    return Ref(_text(given["as_tensor"]["name"] if "as_tensor" in given else given["name"]))
+    return Ref(_text(entry["as_tensor"]["name"] if "as_tensor" in entry else entry["name"]))
 
 
-def _symbol(given: Mapping[str, Any]) -> Any:
-    if "as_int" in given:
-        if type(given["as_int"]) is not int:
-            raise TypeError(f"{given['as_int']!r:.80} is no whole number")
-        return given["as_int"]
-    return Ref(_text(given["as_name"]))
+def _symbol(entry: Mapping[str, Any]) -> Any:
+    if "as_int" in entry:
+        if type(entry["as_int"]) is not int:
+            raise TypeError(f"{entry['as_int']!r:.80} is not a whole number")
+        return entry["as_int"]
+    return Ref(_text(entry["as_name"]))
 
 
-def _text(given: Any) -> str:
-    if type(given) is not str:
-        raise TypeError(f"expected a text, got {given!r:.80}")
-    return given
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"expected a text, got {value!r:.80}")
+    return value

@@ -1,4 +1,4 @@
-"""How a node's module is called: which arguments are states of children, and in which form."""
+"""The calling convention of a node's module: which arguments are children's states, and in which form."""
 
 from __future__ import annotations
 
@@ -13,40 +13,42 @@ from hbtvm.recursive.validate import MOST_CHILDREN
 from hbtvm.words.printable import shown
 
 Form = Literal["children", "child", "total", "most", "input"]
-"""An argument: states of all children (batch, child, ...); of one child, their sum or maximum (batch, ...);
-or what comes with the node."""
+"""Forms of an argument: states of all children (batch, child, ...); a child's state, or the sum or maximum of
+all children's (batch, ...); or the node's input."""
 
 
 @dataclass(frozen=True)
 class Convention:
-    """What the user says about a module's arguments."""
+    """The user's description of a module's arguments."""
 
     children: int | None  # places for children; None for any number
     states: tuple[str, ...]  # names, in the order of results
-    inputs: tuple[str, ...] | None = None  # names of the other arguments, in order; None for the module's own
-    # ``"sum"`` or ``"max"``, if the module gets the children's states so; None if it gets them one by one
+    inputs: tuple[str, ...] | None = None  # names of the other arguments, in order; None for the module's
+    # ``"sum"`` or ``"max"`` if the module takes the children's states reduced; None if it takes each
     reduce: Literal["sum", "max"] | None = None
-    # Whether each child's state is an argument of its own; None: with one child, if it has no axis for it
+    # Whether each child's state is a separate argument; None: with one child, if it has no axis for children
     apart: bool | None = None
-    optional: frozenset[str] = field(default=frozenset())  # inputs of numbers that a node may come without
+    optional: frozenset[str] = field(default=frozenset())  # numeric inputs that nodes may lack
 
     def __post_init__(self) -> None:
-        one = self.children
-        if one is not None and (type(one) is not int or not 1 <= one <= MOST_CHILDREN):
-            raise ModelError(f"children is {one!r}; expected a number from 1 to {MOST_CHILDREN}, or None")
+        children = self.children
+        if children is not None and (type(children) is not int or not 1 <= children <= MOST_CHILDREN):
+            raise ModelError(
+                f"children is {children!r}; expected a number from 1 to {MOST_CHILDREN}, or None"
+            )
         if not self.states or len({*self.states, *(self.inputs or ())}) != len(self.states) + len(
             self.inputs or ()
         ):
             raise ModelError(f"states {self.states} and inputs {self.inputs} should have names of their own")
         if self.reduce not in (None, "sum", "max"):
             raise ModelError(f"reduce is {self.reduce!r}; expected 'sum', 'max' or None")
-        if self.apart and (self.reduce or one is None):
+        if self.apart and (self.reduce or children is None):
             raise ModelError("apart goes with a fixed number of children, and not with reduce")
 
 
 @dataclass(frozen=True)
 class Role:
-    """What an argument is."""
+    """The role of an argument."""
 
     form: Form
     name: str
@@ -55,7 +57,7 @@ class Role:
 
 @dataclass(frozen=True)
 class Signature:
-    """What all arguments of a graph are, in order, and what follows for the cell."""
+    """The roles of a graph's arguments, in order, and the cell's states and inputs."""
 
     roles: tuple[Role, ...]
     states: Mapping[str, Shape]
@@ -63,39 +65,41 @@ class Signature:
 
 
 def signature(graph: Graph, how: Convention) -> Signature:
-    """What the arguments of a node's module are.
+    """Return the roles of the arguments of a node's module.
 
-    Raises `ModelError` if they are not as the convention says.
+    Raises `ModelError` if they contradict the convention.
     """
     arguments = list(graph.arguments)
     apart = how.apart if how.apart is not None else how.children == 1 and how.reduce is None
     each = (how.children or 1) if apart else 1
-    if {*how.states} <= {one.label for one in arguments} and each == 1:
-        given = [next(one for one in arguments if one.label == name) for name in how.states]
-        rest = [one for one in arguments if one.label not in how.states]
+    if {*how.states} <= {argument.label for argument in arguments} and each == 1:
+        state_arguments = [
+            next(argument for argument in arguments if argument.label == name) for name in how.states
+        ]
+        rest = [argument for argument in arguments if argument.label not in how.states]
     else:
-        given, rest = arguments[: each * len(how.states)], arguments[each * len(how.states) :]
-        if len(given) < each * len(how.states):
+        state_arguments, rest = arguments[: each * len(how.states)], arguments[each * len(how.states) :]
+        if len(state_arguments) < each * len(how.states):
             raise ModelError(
                 f"the module has {len(arguments)} arguments; expected {each * len(how.states)} for its "
                 "states, and then its inputs"
             )
     roles: dict[str, Role] = {}
     states: dict[str, Shape] = {}
-    for at, one in enumerate(given):
+    for at, argument in enumerate(state_arguments):
         name, place = how.states[at // each], at % each
-        form, shape = _state(one, name, how, apart)
+        form, shape = _state(argument, name, how, apart)
         if states.setdefault(name, shape) != shape:
             raise ModelError(f"state {name!r} is {states[name]} of one child and {shape} of another")
-        roles[one.name] = Role(form, name, place)
+        roles[argument.name] = Role(form, name, place)
     inputs = _inputs(rest, how.inputs, how.optional, roles)
-    return Signature(tuple(roles[one.name] for one in arguments), states, inputs)
+    return Signature(tuple(roles[argument.name] for argument in arguments), states, inputs)
 
 
 def leaf_signature(graph: Graph, how: Convention) -> Signature:
-    """As `signature`, of a module for nodes without children, which takes inputs alone.
+    """Return the signature of a module for nodes without children, which takes inputs only.
 
-    They are known by their names, or, if there are as many as of the other module by other names, in order.
+    Arguments match inputs by name or, if the names differ and there are equally many, in order.
     """
     roles: dict[str, Role] = {}
     labels = [one.label for one in graph.arguments]
@@ -131,30 +135,31 @@ def _inputs(
     optional: Collection[str],
     roles: dict[str, Role],
 ) -> dict[str, Input]:
-    """Inputs by name; what each argument is goes into `roles`."""
-    own = [one.label for one in rest] if names is None else list(names)
-    if len(own) != len(rest):
+    """Return inputs by name, and add each argument's role to `roles`."""
+    labels = [argument.label for argument in rest] if names is None else list(names)
+    if len(labels) != len(rest):
         raise ModelError(
-            f"the module has {len(rest)} arguments for inputs ({', '.join(one.label for one in rest)}); "
-            f"expected {len(own)} ({', '.join(own)})"
+            f"the module has {len(rest)} arguments for inputs "
+            f"({', '.join(argument.label for argument in rest)}); "
+            f"expected {len(labels)} ({', '.join(labels)})"
         )
-    found: dict[str, Input] = {}
-    for name, one in zip(own, rest, strict=True):
+    inputs: dict[str, Input] = {}
+    for name, argument in zip(labels, rest, strict=True):
         where = f"input {shown(name)!r}"
-        _check_batch(one, where)
-        roles[one.name] = Role("input", name)
-        if one.dtype in ("int64", "int32"):
-            if any(size != 1 for size in one.sizes[1:]):
-                raise ModelError(f"{where} is {_sizes(one)}; expected (batch,), a number for each node")
-            found[name] = Input("number", 0, name in optional)
-        elif one.dtype == "float32" and len(one.sizes) == 2:
-            found[name] = Input("vector", _shape(one.sizes[1:], where)[0])
+        _check_batch(argument, where)
+        roles[argument.name] = Role("input", name)
+        if argument.dtype in ("int64", "int32"):
+            if any(size != 1 for size in argument.sizes[1:]):
+                raise ModelError(f"{where} is {_sizes(argument)}; expected (batch,), a number for each node")
+            inputs[name] = Input("number", 0, name in optional)
+        elif argument.dtype == "float32" and len(argument.sizes) == 2:
+            inputs[name] = Input("vector", _shape(argument.sizes[1:], where)[0])
         else:
             raise ModelError(
-                f"{where} is {one.dtype} {_sizes(one)}; expected whole numbers (batch,) or float32 "
+                f"{where} is {argument.dtype} {_sizes(argument)}; expected whole numbers (batch,) or float32 "
                 "(batch, size), unless it is one of the states"
             )
-    return found
+    return inputs
 
 
 def _check_batch(one: Argument, where: str) -> None:
@@ -166,12 +171,12 @@ def _check_batch(one: Argument, where: str) -> None:
 
 
 def _shape(sizes: Sequence[int | str], where: str) -> Shape:
-    found = tuple(one for one in sizes if isinstance(one, int))
-    if not 1 <= len(sizes) <= 2 or len(found) != len(sizes):
+    known = tuple(one for one in sizes if isinstance(one, int))
+    if not 1 <= len(sizes) <= 2 or len(known) != len(sizes):
         raise ModelError(
             f"{where} is ({', '.join(map(shown, sizes))}) of a node; expected a vector or a matrix"
         )
-    return found
+    return known
 
 
 def _sizes(one: Argument) -> str:

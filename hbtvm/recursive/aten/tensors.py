@@ -1,7 +1,7 @@
-"""Tensors of a module while it becomes a cell: which numbers of which values stand where.
+"""Tensors of a module during its conversion to a cell: arrays of references to numbers of values.
 
-A module computes many nodes at once, a cell one. A tensor's axes are therefore made of atoms: the batch, the
-children, or so many numbers of the node itself. Operators that only move numbers then only move references.
+A module computes many nodes at once, a cell a single node. A tensor's axes therefore consist of atoms: the
+batch, the children, or a number of the node's numbers. Operators that only move numbers just move references.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from hbtvm.errors import ModelError
 
-Atom = int | str  # ``"b"``: the batch; ``"c"``: the children; a number greater than 1: so many numbers
-Axis = tuple[Atom, ...]  # atoms, the first one outside; without any, of size 1
-MOST_NUMBERS = 1 << 24  # most numbers that a tensor may grow to, for one node
+Atom = int | str  # ``"b"``: the batch; ``"c"``: the children; a number above 1: that many numbers
+Axis = tuple[Atom, ...]  # atoms, outermost first; none for size 1
+MOST_NUMBERS = 1 << 24  # most numbers of a tensor for one node
 
 
 @dataclass(frozen=True)
@@ -29,23 +29,23 @@ class Size:
     children: int = 0
 
     def times(self, other: Size) -> Size:
-        """The product."""
+        """Return the product."""
         return Size(self.count * other.count, self.batch + other.batch, self.children + other.children)
 
     def by(self, other: Size) -> Size | None:
-        """The quotient; None if it is no whole number."""
+        """Return the quotient, or None if it is not a whole number."""
         if not other.count or self.count % other.count:
             return None
-        found = Size(self.count // other.count, self.batch - other.batch, self.children - other.children)
-        return None if found.batch < 0 or found.children < 0 else found
+        quotient = Size(self.count // other.count, self.batch - other.batch, self.children - other.children)
+        return None if quotient.batch < 0 or quotient.children < 0 else quotient
 
     def plain(self) -> int | Size:
-        """As a whole number, if it is one."""
+        """Return a whole number if it depends on neither batch nor children."""
         return self if self.batch or self.children else self.count
 
 
 def as_size(value: Any) -> Size:
-    """A `Size` of a whole number or of one."""
+    """Return a `Size` for a whole number or a `Size`."""
     if isinstance(value, Size):
         return value
     if type(value) is not int:
@@ -60,9 +60,9 @@ class Tensor:
     # An axis for each atom, 1 long for the batch and the children. int64: references to numbers of values
     # (see `Values`); float32: constants.
     data: np.ndarray
-    axes: tuple[Axis, ...]  # what the tensor's axes are made of
-    name: str = ""  # of the weight that a constant comes from
-    # Of the input, if this is the nodes' number, which only picks rows of an embedding; else -1
+    axes: tuple[Axis, ...]
+    name: str = ""  # name of the weight that a constant comes from
+    # Index of the input if this is the nodes' number, which only picks rows of an embedding; else -1
     number: int = -1
 
     @property
@@ -72,29 +72,29 @@ class Tensor:
 
     @property
     def atoms(self) -> tuple[Atom, ...]:
-        """Of all axes, in order."""
+        """Atoms of all axes, in order."""
         return tuple(atom for axis in self.axes for atom in axis)
 
     def axis(self, number: Any) -> int:
-        """An axis' number from 0, of one that may count from the end."""
+        """Return an axis' number from 0; negative numbers count from the end."""
         if type(number) is not int or not -len(self.axes) <= number < max(1, len(self.axes)):
             raise ModelError(f"names axis {number!r:.80} of {len(self.axes)}")
         return number % max(1, len(self.axes))
 
     def span(self, axis: int) -> slice:
-        """Which axes of `data` an axis is."""
+        """Return the axes of `data` that an axis consists of."""
         begin = sum(map(len, self.axes[:axis]))
         return slice(begin, begin + len(self.axes[axis]))
 
 
 def tensor(data: np.ndarray, axes: Sequence[Axis], like: Tensor | None = None) -> Tensor:
-    """A tensor, whose data takes the form that the axes demand."""
+    """Return a tensor, with data reshaped to the axes."""
     data = data.reshape(sizes(axes))
     return Tensor(data, tuple(axes)) if like is None else replace(like, data=data, axes=tuple(axes))
 
 
 def spread(data: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """Data repeated along axes of size 1.
+    """Broadcast data along axes of size 1.
 
     Raises `ModelError` if there are too many numbers.
     """
@@ -104,38 +104,35 @@ def spread(data: np.ndarray, shape: Sequence[int]) -> np.ndarray:
 
 
 def sizes(axes: Sequence[Axis]) -> tuple[int, ...]:
-    """The shape of the data of a tensor of such axes."""
+    """Return the shape of the data of a tensor with these axes."""
     return tuple(atom if isinstance(atom, int) else 1 for axis in axes for atom in axis)
 
 
 def axis_of(count: int) -> Axis:
-    """An axis of so many numbers."""
+    """Return an axis of `count` numbers."""
     if count < 1:
         raise ModelError("has an axis without elements")
     return (count,) if count > 1 else ()
 
 
 def numbers(axis: Axis) -> int:
-    """How many elements an axis has for one node and one child."""
+    """Return the number of an axis' elements for one node and one child."""
     return math.prod(atom for atom in axis if isinstance(atom, int))
 
 
 def joined(atoms: Sequence[Atom]) -> list[Atom]:
-    """Atoms with neighbouring numbers multiplied."""
-    found: list[Atom] = []
+    """Return atoms with neighbouring numbers multiplied."""
+    merged: list[Atom] = []
     for atom in atoms:
-        if found and isinstance(atom, int) and isinstance(found[-1], int):
-            found[-1] *= atom
+        if merged and isinstance(atom, int) and isinstance(merged[-1], int):
+            merged[-1] *= atom
         else:
-            found.append(atom)
-    return found
+            merged.append(atom)
+    return merged
 
 
 def size_of(axis: Axis, places: int | None) -> Size:
-    """An axis' size.
-
-    `places`: how many children there are; None for any number.
-    """
+    """Return an axis' size; `places`: number of children, None for any number."""
     count = numbers(axis)
     if "c" in axis and places is not None:
         return Size(count * places, axis.count("b"))
@@ -143,9 +140,9 @@ def size_of(axis: Axis, places: int | None) -> Size:
 
 
 def regrouped(t: Tensor, wanted: Sequence[Size], places: int | None) -> Tensor | None:
-    """A tensor's numbers in the same order in axes of other sizes; None if that parts its children.
+    """Reshape a tensor to axes of other sizes; None if that splits its children.
 
-    Raises `ModelError` if there are not so many numbers, or nodes of the batch would be mixed.
+    Raises `ModelError` if the number of elements differs, or nodes of the batch would mix.
     """
     atoms = joined(t.atoms)
     axes: list[Axis] = []

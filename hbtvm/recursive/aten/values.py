@@ -1,4 +1,4 @@
-"""The values of a cell that is being made, and references to their numbers."""
+"""The values of a cell under construction, and references to their numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hbtvm.recursive.validate import needed
 from hbtvm.recursive.values import Values as OfCell
 
 MOST_VALUES = 20_000  # most values of a cell
-MOST_PIECES = 128  # most pieces of values that numbers are put together from
+MOST_PIECES = 128  # most pieces of values in one concatenation
 
 _KEEPS_ZERO = ("neg", "abs", "relu", "tanh", "slice", "reshape")
 _ZERO_OF_ZEROS = ("add", "sub", "max", "min", "concat")
@@ -26,11 +26,11 @@ _ZERO_OF_ONE = ("mul", "matmul", "outer")
 class Values(OfCell):
     """Values of a cell, and references to their numbers.
 
-    A reference to a number of a value is the number of all numbers of values before it, plus its place in the
-    value, row by row.
+    A reference to a value's number is the count of all earlier values' numbers, plus its place in the value,
+    row by row.
 
-    `places`: how many children there are; None for any number.
-    `inputs`: what comes with each node.
+    `places`: number of children; None for any number.
+    `inputs`: inputs of a node.
     """
 
     def __init__(self, places: int | None, inputs: Mapping[str, Input]) -> None:
@@ -59,17 +59,17 @@ class Values(OfCell):
         return super().put(value)
 
     def number(self, constant: float) -> int:
-        """A constant number, of shape ()."""
+        """Add a constant number, of shape (); return its value's number."""
         if not math.isfinite(constant):
             raise ModelError(f"has the constant {constant}; expected a finite number")
         return self.put(Value("constant", constant=float(constant)))
 
     def weight(self, array: np.ndarray, name: str = "") -> int:
-        """A constant vector or matrix; the same numbers have the same name."""
+        """Add a constant vector or matrix; return its value's number."""
         return self.put(Value("weight", shape=array.shape, name=self.name_of(array, name)))
 
     def name_of(self, array: np.ndarray, name: str = "") -> str:
-        """The name of a constant among the cell's weights; it is added, if it is none."""
+        """Return the name of a constant among the cell's weights, adding it if it is new."""
         array = np.ascontiguousarray(array, np.float32)
         key = array.shape, hashlib.sha256(array.data).digest()
         if key not in self._weight_names:
@@ -84,12 +84,12 @@ class Values(OfCell):
     # References
 
     def refs(self, number: int) -> np.ndarray:
-        """References to the numbers of a value, of its shape."""
+        """Return references to the numbers of a value, in its shape."""
         shape, start = self.values[number].shape, self._starts[number]
         return np.arange(start, start + math.prod(shape), dtype=np.int64).reshape(shape)
 
     def referring(self, t: Tensor) -> np.ndarray:
-        """A tensor's references; of a constant, to a weight."""
+        """Return a tensor's references; for a constant, to a weight."""
         if t.number >= 0:
             raise ModelError(
                 f"computes with a node's number ({self._input(t)}), which only picks rows of weights"
@@ -99,23 +99,23 @@ class Values(OfCell):
         return self.refs(self.weight(t.data.ravel(), t.name)).reshape(t.data.shape)
 
     def owners(self, refs: np.ndarray) -> list[int]:
-        """Numbers of the values that are referred to."""
+        """Return the numbers of the referenced values."""
         return [int(one) for one in np.unique(self._owner(refs))]
 
     def per_child(self, refs: np.ndarray) -> bool:
-        """Whether all of the values that are referred to are for each child."""
+        """Whether all referenced values are per child."""
         return all(self.values[one].per_child for one in self.owners(refs))
 
     def vanishes(self, refs: np.ndarray) -> bool:
-        """Whether all numbers are zero for a child whose states are."""
+        """Whether all numbers are zero for a child whose states are zero."""
         return all(self._zero[one] for one in self.owners(refs))
 
     def pieces(self, refs: np.ndarray) -> int:
-        """How many runs of neighbouring numbers of one value there are."""
+        """Return the number of runs of neighbouring numbers of one value."""
         return len(self._runs(refs.ravel()))
 
     def value_of(self, refs: np.ndarray, shape: Shape) -> int:
-        """The number of a value that consists of the numbers referred to, row by row."""
+        """Return the number of a value that consists of the referenced numbers, row by row."""
         flat = refs.ravel()
         repeated = self._repeated(flat)
         if repeated is not None:
@@ -138,7 +138,7 @@ class Values(OfCell):
     # Children
 
     def unrolled(self, t: Tensor) -> Tensor:
-        """A tensor with the children as numbers of the node itself.
+        """Return a tensor with the children as numbers of the node.
 
         Raises `ModelError` if there may be any number of children.
         """
@@ -155,7 +155,7 @@ class Values(OfCell):
         return tensor(np.concatenate(parts, axis=at), axes, t)
 
     def pruned(self, *outputs: Mapping[str, int]) -> tuple[tuple[Value, ...], list[dict[str, int]]]:
-        """The values that outputs need, and the outputs' new numbers."""
+        """Return the values that outputs need, and the outputs' new numbers."""
         kept = needed(self.values, [one for some in outputs for one in some.values()])
         new = {old: i for i, old in enumerate(kept)}
         values = [self.values[old] for old in kept]
@@ -171,7 +171,7 @@ class Values(OfCell):
         return moved
 
     def _value_at(self, number: int, place: int) -> int:
-        """What a value for each child is of the child in a place."""
+        """Return the number of a per-child value's instance for the child in a place."""
         for one in needed(self.values[: number + 1], [number]):
             value = self.values[one]
             if (one, place) in self._at_place:
@@ -187,21 +187,21 @@ class Values(OfCell):
         return self._at_place[number, place]
 
     def _owner(self, refs: np.ndarray) -> np.ndarray:
-        found: np.ndarray = np.searchsorted(np.array(self._starts), refs, "right") - 1
-        return found
+        owners: np.ndarray = np.searchsorted(np.array(self._starts), refs, "right") - 1
+        return owners
 
     def _runs(self, flat: np.ndarray) -> list[tuple[int, int, int]]:
-        """Owner, first number and last plus 1 of each run."""
+        """Return the owner, first number and end of each run."""
         starts = np.array(self._starts)
         owner = self._owner(flat)
         breaks = np.flatnonzero((np.diff(flat) != 1) | (np.diff(owner) != 0)) + 1
         begins = np.concatenate([[0], breaks])
         ends = np.concatenate([breaks, [len(flat)]])
-        found = zip(owner[begins], flat[begins] - starts[owner[begins]], ends - begins, strict=True)
-        return [(int(one), int(begin), int(begin + length)) for one, begin, length in found]
+        runs = zip(owner[begins], flat[begins] - starts[owner[begins]], ends - begins, strict=True)
+        return [(int(owner_), int(begin), int(begin + length)) for owner_, begin, length in runs]
 
     def _repeated(self, flat: np.ndarray) -> int | None:
-        """A value of numbers that repeat, each or as a whole; None if they don't, or seldom."""
+        """Return a value of repeated numbers, by number or as a whole; None if few repeat."""
         size = len(flat)
         if size == 1:
             return None
@@ -240,7 +240,7 @@ class Values(OfCell):
         return math.prod(self.values[number].shape)
 
     def _vanishes(self, value: Value) -> bool:
-        """Whether a value is zero for a child whose states are, whatever the other children's are."""
+        """Whether a value is zero for a child whose states are zero, for any states of other children."""
         zeros = [self._zero[one] for one in value.of]
         if value.op == "children":
             return True

@@ -1,4 +1,4 @@
-"""Propagation of constants through a cell's values: what is zero without children, and what follows of it."""
+"""Propagation of zeros and constants through the values of nodes without children."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hbtvm.recursive.reference import FUNCTIONS
 
 
 class Folder:
-    """Makes values anew for nodes without children, where states of children and sums over them are zero.
+    """Folds values for nodes without children, whose states of children and sums over them are zero.
 
-    What is multiplied by zero is taken to be finite.
+    Factors of zero are assumed to be finite.
 
-    `values`: of a cell.
-    `maker`: takes the new values.
+    `values`: a cell's values.
+    `maker`: receives the new values.
     """
 
     def __init__(self, values: Sequence[Value], maker: Maker) -> None:
@@ -27,8 +27,8 @@ class Folder:
         self._memo: dict[int, int] = {}
 
     def fold(self, number: int) -> int:
-        """The number of what a value becomes."""
-        # Operands first, without recursion: a cell may have thousands of values behind one another.
+        """Return the number of a value's folded value."""
+        # Operands first, without recursion: chains may have thousands of values.
         waiting = [number]
         while waiting:
             one = waiting[-1]
@@ -48,9 +48,9 @@ class Folder:
             return maker.constant(0, value.shape)
         of = [self._memo[one] for one in value.of]
         known = [self._constant(one) for one in of]
-        found = self._of_constants(value, known) if of else None
-        if found is not None:
-            return maker.constant(found, value.shape)
+        constant = self._of_constants(value, known) if of else None
+        if constant is not None:
+            return maker.constant(constant, value.shape)
         if value.op in BINARY:
             same = self._neutral(value, of, known)
             if same is not None:
@@ -71,7 +71,7 @@ class Folder:
 
     @staticmethod
     def _of_constants(value: Value, known: Sequence[float | None]) -> float | None:
-        """What a value is everywhere, if that follows from its operands."""
+        """Return a value's constant if its operands determine it, else None."""
         op = value.op
         if op in ("mul", "matmul", "outer") and 0 in known:
             return 0.0
@@ -91,7 +91,7 @@ class Folder:
         return result if math.isfinite(result) else None
 
     def _neutral(self, value: Value, of: Sequence[int], known: Sequence[float | None]) -> int | None:
-        """The operand that a value is equal to, if the other one changes nothing."""
+        """Return the operand that equals the value if the other operand is neutral, else None."""
         neutral = {"add": 0, "sub": 0, "mul": 1, "div": 1}.get(value.op)
         for mine, other in ((0, 1), (1, 0)) if value.op in ("add", "mul") else ((0, 1),):
             if neutral is not None and known[other] == neutral:
@@ -99,7 +99,7 @@ class Folder:
         return None
 
     def _product(self, value: Value, of: Sequence[int]) -> int:
-        """A product of a weight with zeros among what is behind one another needs fewer columns."""
+        """Drop the columns of a weight that multiply zero parts of a concatenation."""
         maker = self._maker
         left, right = (maker.values[one] for one in of)
         parts = list(right.of) if left.op == "weight" and right.op == "concat" else []
@@ -108,9 +108,9 @@ class Folder:
             return maker.put(replace(value, of=tuple(of)))
         array, at = maker.weights[left.name], 0
         columns, kept = [], []
-        for part, none in zip(parts, zero, strict=True):
+        for part, is_zero in zip(parts, zero, strict=True):
             width = maker.values[part].shape[0]
-            if not none:
+            if not is_zero:
                 columns.append(array[:, at : at + width])
                 kept.append(part)
             at += width

@@ -1,4 +1,4 @@
-"""Nodes without children: what is left of a cell there (specialisation, Cortex, section 5.1)."""
+"""Specialisation of a cell for nodes without children (Cortex, section 5.1)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hbtvm.recursive.passes.rewriting import Maker, without_dead
 
 
 def leaf_cell(cell: Cell) -> Cell:
-    """Give nodes without children values of their own, in which zeros have been propagated.
+    """Give nodes without children separate values, with zeros propagated.
 
-    States of children and sums over them are zero there; products with zero, gates that nothing reads any
-    more, and their rows of weights are left out. Weights are taken to be finite.
+    Their children's states and sums are zero; products with zero, unread gates and their rows of weights are
+    dropped. Weights are assumed to be finite.
     """
     outputs = cell.inner if cell.leaf is None else cell.leaf
     maker = Maker(cell.weights)

@@ -1,4 +1,4 @@
-"""Rows of values that nothing reads are not computed: gates multiplied by zero, and their weights."""
+"""Remove unread rows of values: gates multiplied by zero, and their weights."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from hbtvm.recursive.validate import needed
 
 _POINTWISE = (*UNARY, *BINARY, "total", "most")
 _NARROW = (*_POINTWISE, "weight", "embed", "matmul", "constant", "concat", "slice")
-"""Operators of which some rows can be computed without the others."""
+"""Operators whose rows can be computed separately."""
 
 
 def narrowed(maker: Maker, outputs: Iterable[int]) -> dict[int, int]:
-    """Make values anew with those rows (along the first axis) only that outputs need.
+    """Rebuild values with only the rows (along the first axis) that outputs need.
 
-    `maker`: holds the values, and takes the new ones.
-    Returns the number of what each output has become.
+    `maker`: holds the values, and receives the new values.
+    Returns the new number of each output.
     """
     outputs = list(outputs)
     values = tuple(maker.values)
     order = needed(values, outputs)
     read = _read(values, order, outputs)
-    made = _Narrow(values, maker, read)
+    narrow = _Narrow(values, maker, read)
     for number in order:
-        made.make(number)
-    return {number: made.new[number] for number in outputs}
+        narrow.make(number)
+    return {number: narrow.new[number] for number in outputs}
 
 
 def _read(values: Sequence[Value], order: Sequence[int], outputs: Sequence[int]) -> dict[int, np.ndarray]:
-    """Which rows of each value are read."""
-    read = {one: np.zeros(values[one].shape[:1] or (1,), bool) for one in order}
+    """Return the rows of each value that are read."""
+    read = {operand: np.zeros(values[operand].shape[:1] or (1,), bool) for operand in order}
     for number in outputs:
         read[number][:] = True
     for number in reversed(order):
@@ -42,22 +42,22 @@ def _read(values: Sequence[Value], order: Sequence[int], outputs: Sequence[int])
         if value.op not in _NARROW:
             rows[:] = True
         if value.op in _POINTWISE:
-            for one in value.of:
-                read[one] |= rows if values[one].shape else True
+            for operand in value.of:
+                read[operand] |= rows if values[operand].shape else True
         elif value.op == "slice":
             read[value.of[0]][value.start : value.stop] |= rows
         elif value.op == "concat":
             at = 0
-            for one in value.of:
-                size = values[one].shape[0]
-                read[one] |= rows[at : at + size]
+            for operand in value.of:
+                size = values[operand].shape[0]
+                read[operand] |= rows[at : at + size]
                 at += size
         elif value.op == "matmul":
             read[value.of[0]] |= rows
             read[value.of[1]][:] = True
         else:
-            for one in value.of:
-                read[one][:] = True
+            for operand in value.of:
+                read[operand][:] = True
     return read
 
 
@@ -78,10 +78,10 @@ class _Narrow:
             return
         if value.op == "concat":
             parts, at = [], 0
-            for one in value.of:
-                size = self._values[one].shape[0]
+            for operand in value.of:
+                size = self._values[operand].shape[0]
                 if rows[at : at + size].any():
-                    parts.append(self._rows(one, rows[at : at + size]))
+                    parts.append(self._rows(operand, rows[at : at + size]))
                 at += size
             self.new[number] = parts[0] if len(parts) == 1 else maker.apply("concat", parts)
             return
@@ -90,15 +90,18 @@ class _Narrow:
             array = array[rows] if value.op == "weight" else array[:, rows]
             value = replace(value, name=maker.named(value.name, array))
         if value.op in _POINTWISE:
-            of = [self._rows(one, rows) if self._values[one].shape else self.new[one] for one in value.of]
+            of = [
+                self._rows(operand, rows) if self._values[operand].shape else self.new[operand]
+                for operand in value.of
+            ]
         elif value.op == "matmul":
             of = [self._rows(value.of[0], rows), self.new[value.of[1]]]
         else:
-            of = [self.new[one] for one in value.of]
+            of = [self.new[operand] for operand in value.of]
         self.new[number] = maker.put(replace(value, of=tuple(of), shape=shape))
 
     def _rows(self, number: int, rows: np.ndarray) -> int:
-        """Some rows of a value that has been made, of which others may be there, too."""
+        """Return some rows of a rebuilt value, which may have further rows."""
         new = self.new[number]
         there = rows[self._read[number]]
         if there.all():

@@ -1,4 +1,4 @@
-"""What rewrites of cells share: values made anew, equal ones once, and those that nothing needs left out."""
+"""Shared parts of rewrites of cells: rebuilding values without duplicates, and removing dead values."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from hbtvm.recursive.values import Values
 
 
 class Maker(Values):
-    """Values made anew, and the weights that they read."""
+    """Rebuilt values, and the weights that they read."""
 
     def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
         super().__init__()
         self.weights = dict(weights)
 
     def constant(self, number: float, shape: Shape) -> int:
-        """The number of a value that is one number everywhere."""
+        """Add a constant value; return its number."""
         return self.put(Value("constant", (), shape, constant=float(number)))
 
     def weight(self, name: str, array: np.ndarray) -> int:
-        """The number of a new weight; `name` begins its name."""
+        """Add a weight; return its value's number. `name` is the prefix of its name."""
         return self.put(Value("weight", (), array.shape, name=self.named(name, array)))
 
     def named(self, name: str, array: np.ndarray) -> str:
-        """The name of a new weight, float32: `name`, or with a number behind where that is another's."""
+        """Add a weight as float32; return its name: `name`, with a suffix if another weight has that name."""
         array = np.ascontiguousarray(array, np.float32)
         free, count = name, 1
         while free in self.weights:
@@ -41,7 +41,7 @@ class Maker(Values):
 
 
 def without_dead(cell: Cell) -> Cell:
-    """Leave out values that no state needs, and weights that no value reads; equal values become one."""
+    """Remove values that no state needs, and weights that no value reads; merge equal values."""
     outputs = [*cell.inner.values(), *(cell.leaf or {}).values()]
     maker = Maker({})
     new: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Cells from torch: the module that computes one node becomes a cell, by way of ``torch.export``."""
+"""Cells from torch modules that compute one node, by ``torch.export``."""
 
 from __future__ import annotations
 
@@ -37,37 +37,37 @@ def from_torch(
     classes: Sequence[str | int] = (),
     name: str | None = None,
 ) -> Model:
-    """The model whose cell a torch module computes.
+    """Return a model whose cell computes a torch module.
 
-    The module's ``forward`` gets the states of a node's children, one argument for each state, and then the
-    node's inputs; it gives the node's states, one result (or an item of a dict) for each. All are batches of
-    nodes. A child's state is a vector or a matrix; a child that is not there has one of zeros. Inputs are
-    vectors (batch, size) or whole numbers (batch,), int64, for a ``torch.nn.Embedding`` inside.
+    The module's ``forward`` takes the states of a node's children, one argument for each state, and then the
+    node's inputs; it returns the node's states, one result (or an item of a dict) for each. All are batches
+    of nodes. A child's state is a vector or a matrix, of zeros if the child is absent. Inputs are vectors
+    (batch, size) or whole numbers (batch,), int64, for a ``torch.nn.Embedding`` in the module.
 
-    torch's own ``RNNCell``, ``LSTMCell``, ``GRUCell``, and ``RNN``, ``LSTM``, ``GRU`` of one layer are taken
-    as they are: chains, or, with ``reduce="sum"``, the child-sum cell of them.
+    torch's ``RNNCell``, ``LSTMCell``, ``GRUCell``, and ``RNN``, ``LSTM``, ``GRU`` of one layer need no
+    wrapper: they become chains or, with ``reduce="sum"``, child-sum cells.
 
-    `module`: in float32, on the CPU; it is exported as in evaluation.
-    `children`: places for children, or None for any number. An argument of a state is (batch, child, ...):
-        with a number of places, all of them, of zeros where there is no child; with None, the children there
-        are. With one place, it is (batch, ...).
-    `state`: names of the states in the order of arguments and results, or their sizes or shapes by name;
-        sizes that are left out are found by trying those of the module's parameters. ``("h",)``, if left out,
-        of an LSTM ``("h", "c")``. If all are names of ``forward``'s parameters, these are the states.
-    `inputs`: names of the other arguments in order, or what they are: a vector's size, or ``"number"``. Found
-        as the sizes of states are, if left out.
+    `module`: in float32, on the CPU; exported in evaluation mode.
+    `children`: places for children, or None for any number. A state's argument is (batch, child, ...): with a
+        number of places, all places, with zeros for absent children; with None, the existing children. With
+        one place, it is (batch, ...).
+    `state`: names of the states in the order of arguments and results, or their sizes or shapes by name.
+        Missing sizes are determined by trying those of the module's parameters. By default ``("h",)``, for an
+        LSTM ``("h", "c")``. If all are names of ``forward``'s parameters, these are the states.
+    `inputs`: names of the other arguments in order, or a dict of their kinds: a vector's size, or
+        ``"number"``. By default, determined like sizes of states.
     `reduce`: ``"sum"`` or ``"max"``: the arguments of states are sums or maxima over the children, (batch,
         ...).
-    `apart`: whether each child's state is an argument of its own, (batch, ...): of the first state all
-        children's, then of the second.
-    `leaf`: for nodes without children: another module, or the name of a method of this one, which takes the
-        inputs (those that its parameters name) and gives the states. If left out, such nodes are computed as
-        the others are.
-    `optional`: inputs of whole numbers that a node may come without; -1 then stands for a row of zeros.
-    `output`, `weights`, `classes`: as of `hbtvm.recursive.Model`.
-    `name`: of the cell; that of the module's class, if left out.
-    Raises `ModelError` if torch can't export the module, or an operator is one that cells lack; it names the
-    operator and the line of the module. Raises `MissingPackageError` if torch is not installed.
+    `apart`: whether each child's state is a separate argument, (batch, ...): all children's first states,
+        then their second states.
+    `leaf`: for nodes without children: another module, or the name of a method of this module, which takes
+        the inputs that its parameters name and returns the states. By default, such nodes are computed like
+        others.
+    `optional`: inputs of whole numbers that nodes may lack; -1 then stands for a row of zeros.
+    `output`, `weights`, `classes`: as in `hbtvm.recursive.Model`.
+    `name`: name of the cell; by default, the module's class.
+    Raises `ModelError` if torch can't export the module, or cells lack an operator; it names the operator and
+    the line of the module. Raises `MissingPackageError` if torch is not installed.
     """
     try:
         import torch
@@ -79,15 +79,15 @@ def from_torch(
 
     if not isinstance(module, torch.nn.Module):
         raise ModelError(f"the module is {shown(repr(module))}; expected a torch.nn.Module")
-    for key, one in module.state_dict().items():
-        if one.is_floating_point() and one.dtype != torch.float32:
-            raise ModelError(f"weight {shown(key)!r} is {one.dtype}; call float() of the module first")
-        if one.device.type != "cpu":
-            raise ModelError(f"weight {shown(key)!r} is on {one.device}; call cpu() of the module first")
-    own = name or type(module).__name__
+    for key, array in module.state_dict().items():
+        if array.is_floating_point() and array.dtype != torch.float32:
+            raise ModelError(f"weight {shown(key)!r} is {array.dtype}; call float() of the module first")
+        if array.device.type != "cpu":
+            raise ModelError(f"weight {shown(key)!r} is on {array.device}; call cpu() of the module first")
+    cell_name = name or type(module).__name__
     plain, default = torch_layers.as_node(module)
     if plain is not module and children != 1 and reduce is None:
-        raise ModelError(f"a {own} takes one child; expected children=1, or reduce='sum'")
+        raise ModelError(f"a {cell_name} takes one child; expected children=1, or reduce='sum'")
     state = default.state if state is None else (state,) if isinstance(state, str) else state
     known = {**default.sizes(state), **_given(state)}
     if len(known) != len(state):
@@ -95,18 +95,18 @@ def from_torch(
     stated = default.inputs if inputs is None else inputs
     names = None if inputs is None else tuple(inputs)
     how = Convention(children, tuple(state), names, reduce, apart, frozenset(optional))
-    call = torch_trial.found(plain, how, known, _given(stated or ()))
+    call = torch_trial.working_call(plain, how, known, _given(stated or ()))
     prefix = "module." if plain is module else "module.module."
-    how = replace(how, inputs=None)  # by now, arguments are called what the cell calls them
+    how = replace(how, inputs=None)  # arguments now have the cell's names
     graph = _exported(call, prefix)
     leaf_graph = None
     if leaf is not None:
         leaf_graph = _exported(torch_trial.leaf_call(plain, leaf, call, _given(stated or ())), prefix)
-    return Model(cell_of(own, graph, how, leaf_graph), weights, output, classes=classes)
+    return Model(cell_of(cell_name, graph, how, leaf_graph), weights, output, classes=classes)
 
 
 def _exported(call: Any, prefix: str) -> Graph:
-    """The graph that torch makes of a module that is called so."""
+    """Return torch's graph of a module's call."""
     import torch
 
     symbols = {
@@ -138,5 +138,5 @@ def _exported(call: Any, prefix: str) -> Graph:
 
 
 def _given(sizes: Any) -> dict[str, Any]:
-    """Sizes by name, of what may be names alone: None for those that are not known."""
+    """Return sizes by name from a mapping or from names; None for unknown sizes."""
     return dict(sizes) if isinstance(sizes, Mapping) else dict.fromkeys(sizes)

@@ -1,4 +1,4 @@
-"""torch's own cells and layers for sequences as modules of one node. Imports torch."""
+"""torch's cells and layers for sequences as modules of one node. Imports torch."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from hbtvm.errors import ModelError
 
 @dataclass(frozen=True)
 class Defaults:
-    """What is known of a module without being told."""
+    """Defaults for a module."""
 
     state: tuple[str, ...] = ("h",)
     hidden: int | None = None
     inputs: dict[str, int] | None = None
 
     def sizes(self, names: Collection[str]) -> dict[str, int | None]:
-        """The size of each state, None if it is not known."""
+        """Return the size of each state, None if unknown."""
         return dict.fromkeys(names, self.hidden)
 
 
 def as_node(module: torch.nn.Module) -> tuple[torch.nn.Module, Defaults]:
-    """A module that takes states and then inputs, of one that may be torch's own.
+    """Return a module that takes states and then inputs, and defaults; wraps torch's cells and layers.
 
-    Raises `ModelError` if it is a layer of torch that no cell can be.
+    Raises `ModelError` for layers of torch that can't be cells.
     """
     nn = torch.nn
     if isinstance(module, nn.RNNBase):
@@ -55,21 +55,21 @@ class _Pair(_Single):
 
 
 def _cell(layer: Any) -> Any:
-    """The cell of a layer."""
+    """Return the cell of a layer."""
     nn = torch.nn
     kind = type(layer).__name__
     if layer.num_layers != 1 or layer.bidirectional or layer.proj_size:
         raise ModelError(
-            f"a {kind} of several layers, directions or with a projection is no cell; expected one"
+            f"a {kind} of several layers, directions or with a projection is not a cell; expected one"
         )
-    own: Any
+    torch_cell: Any
     if isinstance(layer, nn.LSTM):
-        own = nn.LSTMCell(layer.input_size, layer.hidden_size, bool(layer.bias))
+        torch_cell = nn.LSTMCell(layer.input_size, layer.hidden_size, bool(layer.bias))
     elif isinstance(layer, nn.GRU):
-        own = nn.GRUCell(layer.input_size, layer.hidden_size, bool(layer.bias))
+        torch_cell = nn.GRUCell(layer.input_size, layer.hidden_size, bool(layer.bias))
     else:
         function = str(layer.nonlinearity)
-        own = nn.RNNCell(layer.input_size, layer.hidden_size, bool(layer.bias), function)
-    for name in dict(own.named_parameters()):
-        setattr(own, name, getattr(layer, f"{name}_l0"))
-    return own
+        torch_cell = nn.RNNCell(layer.input_size, layer.hidden_size, bool(layer.bias), function)
+    for name in dict(torch_cell.named_parameters()):
+        setattr(torch_cell, name, getattr(layer, f"{name}_l0"))
+    return torch_cell

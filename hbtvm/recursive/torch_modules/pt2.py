@@ -1,4 +1,4 @@
-"""Cells from ``.pt2`` files, as ``torch.export.save`` writes them; read without torch, and not unpickled."""
+"""Cells from ``.pt2`` files of ``torch.export.save``; read without torch and without unpickling."""
 
 from __future__ import annotations
 
@@ -30,33 +30,32 @@ def read_pt2(
     optional: Collection[str] = (),
     name: str | None = None,
 ) -> Cell:
-    """Read the cell that a node's module computes.
+    """Read the cell of a node's module.
 
-    The module is exported with a batch that varies, in float32:
-    ``torch.export.save(torch.export.export(module, arguments, dynamic_shapes=...), path)``; after
-    ``run_decompositions()`` more modules can be read. What its arguments are is told as to
-    `hbtvm.recursive.from_torch`.
+    Export the module in float32 with a dynamic batch:
+    ``torch.export.save(torch.export.export(module, arguments, dynamic_shapes=...), path)``. More modules can
+    be read after ``run_decompositions()``. Describe the arguments as for `hbtvm.recursive.from_torch`.
 
     `source`: path or content of the file.
     `children`: places for children; None for any number.
-    `state`: names of the states, in the order of the module's results. Arguments of these names are the
-        children's states; if not all are there, the first arguments are, in order.
-    `inputs`: names of the other arguments, in order; those of the module, if left out.
+    `state`: names of the states, in the order of the module's results. Arguments with these names are the
+        children's states; unless all exist, the first arguments are, in order.
+    `inputs`: names of the other arguments, in order; by default, the module's.
     `reduce`, `apart`, `optional`: see `hbtvm.recursive.from_torch`.
     `leaf`: a file with the module for nodes without children, which takes inputs only.
-    `name`: of the cell; that of the file, if left out.
-    Raises `ModelError` if the file can't be read, is damaged, holds pickled weights, or a module that no cell
-    can be; it names the operator and the line of the module.
+    `name`: name of the cell; by default, the file's.
+    Raises `ModelError` if the file can't be read, is damaged, holds pickled weights, or a module that can't
+    be a cell; it names the operator and the line of the module.
     """
     states = (state,) if isinstance(state, str) else tuple(state)
     how = Convention(
         children, states, None if inputs is None else tuple(inputs), reduce, apart, frozenset(optional)
     )
-    own = name or ("cell" if isinstance(source, bytes) else Path(source).stem)
+    cell_name = name or ("cell" if isinstance(source, bytes) else Path(source).stem)
     graph = _graph(source)
     leaf_graph = None if leaf is None else _graph(leaf)
     try:
-        return cell_of(own, graph, how, leaf_graph)
+        return cell_of(cell_name, graph, how, leaf_graph)
     except ModelError as error:
         if isinstance(source, bytes):
             raise
@@ -84,7 +83,7 @@ def _of(content: bytes) -> Graph:
     for one in unread(graph):
         others = [other for other in graph.arguments if other is not one and other.sizes == one.sizes]
         if others:
-            # Where the same tensor was given for both, torch takes them for one, without a word.
+            # torch silently merges two arguments that got the same sample tensor.
             raise ModelError(
                 f"nothing reads argument {shown(one.name)!r}, which is like {shown(others[0].name)!r}; "
                 "export the module with a sample tensor of its own for each argument"

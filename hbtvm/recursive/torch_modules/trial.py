@@ -1,4 +1,4 @@
-"""How a torch module of a node can be called: sizes that are not told are found by trying. Imports torch."""
+"""Determine the arguments of a node's torch module by trial calls with candidate sizes. Imports torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hbtvm.recursive.aten.signature import Convention
 from hbtvm.recursive.cell import Shape
 from hbtvm.words.printable import shown
 
-MOST_TRIALS = 20_000  # most combinations of sizes that are tried
+MOST_TRIALS = 20_000  # most combinations of sizes to try
 Kind = int | str  # an input's: a vector's size, or ``"number"``
 
 
@@ -24,22 +24,22 @@ Kind = int | str  # an input's: a vector's size, or ``"number"``
 class Call:
     """A module and sample arguments."""
 
-    module: torch.nn.Module  # takes arguments by position, and gives a tuple
-    labels: tuple[str, ...]  # what the arguments are called
+    module: torch.nn.Module  # takes positional arguments, and returns a tuple
+    labels: tuple[str, ...]  # names of the arguments
     arguments: tuple[torch.Tensor, ...]  # zeros
-    # Of each argument, which axes are the batch (``"b"``) and children of any number (``"c"``)
+    # Each argument's axes for the batch (``"b"``) and an open number of children (``"c"``)
     varying: tuple[dict[int, str], ...]
-    inputs: Mapping[str, Kind]  # those arguments that come with the node
-    shapes: Mapping[str, Shape]  # of states
+    inputs: Mapping[str, Kind]  # the arguments that are inputs
+    shapes: Mapping[str, Shape]  # shapes of states
 
     def labelled(self, graph: Graph) -> Graph:
-        """A graph of this call, with what its arguments are called."""
+        """Return a graph of this call with the arguments' labels."""
         pairs = zip(graph.arguments, self.labels, strict=True)
         return replace(graph, arguments=tuple(replace(one, label=label) for one, label in pairs))
 
 
 class _Node(torch.nn.Module):  # type: ignore[misc]
-    """A module, called by position, or by its parameters' names; or a method of it."""
+    """A module or a method of it, called by position or by its parameters' names."""
 
     def __init__(self, module: Any, names: Sequence[str], states: Sequence[str], method: str = "") -> None:
         super().__init__()
@@ -49,22 +49,22 @@ class _Node(torch.nn.Module):  # type: ignore[misc]
     def forward(self, *arguments: torch.Tensor) -> tuple[torch.Tensor, ...]:
         function = getattr(self.module, self._method) if self._method else self.module
         if self._names:
-            found = function(**dict(zip(self._names, arguments, strict=True)))
+            results = function(**dict(zip(self._names, arguments, strict=True)))
         else:
-            found = function(*arguments)
-        if isinstance(found, Mapping):
-            return tuple(found[name] for name in self._states)
-        return tuple(found) if isinstance(found, tuple | list) else (found,)
+            results = function(*arguments)
+        if isinstance(results, Mapping):
+            return tuple(results[name] for name in self._states)
+        return tuple(results) if isinstance(results, tuple | list) else (results,)
 
 
-def found(
+def working_call(
     module: Any, how: Convention, sizes: Mapping[str, int | Shape | None], inputs: Mapping[str, Any]
 ) -> Call:
-    """How a module can be called.
+    """Return the call of a module.
 
-    `sizes`: of states, None if not known: all of those are vectors of one size.
-    `inputs`: by name, None if not known; empty for those that ``forward`` names.
-    Raises `ModelError` if no sizes make the module run, or several do.
+    `sizes`: sizes of states, None if unknown; states of unknown size are vectors of one size.
+    `inputs`: kinds by name, None if unknown; empty for the inputs that ``forward`` names.
+    Raises `ModelError` if the module runs with no sizes, or with several.
     """
     forms = [bool(how.apart)]
     if how.apart is None and how.children == 1 and how.reduce is None:
@@ -78,26 +78,30 @@ def found(
         names, labels, free = _arguments(module, how, apart, inputs)
         node = _Node(module, names, how.states)
         for size in hidden if None in sizes.values() else [0]:
-            shapes = {name: _shape(size if one is None else one) for name, one in sizes.items()}
-            own = _samples(shapes, how, apart, [*known, *hidden])
+            shapes = {name: _shape(size if size_ is None else size_) for name, size_ in sizes.items()}
+            samples = _samples(shapes, how, apart, [*known, *hidden])
             kinds = {name: inputs.get(name) for name in free}
-            trials.append(_trials(node, labels, own, kinds, shapes, known, _unlike([*known, *hidden])[0]))
+            trials.append(_trials(node, labels, samples, kinds, shapes, known, _unlike([*known, *hidden])[0]))
     return _only(itertools.chain(*trials), "the module")
 
 
 def leaf_call(module: Any, leaf: Any, call: Call, inputs: Mapping[str, Any]) -> Call:
-    """How a module or method for nodes without children is called.
+    """Return the call of a module or method for nodes without children.
 
-    `call`: of the module itself.
-    `inputs`: as of `found`.
+    `call`: the main module's call.
+    `inputs`: as in `working_call`.
     Raises `ModelError` if it is neither, or can't be called.
     """
     is_method = isinstance(leaf, str) and callable(getattr(module, leaf, None))
     if not is_method and not isinstance(leaf, torch.nn.Module):
         raise ModelError(f"leaf is {shown(repr(leaf))}; expected a torch.nn.Module, or the name of a method")
     known = {**inputs, **call.inputs}
-    own = _parameters(getattr(module, leaf) if is_method else leaf.forward)
-    labels = [one.name for one in own if one.default is one.empty or one.name in known]
+    parameters = _parameters(getattr(module, leaf) if is_method else leaf.forward)
+    labels = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty or parameter.name in known
+    ]
     node = _Node(module if is_method else leaf, labels, list(call.shapes), leaf if is_method else "")
     kinds = {name: known.get(name) for name in labels}
     sizes = _sizes(node)
@@ -106,7 +110,7 @@ def leaf_call(module: Any, leaf: Any, call: Call, inputs: Mapping[str, Any]) -> 
 
 
 def _only(trials: Iterable[tuple[Call, Exception | None]], what: str) -> Call:
-    """The one call that works, or the only form in which sizes work."""
+    """Return the only call that works; raises `ModelError` if there is none, or several."""
     right: list[Call] = []
     said: list[Exception] = []
     for call, error in itertools.islice(trials, MOST_TRIALS):
@@ -138,7 +142,7 @@ def _trials(
     known: Sequence[int],
     batch: int,
 ) -> Iterator[tuple[Call, Exception | None]]:
-    """Calls with inputs of all kinds, and what is wrong with them."""
+    """Yield calls with inputs of all kinds, and their errors."""
     choices = [[*known, "number"] if kind is None else [kind] for kind in kinds.values()]
     for chosen in itertools.product(*choices):
         inputs: dict[str, Kind] = dict(zip(kinds, chosen, strict=True))
@@ -148,16 +152,16 @@ def _trials(
             dtype = torch.int64 if kind == "number" else torch.float32
             samples[name] = torch.zeros(size, dtype=dtype), {0: "b"}
         arguments, varying = zip(*(samples[label] for label in labels), strict=True) if labels else ((), ())
-        # Tensors of their own: torch.export takes one tensor in two places for one argument.
-        own = tuple(one.clone() for one in arguments)
-        call = Call(node, tuple(labels), own, varying, inputs, shapes)
+        # Separate tensors: torch.export merges arguments that share a tensor.
+        separate = tuple(one.clone() for one in arguments)
+        call = Call(node, tuple(labels), separate, varying, inputs, shapes)
         yield call, _fault(call, batch)
 
 
 def _samples(
     shapes: Mapping[str, Shape], how: Convention, apart: bool, known: Sequence[int]
 ) -> dict[str, tuple[torch.Tensor, dict[int, str]]]:
-    """Zeros for children's states, and which axes vary."""
+    """Return zeros for children's states, and their dynamic axes."""
     batch, many = _unlike(known)
     places: Shape = () if apart or how.reduce else (many if how.children is None else how.children,)
     axes = {0: "b", 1: "c"} if places and how.children is None else {0: "b"}
@@ -165,32 +169,40 @@ def _samples(
 
 
 def _sizes(module: Any) -> list[int]:
-    """Sizes of a module's weights."""
+    """Return the sizes of a module's weights."""
     return sorted({size for one in module.state_dict().values() for size in one.shape})
 
 
 def _unlike(known: Sequence[int]) -> list[int]:
-    """Two sizes, for the batch and for children, that no weight has."""
+    """Return two sizes that no weight has, for the batch and for children."""
     return list(itertools.islice((size for size in itertools.count(7) if size not in known), 2))
 
 
 def _arguments(
     module: Any, how: Convention, apart: bool, inputs: Mapping[str, Any]
 ) -> tuple[list[str], list[str], list[str]]:
-    """Names of parameters to call by (none: by position), labels of all arguments, and those of inputs."""
-    own = _parameters(module.forward)
+    """Return names of parameters to call by (none: by position), labels of all arguments, and of inputs."""
+    parameters = _parameters(module.forward)
     each = (how.children or 1) if apart else 1
     stated = [name for name in how.states for _ in range(each)]
-    named = [one.name for one in own]
+    named = [parameter.name for parameter in parameters]
     wanted = {*how.states, *inputs}
     if {*how.states} <= {*named} and each == 1:
-        used = [one.name for one in own if one.default is one.empty or one.name in wanted]
+        used = [
+            parameter.name
+            for parameter in parameters
+            if parameter.default is parameter.empty or parameter.name in wanted
+        ]
         rest = [name for name in used if name not in how.states]
-        # Names of inputs that are no parameters are other names, or of inputs that leaves alone have.
+        # Other names of inputs rename parameters, or belong to inputs of leaves only.
         renames = {} if {*rest} <= {*inputs} else dict(zip(rest, inputs, strict=False))
         labels = [renames.get(name, name) for name in used]
         return used, labels, [label for label in labels if label not in how.states]
-    required = [one.name for one in own if one.default is one.empty or one.name in inputs]
+    required = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty or parameter.name in inputs
+    ]
     count = len(required) - len(stated)
     free = list(inputs)[:count] or required[len(stated) :]
     return [], [*stated, *free], free
@@ -202,17 +214,17 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
 
 
 def _fault(call: Call, batch: int) -> Exception | None:
-    """What is wrong with a call; None if nothing is."""
+    """Return the error of a call, or None."""
     try:
         with torch.no_grad():
             results = call.module(*call.arguments)
     except Exception as error:  # torch raises errors of many types
         return error
-    found = [tuple(getattr(one, "shape", ())) for one in results]
+    shapes = [tuple(getattr(one, "shape", ())) for one in results]
     expected = [(batch, *shape) for shape in call.shapes.values()]
-    if found != expected:
+    if shapes != expected:
         return ModelError(
-            f"it gives results of shapes {found}; expected {expected}, a batch of {batch} states"
+            f"it gives results of shapes {shapes}; expected {expected}, a batch of {batch} states"
         )
     return None
 
@@ -221,7 +233,7 @@ def _shape(size: Any) -> Shape:
     shape = (size,) if isinstance(size, int) else tuple(size) if isinstance(size, Iterable) else ()
     if not shape or not all(type(one) is int and one >= 0 for one in shape):
         raise ModelError(
-            f"{shown(repr(size))} is no size; expected a number, a shape, or 'number' of an input"
+            f"{shown(repr(size))} is not a size; expected a number, a shape, or 'number' of an input"
         )
     return shape
 
