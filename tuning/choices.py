@@ -17,12 +17,8 @@ EXPLORERS = ("annealing", "random", "grid", "genetic", "tpe", "metaschedule")
 COST_MODELS = ("rank_process", "gaussian_process", "rank", "regression", "tree_gru", "none")
 """Cost models, which learn from results (`hbtvm.cost_model.create`)."""
 
-FEATURES = (
-    "knobs",
-    "relation",
-    "flat",
-    "joint",
-)  # features of candidates (`hbtvm.cost_model.encoding.encode`)
+FEATURES = ("knobs", "relation", "flat", "joint")
+"""Features of candidates (`hbtvm.cost_model.encoding.encode`)."""
 
 ACQUISITIONS = ("auto", "mean", "ucb", "ei")
 """Acquisition functions of predictions (`hbtvm.cost_model.acquisition`)."""

@@ -21,7 +21,7 @@ from hbtvm.tuning.trials import Budget, Recorder, candidate
 
 @dataclass(frozen=True)
 class FinalOptions:
-    """How finals are held."""
+    """Options of finals."""
 
     # Most candidates of each group, winners of earlier finals not counted; below 2, there is no final
     finalists: int = 3
@@ -38,7 +38,7 @@ class FinalOptions:
         return min(len(seconds), self.finalists, 2) + close
 
     def reserve(self, states: Sequence[TaskState], budget: Budget) -> float:
-        """Seconds of the time budget to reserve; 0 without a limit."""
+        """Return the seconds of the time budget to reserve; 0 without a limit."""
         if budget.remaining is None:
             return 0.0
         groups = len({state.task.group for state in states})
@@ -118,7 +118,7 @@ class Final:
         return finalists
 
     def _chosen(self, group: str) -> list[tuple[TaskState, Entry]]:
-        """A group's finalists: the fastest, at least two if available, and the incumbents."""
+        """Return a group's finalists: the fastest, at least two if available, and the incumbents."""
         pairs = [
             (state, entry)
             for state in self._states

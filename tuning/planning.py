@@ -58,14 +58,14 @@ def _total(chosen: Mapping[int, Mapping[Point, Config]]) -> int:
 
 
 def _weight(state: TaskState, states: Sequence[TaskState]) -> float:
-    """A task's share of candidates, relative to the others."""
+    """Return a task's share of candidates, relative to the others."""
     fastest = min(rival.best for rival in states if rival.task.group == state.task.group)
     behind = math.isfinite(fastest) and math.isfinite(state.best) and state.best > _BEHIND * fastest
     return _LESS if behind else 1.0
 
 
 def _more(state: TaskState, known: Mapping[Point, Config], count: int) -> dict[Point, Config]:
-    """Up to `count` new candidates: some next to the task's best, the rest proposed by its explorer."""
+    """Return up to `count` new candidates: neighbours of the task's best, then its explorer's proposals."""
     space = state.task.space
     taken: dict[Point, float] = {**state.measured, **dict.fromkeys(known, math.inf)}
     new: dict[Point, Config] = {}

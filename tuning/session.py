@@ -61,7 +61,7 @@ def plan(tasks: Sequence[Task], settings: Settings) -> list[tuple[Task, Config]]
 
 
 def packaged(choices: Choices) -> list[Record]:
-    """The records that ship: winners and, for searches that learn, candidates drawn at random."""
+    """Return the shipped records: winners and, for searches that learn, random candidates."""
     return [*shipped(), *(contrast() if choices.learns else ())]
 
 
@@ -97,7 +97,7 @@ class _Session:
         self._learner = Learner(tasks, choices, settings.make_model, settings.make_scorer)
 
     def run(self, machine: Machine | None) -> Result:
-        """Search, hold the final, and sum up, also after an interrupt or a failing log or device."""
+        """Search, measure the final and summarise, also after an interrupt or a failing log or device."""
         stopped, log_error = "trials", None
         settings = self._settings
         if machine is None:
@@ -173,7 +173,7 @@ class _Session:
             self._try(machine, chosen[:left])
 
     def _first(self) -> list[tuple[TaskState, Config]]:
-        """First guesses, best first, each task in turn."""
+        """Return first guesses, best first, each task in turn."""
         queues: list[list[Config]] = []
         tried = self._learner.taught and not self._resumed
         for state in self._states:

@@ -1,4 +1,4 @@
-"""The settings of a run: how much it may try, what it learns from, how it searches and measures."""
+"""The settings of a run: budget, search, learning and measurement."""
 
 from __future__ import annotations
 

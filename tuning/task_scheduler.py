@@ -43,7 +43,7 @@ class Standing:
 
 
 def gain(standing: Standing, group_best: float, batch: int) -> float:
-    """Expected relative improvement of the group's best by the next batch; negative if it won't catch up."""
+    """Return the next batch's expected relative gain on the group's best; negative if it won't catch up."""
     new = standing.trials < batch
     reach = _FIRST_REACH if new else _REACH / math.sqrt(standing.trials / batch)
     if math.isinf(group_best):
@@ -55,7 +55,7 @@ def gain(standing: Standing, group_best: float, batch: int) -> float:
 
 
 def slope(trace: Sequence[float]) -> float:
-    """Mean relative improvement of the last two batches."""
+    """Return the mean relative improvement of the last two batches."""
     last = [time for time in trace[-3:] if math.isfinite(time)]
     if len(last) < 2:
         return 0.0

@@ -165,7 +165,7 @@ class Recorder:
 
 
 def candidate(state: TaskState, config: Config) -> Candidate:
-    """A task's configuration, as workers receive it."""
+    """Return a task's configuration as a message to workers."""
     return Candidate(state.task.program, state.task.payload, config)
 
 
@@ -195,7 +195,7 @@ def try_batch(
     owners: dict[Attempt, tuple[TaskState, Config, float]] = {}
 
     def jobs() -> Iterator[Attempt]:
-        """Candidates to measure; records those that need no measurement."""
+        """Yield candidates to measure; record those that need no measurement."""
         for (state, config), library in zip(chosen, built, strict=True):
             if library is None:
                 continue
@@ -231,7 +231,7 @@ def try_batch(
 
 
 def _twin(state: TaskState, config: Config, library: BuiltLibrary) -> Record | None:
-    """The record of a measured candidate that is the same program."""
+    """Return the record of a measured candidate that is the same program, or None."""
     if library.fingerprint is None:
         return None
     point = state.task.space.encode(config)

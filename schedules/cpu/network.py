@@ -35,6 +35,8 @@ from hbtvm.schedules.network import loops as network_loops
 from hbtvm.schedules.network import nearest as network_nearest
 from hbtvm.schedules.network.nodes import (
     REGISTER_BLOCKS,
+    SUMS,
+    even_outputs,
     fusible,
     in_register_blocks,
     may_expand,
@@ -51,8 +53,6 @@ from hbtvm.schedules.network.plan import (
 )
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
-
-_SUMS = ("contract", "distance", "linear_sum")
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -131,17 +131,11 @@ def _default(network: NetworkWorkload, target: Target) -> Config:
         "row_tile": tile,
         "lanes": lanes[-1],
         "vectors": vectors,
-        "output_tile": min(4, _even(network)),
+        "output_tile": min(4, even_outputs(network["nodes"])),
         "block": block,
         "unroll": 2,
         "distances": distances,
     }
-
-
-def _even(own: NetworkWorkload) -> int:
-    """Return a number of outputs that pads little: the largest power of two up to the widest sum."""
-    widest = max([1, *(int(node["width"]) for node in own["nodes"] if node["kind"] in _SUMS)])
-    return 1 << (widest.bit_length() - 1)
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
@@ -258,7 +252,7 @@ class _Scheduler:
     def _outputs(self, loop: Any, at: int) -> int:
         """Return the outputs of a register tile within a loop over outputs."""
         extent = int(self.sch.get(loop).extent)
-        tile = self.plan.stages[at].tile if self._kind(at) in _SUMS else 1
+        tile = self.plan.stages[at].tile if self._kind(at) in SUMS else 1
         return math.gcd(tile, extent)
 
     def _kind(self, at: int) -> str:
@@ -304,7 +298,7 @@ class _Scheduler:
         loops = sch.get_loops(block)
         w, r, k = loops[-3:]
         extent = int(sch.get(w).extent)
-        if self._kind(at) not in _SUMS or extent % lanes:
+        if self._kind(at) not in SUMS or extent % lanes:
             self.late.append((block, k))
             return
         vectors = math.gcd(self.plan.vectors, extent // lanes)

@@ -24,7 +24,7 @@ from hbtvm.schedules.cuda.network_shared import FEW_ROWS, VALUES_AT_ONCE, share_
 from hbtvm.schedules.cuda.space import Needs, aligned, element, fits
 from hbtvm.schedules.cuda.steps import scope
 from hbtvm.schedules.network import loops as network_loops
-from hbtvm.schedules.network.nodes import fusible, in_one_pass, may_expand
+from hbtvm.schedules.network.nodes import SUMS, even_outputs, fusible, in_one_pass, may_expand
 from hbtvm.schedules.network.plan import Plan, plan, stage_of
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
@@ -37,8 +37,6 @@ MAX_NUMBERS = 1 << 14
 
 MULTIPLY_ADD = "hbtvm.multiply_add"
 """Attribute of a function that allows fused multiply-adds, since no tree's leaf depends on the rounding."""
-
-_SUMS = ("contract", "distance", "linear_sum")
 
 _COLUMN_THREADS = (1, 8, 32, 128, 256)
 
@@ -162,7 +160,7 @@ def default(workload: Workload, target: Target) -> Config:
     if threads == 1 and network["rows"] > 16:
         threads = 32
     fused = bool(fusible(network["nodes"], one_pass=True))
-    tile = min(8, _even(network))
+    tile = min(8, even_outputs(network["nodes"]))
     chosen: Config = {
         "row_tile": threads,
         "row_threads": threads,
@@ -196,12 +194,6 @@ def _shared_default(network: NetworkWorkload) -> Config:
         "unroll": 4,
         "distances": "direct",
     }
-
-
-def _even(own: NetworkWorkload) -> int:
-    """Return a number of outputs that pads little: the largest power of two up to the widest sum."""
-    widest = max([1, *(int(node["width"]) for node in own["nodes"] if node["kind"] in _SUMS)])
-    return 1 << (widest.bit_length() - 1)
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
@@ -288,7 +280,7 @@ class _Scheduler:
         sch = self.sch
         w, row, k = sch.get_loops(block)[-3:]
         kind = str(self.plan.stages[at].form["kind"])
-        outputs = math.gcd(self.plan.output_tile if kind in _SUMS else 1, int(sch.get(w).extent))
+        outputs = math.gcd(self.plan.output_tile if kind in SUMS else 1, int(sch.get(w).extent))
         product = any(stage.inside == at for stage in self.plan.stages)
         around, output = sch.split(w, [None, outputs])
         if product:

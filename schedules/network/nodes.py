@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+SUMS = ("contract", "distance", "linear_sum")  # kinds of nodes that are sums
+
 FUSED_WIDTH = 192  # fewest columns of an input that a product may compute block by block (knob ``block``)
 
 REGISTER_BLOCKS = (4, 8)
@@ -48,7 +50,7 @@ def fusible(
             if nodes[here]["kind"] == "elementwise":
                 stack += nodes[here]["inputs"]
             else:
-                good &= nodes[here]["kind"] in ("contract", "distance", "linear_sum")
+                good &= nodes[here]["kind"] in SUMS
         if good and inside:
             products[at] = sorted(inside)
     return products
@@ -58,6 +60,12 @@ def in_register_blocks(nodes: Sequence[Mapping[str, Any]]) -> dict[int, list[int
     """Return `fusible` products of few outputs, which may use `REGISTER_BLOCKS`."""
     products = fusible(nodes, narrowest=_FEWEST_TERMS)
     return {at: inside for at, inside in products.items() if nodes[at]["width"] <= REGISTER_BLOCKS[0]}
+
+
+def even_outputs(nodes: Sequence[Mapping[str, Any]]) -> int:
+    """Return a number of outputs that pads little: the largest power of two up to the widest sum."""
+    widest = max([1, *(int(node["width"]) for node in nodes if node["kind"] in SUMS)])
+    return 1 << (widest.bit_length() - 1)
 
 
 def in_one_pass(node: Mapping[str, Any]) -> bool:

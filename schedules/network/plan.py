@@ -14,6 +14,7 @@ from typing import Any
 
 from hbtvm.schedules.network.nodes import (
     REGISTER_BLOCKS,
+    SUMS,
     fusible,
     in_register_blocks,
     nearest,
@@ -24,21 +25,9 @@ from hbtvm.schedules.space import Config
 
 LONG = frozenset(
     (
-        *(
-            "exp",
-            "exp2",
-            "expm1",
-            "log",
-            "log1p",
-            "log2",
-            "log10",
-            "tanh",
-            "sinh",
-            "cosh",
-            "arcsinh",
-            "sigmoid",
-        ),
-        *("power", "cbrt", "sin", "cos", "tan", "arctan", "normal_quantile"),
+        *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sigmoid"),
+        *("tanh", "sinh", "cosh", "arcsinh", "power", "cbrt", "sin", "cos", "tan", "arctan"),
+        "normal_quantile",
     )
 )
 """Functions of many instructions, whose values are stored."""
@@ -100,7 +89,7 @@ def plan(workload: Mapping[str, Any], config: Config, one_pass: bool = False) ->
     for at, node in enumerate(nodes):
         kind, width = node["kind"], int(node["width"])
         room, split, tile = width, False, 1
-        if kind in ("contract", "distance", "linear_sum"):
+        if kind in SUMS:
             # Few outputs are not padded to a tile of many.
             tile = min(unit, 1 << (width - 1).bit_length()) if by_rows else unit
             if by_rows and lanes > 1 and at not in inside:
@@ -171,7 +160,7 @@ def passes(plan: Plan, at: int) -> int:
     total = 0
     for stage in plan.stages:
         if at in stage.form["inputs"]:
-            sums = stage.form["kind"] in ("contract", "distance", "linear_sum")
+            sums = stage.form["kind"] in SUMS
             total += -(-stage.room // plan.output_tile) if sums else 1
             total += stage.form["kind"] in ("monomials", "bucketize", "interpolate")
             total += stage.form["kind"] in ("monomials", "interpolate")

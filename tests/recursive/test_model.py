@@ -198,7 +198,7 @@ def test_mistakes_of_users() -> None:
     for change, text in [
         ({"U": np.zeros((3 * H, H + 1))}, "matmul has operands of shapes"),
         ({"b": np.zeros(H)}, "expected one shape"),
-        ({"emb": np.zeros(5)}, "no matrix"),
+        ({"emb": np.zeros(5)}, "not a matrix"),
         ({"head.weight": np.zeros((2, H + 1))}, r"expected \(outputs, 4\)"),
         ({"head.bias": np.zeros(3)}, r"expected \(2,\)"),
         ({"Uf": np.array(["a"])}, "expected numbers"),

@@ -143,13 +143,13 @@ def test_weights_that_share_bytes(content: bytes) -> None:
     [
         ("sizes", [18, 7], "has shape"),
         ("sizes", [1 << 39, 1 << 39], "has shape"),
-        ("sizes", [1 << 200, 1], "no size"),
-        ("sizes", [-18, -6], "no size"),
+        ("sizes", [1 << 200, 1], "not a size"),
+        ("sizes", [-18, -6], "not a size"),
         ("strides", [1 << 30, 1], "has shape"),
-        ("strides", [-6, 1], "no size"),
+        ("strides", [-6, 1], "not a size"),
         ("strides", [6], "not a dense array"),
         ("storage_offset", 1, "has shape"),
-        ("storage_offset", -1, "no size"),
+        ("storage_offset", -1, "not a size"),
         ("storage_offset", 1 << 38, "has shape"),
         ("dtype", 8, "is float64; expected float32"),
         ("dtype", 99, "unknown type"),
@@ -200,8 +200,8 @@ def test_other_archives(content: bytes) -> None:
         ("aten.relu.default", {"self": "h", "values": 3}, "arguments that a cell can't have"),
         ("aten.relu.default", {"self": "sum_1"}, "which nothing computes"),
         ("aten.sym_size.int", {"self": "h", "dim": 0}, "."),
-        ("os.system", {"x": "h"}, "no operator"),
-        ("aten.__class__.x", {"x": "h"}, "no operator"),
+        ("os.system", {"x": "h"}, "not an operator"),
+        ("aten.__class__.x", {"x": "h"}, "not an operator"),
     ],
 )
 def test_operators_that_claim_too_much(content: bytes, target: str, inputs: Any, says: str) -> None:

@@ -52,14 +52,14 @@ class Refused(nn.Module):
             "sort",
             r"aten.sort \(test_torch_refusals.py, line \d+: return own.sort\(dim=1\)\[0\]\) is",
         ),
-        ("norm", "aten.native_layer_norm .*is no operator"),
+        ("norm", "aten.native_layer_norm .*is not an operator"),
         ("mixed", "aten.mean .*reduces over the nodes of the batch"),
         ("attention", "aten.mm .*(batch|nodes)"),
         ("flat", "aten.sum .*reduces over the nodes"),
         ("power", "aten.pow .*power 0.5; expected 1, 2 or 3"),
         ("double", "aten._to_copy .*another type than float32"),
         ("turned", "aten.flip"),
-        ("where", "aten.(gt|where).* is no operator"),
+        ("where", "aten.(gt|where).* is not an operator"),
     ],
 )
 def test_what_is_no_cell(kind: str, says: str) -> None:

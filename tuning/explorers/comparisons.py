@@ -54,7 +54,7 @@ class _Proposing(RandomExplorer):
         return self.fill(batch, count, measured)
 
     def _proposals(self, count: int, measured: Mapping[Point, float]) -> Iterator[Sequence[int]]:
-        """Positions of choices, in the search's order; finitely many."""
+        """Yield finitely many proposals as positions of choices, in the search's order."""
         raise NotImplementedError
 
 
@@ -125,7 +125,7 @@ class TpeExplorer(_Proposing):
                 asked.append(self._study.ask(self._domain))
                 yield [asked[-1].params[knob.name] for knob in self._space.knobs]
         finally:
-            # While pending, a trial keeps the sampler from proposing the same again.
+            # Pending trials keep the sampler from repeating proposals.
             for trial in asked:
                 self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
 
@@ -171,17 +171,16 @@ _UNLIMITED = 1 << 30  # MetaSchedule's limit of trials; the session stops the ru
 class _MetaSchedule:
     """MetaSchedule's search over positions of choices.
 
-    A space becomes a MetaSchedule design space in which each knob is a categorical decision of a program that
-    does nothing. `EvolutionarySearch` and its cost model run as they come, with three changes: MetaSchedule
-    has no mutator for user decisions, so `Redraw` draws a decision anew; the cost model reads the decisions,
-    as candidates are not lowered to be ranked; and it is asked from `_Proposing.startup` measurements on,
-    not from the hundredth.
+    A space becomes a MetaSchedule design space in which each knob is a categorical decision of an empty
+    program. `EvolutionarySearch` and its cost model run with three changes: `Redraw` mutates decisions, since
+    MetaSchedule has no mutator for user decisions; the cost model reads decisions, since ranking does not
+    lower candidates; and it ranks from `_Proposing.startup` measurements on, not from the hundredth.
 
     `sizes`: number of choices of each knob.
     """
 
     def __init__(self, sizes: Sequence[int], rng: np.random.Generator) -> None:
-        # TVM takes a second to import, and runs with other explorers need nothing of this.
+        # Importing TVM takes a second, and other explorers don't need it.
         import tvm
         from tvm import te
         from tvm.ir.utils import derived_object
@@ -253,7 +252,7 @@ class _MetaSchedule:
         self._batch = 0
 
     def ask(self, count: int) -> list[list[int]]:
-        """Positions of the next candidates, each of which counts as measured from now on."""
+        """Return the positions of the next candidates, which count as measured from now on."""
         if count != self._batch:
             if self._batch:
                 self._context.post_tuning()
@@ -282,7 +281,7 @@ class _MetaSchedule:
             self._model.update(self._context, candidates, results)
 
     def _at(self, point: Point) -> Any:
-        """The schedule that takes these decisions."""
+        """Return the schedule with these decisions."""
         trace = self._design.trace
         decisions = [step for step in trace.insts if step in trace.decisions]
         for decision, digit in zip(decisions, point, strict=True):
@@ -294,10 +293,9 @@ class _MetaSchedule:
 
 @contextmanager
 def _without(name: str) -> Iterator[None]:
-    """Have a module that was not imported yet taken for an empty one.
+    """Replace a module that is not imported yet by an empty module.
 
-    A `TuneContext` imports what TVM knows of all processors' matrix instructions: a minute's work, and of no
-    use to a program that does nothing.
+    A `TuneContext` imports TVM's matrix instructions of all processors, which takes a minute.
     """
     lacking = name not in sys.modules
     sys.modules.setdefault(name, ModuleType(name))

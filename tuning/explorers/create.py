@@ -25,12 +25,12 @@ _OTHERS = {
 }
 
 _LOWERED = {"chains": 32, "steps": 4, "scan": 32}
-"""Annealing's options where candidates have to be lowered to be scored: at most chains x (steps + 1) new ones
-for one batch. Chains go on from batch to batch, and what was lowered once is remembered."""
+"""Annealing's options if scoring lowers candidates: at most chains x (steps + 1) new candidates per batch.
+Chains continue from batch to batch, and lowered candidates are cached."""
 
 
 def create(choices: Choices, space: Space, rng: np.random.Generator) -> Explorer:
-    """Make the explorer that was chosen, with its ε and λ where it has them."""
+    """Return the chosen explorer, with ε and λ if it has them."""
     if choices.explorer in _OTHERS:
         return _OTHERS[choices.explorer](space, rng)
     bounds = _LOWERED if choices.lowers else {}

@@ -109,7 +109,7 @@ class Tables:
         return self._encode(columns(configs), len(configs), program.workload, loops)
 
     def listed(self, program: Describable, configs: Sequence[Config]) -> np.ndarray:
-        """The same, cached for the last long list of each program.
+        """Return the features as `of`, cached for the last long list of each program.
 
         An explorer that scores its whole space passes the same list for each batch.
         """

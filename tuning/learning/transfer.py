@@ -20,7 +20,7 @@ _OTHER_STRATEGY = 8.0
 
 
 def distance(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
-    """Distance of two workloads: the sum of the factors of two between their numbers.
+    """Return the sum of the factors of two between two workloads' numbers.
 
     Any other difference counts as a factor of two.
     """
@@ -95,7 +95,7 @@ def completed(record: Record, space: Space) -> Record:
 
 
 def translate(config: Mapping[str, Choice], space: Space, default: Config | None) -> Config | None:
-    """Return the configuration of a space that is nearest to one of another space.
+    """Return the configuration of a space that is nearest to a configuration of another space.
 
     Numbers become the nearest choice by ratio; missing knobs and unknown choices take the default's choice.
     Returns None without a default for such a knob, or if no valid configuration is near.

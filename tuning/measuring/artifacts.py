@@ -50,15 +50,15 @@ class Artifacts:
         return _Keeper(self, machine)
 
     def library(self, task: Task, config: Config) -> bytes | None:
-        """The library of a candidate after the run; None if it was not kept."""
+        """Return the library of a candidate after the run; None if it was not kept."""
         return self._contents.get(_key(Candidate(task.program, task.payload, config)))
 
     def object(self, task: Task, config: Config) -> bytes:
-        """The object that a candidate's library was linked from; empty if it was not kept."""
+        """Return the object of a candidate's library; empty if it was not kept."""
         return self._objects.get(_key(Candidate(task.program, task.payload, config)), b"")
 
     def find(self, candidate: Candidate) -> BuiltLibrary | None:
-        """The library of a candidate during the run; None if it is not kept."""
+        """Return the library of a candidate during the run; None if it is not kept."""
         kept = self._kept.get(_key(candidate))
         return kept.library if kept else None
 
@@ -91,7 +91,7 @@ class Artifacts:
 
 
 class _Keeper(Machine):
-    """A machine that deletes no library which is kept, or which another caller still uses."""
+    """A machine that doesn't delete kept libraries, or libraries that another caller still uses."""
 
     def __init__(self, artifacts: Artifacts, machine: Machine) -> None:
         self._artifacts, self._machine = artifacts, machine

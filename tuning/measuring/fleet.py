@@ -149,7 +149,7 @@ class Fleet(Machine):
                 worker.kill()
 
     def _judge(self, reply: object, attempt: Attempt, losses: Counter[Attempt]) -> Measured | Failure | None:
-        """The verdict on a candidate; None if it has to be tried again."""
+        """Return the result of a candidate; None to try it again."""
         assert isinstance(reply, Measured | Failure)
         if isinstance(reply, Measured) or reply.kind not in (LOST, NO_DEVICE):
             return reply

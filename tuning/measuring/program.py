@@ -71,7 +71,7 @@ def resolve(name: str) -> Factory:
 
 
 def fingerprint(library_path: str, **runtime: Choice) -> str:
-    """Digest of a library and of the knobs that act at run time, such as threads.
+    """Return the digest of a library and of the knobs that act at run time, such as threads.
 
     TVM's libraries hold no time or path, so equal code has equal bytes.
     """

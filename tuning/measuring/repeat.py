@@ -50,7 +50,7 @@ def _enough(times: list[float], timing: Timing) -> bool:
 
 
 def uncertainty(times: list[float]) -> float:
-    """Relative standard error of the median: half the interquartile range over the root of the count.
+    """Return the median's relative standard error: half the interquartile range over the root of the count.
 
     Like the median, and unlike the standard deviation, it ignores a single interruption.
     """
@@ -68,7 +68,7 @@ def _run(runnable: Runnable, number: int) -> float:
 
 
 def sentence(error: Exception) -> str:
-    """An error as one line of at most 500 characters, from its end, where TVM states the cause."""
+    """Return an error's last 500 characters, where TVM states the cause, as one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " / ".join(lines[-3:])
     return f"{type(error).__name__}: {text[-500:]}"

@@ -129,7 +129,7 @@ def build(program: Program, job: BuildJob) -> Built | Failure:
 
 
 def processor_seconds() -> float:
-    """Processor time of this process and its finished children."""
+    """Return the processor time of this process and its finished children."""
     spent = os.times()
     return spent.user + spent.system + spent.children_user + spent.children_system
 
@@ -153,7 +153,7 @@ def measure(program: Program, job: MeasureJob) -> Measured | Failure:
 
 
 def scheduled() -> tuple[float, float]:
-    """Seconds that this process's threads ran and waited for a processor; zeros if unknown."""
+    """Return the seconds that this process's threads ran, and waited for a processor; zeros if unknown."""
     ran = delayed = 0
     with contextlib.suppress(OSError, ValueError):
         for thread in os.listdir("/proc/self/task"):
