@@ -198,7 +198,7 @@ def spread(table: np.ndarray, tiles: np.ndarray, empty: Any, trees_inner: bool) 
 def leaf_ranges(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
     """Number the leaves of each tree from left to right.
 
-    Returns start, count; int64, shape (N,) each: the first leaf in a node's subtree, and how many it has.
+    Returns start, count; int64, shape (N,) each: first leaf and number of leaves of a node's subtree.
     """
     levels = forest.levels()
     base = forest.base

@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to the main parser's subparsers."""
     parser = commands.add_parser(
         "inspect",
-        help="what is inside a package, or a model file",
+        help="describe a package or a model file",
         description=paragraphs(_DESCRIPTION),
         epilog=examples(
             ("hbtvm inspect model.tar", "a package: what was tuned, for what, and how fast it was"),

@@ -69,7 +69,7 @@ def add_cell_options(parser: argparse.ArgumentParser) -> None:
         "--readout",
         type=_readout,
         metavar="NODES:STATE",
-        help="what is predicted: a state of the roots (roots:h), of all nodes (nodes:h), or over a "
+        help="prediction: a state of the roots (roots:h), of all nodes (nodes:h), or over a "
         "structure's nodes (total:h, mean:h, most:h) (default: the roots' first state)",
     )
 

@@ -9,7 +9,7 @@ in others, a node's word links to its left child, and the right child precedes t
     word    = place of the column | rank << place bits | distance << place bits + rank bits        (unsigned)
     above   = (word >> place bits) - ranks[row, place]
     next(n) = 2 * n + (above < 0 ? 1 : 0)   in a perfect tree's level, whose words have no distance
-    next(n) = n + (above >> rank bits)      in others; a leaf's distance is 0, and no rank is above its own
+    next(n) = n + (above >> rank bits)      in others; a leaf has distance 0 and the highest rank
 
 Distance and comparison are one subtraction, whose borrow leads to the right child; one instruction adds it to
 a node's number. In perfect trees one funnel shift moves the sign into the number.
