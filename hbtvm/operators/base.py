@@ -195,7 +195,7 @@ class Evaluation:
         self._outputs = [at[id(node)] for node in outputs]
 
     def __call__(self, values: Callable[[Node], np.ndarray]) -> list[np.ndarray]:
-        """Return the outputs, float64, shape (n, width), or (1, width) of nodes that are the same in all rows.
+        """Return the outputs, float64, shape (n, width), or (1, width) of a node that is equal in all rows.
 
         `values`: returns the values of a leaf that is not a constant.
         """
