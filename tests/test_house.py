@@ -19,11 +19,6 @@ PRODUCT = ("hbtvm", "tuning", "schedules", "cost_model", "logs")
 MOST_LINES = 400
 LONG = {
     "tests/cli/test_recursive.py": 476,
-    "tests/cost_model/test_models.py": 495,
-    "tests/export/test_recursive.py": 434,
-    "tests/frontends/onnx/test_operators.py": 456,
-    "tests/runtime/test_package.py": 451,
-    "tests/runtime/test_recursive_package.py": 421,
 }
 """Modules of more than `MOST_LINES` lines, each with its lines."""
 
