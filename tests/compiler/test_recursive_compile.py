@@ -62,12 +62,10 @@ def test_predictions_are_the_reference_s(output: str) -> None:
 def test_tuning_of_a_file_and_its_log(tmp_path: Path) -> None:
     path, log = tmp_path / "sentiment.rec", tmp_path / "log.jsonl"
     model().save(path)
-    options: dict[str, Any] = {"batch_sizes": (1, 3), "threads": 2, "log": log}
-    found = hbtvm.search(path, trials=6, seed=1, **options)
-    assert found.result.trials == 6
-    assert {group.best.task.group for group in found.result.groups.values() if group.best} <= {
-        "1 structure", "3 structures",
-    }  # fmt: skip
+    options: dict[str, Any] = {"batch_sizes": 3, "threads": 2, "log": log}
+    found = hbtvm.search(path, trials=3, seed=1, **options)
+    assert found.result.trials == 3
+    assert {group.best.task.group for group in found.result.groups.values() if group.best} == {"3 structures"}
     expected = reference.scores(model(), TREES)
     np.testing.assert_allclose(found.model.predict_proba(TREES), expected, atol=1e-6)
     found.model.save(tmp_path / "sentiment.tar")

@@ -38,7 +38,7 @@ def test_one_log_serves_trees_and_linear_models(
     model: LogisticRegression, tree: DecisionTreeRegressor, tmp_path: Path
 ) -> None:
     log, X = tmp_path / "log.jsonl", data()[0]
-    hbtvm.search(tree, batch_sizes=100, trials=12, log=log, threads=1, strategies="gemm")
+    hbtvm.search(tree, batch_sizes=100, trials=3, log=log, threads=1, strategies="gemm")
     found = hbtvm.search(model, batch_sizes=(1, 100), trials=8, log=log, threads=1, seed=3)
     assert found.result.trials == 8
     assert not found.result.failures
