@@ -6,20 +6,24 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import VotingClassifier
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import GradientBoostingClassifier, RandomTreesEmbedding, VotingClassifier
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, RegressorChain
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
     Binarizer,
+    FunctionTransformer,
     KBinsDiscretizer,
     MinMaxScaler,
     Normalizer,
+    OneHotEncoder,
     RobustScaler,
     StandardScaler,
 )
@@ -177,3 +181,20 @@ def test_chains_behind_arithmetic(scaler: Any) -> None:
     for dtype in ("float32", "float64"):
         expected = model.predict(rows.astype(dtype))
         same(compiled.predict(rows.astype(dtype)), expected, 1e-5, 1e-5)
+
+
+def test_encoders_in_front_of_embeddings() -> None:
+    """Kernels for both types of rows read the same feeds, each with encoders of its own."""
+    rng = np.random.default_rng(0)
+    names, words = [f"s{i}" for i in range(10)], list("stuvwxyz")
+    X = pd.DataFrame({"a": rng.normal(size=200), **{name: rng.choice(words, 200) for name in names}})
+    encoder = make_pipeline(
+        SimpleImputer(strategy="most_frequent"), OneHotEncoder(drop="first", handle_unknown="ignore")
+    )
+    columns = make_column_transformer((StandardScaler(), ["a"]), (encoder, names), sparse_threshold=0)
+    embedding = RandomTreesEmbedding(6, max_depth=3, sparse_output=False, random_state=0)
+    trees = GradientBoostingClassifier(n_estimators=20, random_state=0)
+    model = make_pipeline(columns, make_union(FunctionTransformer(), embedding), trees)
+    model.fit(X, rng.integers(0, 3, 200))
+    compiled = hbtvm.compile(model, batch_sizes=100, dtype="float64")
+    np.testing.assert_allclose(compiled.predict_proba(X), model.predict_proba(X), rtol=1e-12)
