@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from hbtvm.compiler.assemble import KernelChoice, assemble
 from hbtvm.compiler.building.cpu import require_compilers
 from hbtvm.compiler.candidates import fleet
 from hbtvm.compiler.candidates.prepared import prepare
+from hbtvm.compiler.overheads import Overheads, groups_of
 from hbtvm.compiler.pieces import Piece, pieces_of
 from hbtvm.compiler.recursion.compile import compiled, searched, work_of
 from hbtvm.compiler.selection.choose import choose
@@ -20,7 +22,10 @@ from hbtvm.errors import BuildError, DeviceError, InputError
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
 from hbtvm.logs.query import shipped
+from hbtvm.logs.ranking import is_final
 from hbtvm.logs.record import Record, utc_now
+from hbtvm.logs.store import Log, LogError
+from hbtvm.measuring.calls import add_call_times
 from hbtvm.options import CompileOptions, SearchOptions, keywords
 from hbtvm.recursive.cell import RecursiveModel
 from hbtvm.run import (
@@ -38,6 +43,7 @@ from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.timing import Copies, time_copies
 from hbtvm.runtime.model import Model
+from hbtvm.runtime.package.calls import CallTimes
 from hbtvm.runtime.package.file import Package
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import workload_of
@@ -56,6 +62,11 @@ class Search:
     # For a GPU of this machine, by batch size: the time of copies, which the result's times exclude
     copies: Mapping[int, Copies] = field(default_factory=dict)
     sample: str = ""  # for a recursive model, a description of the structures it was measured on; else empty
+
+    @property
+    def calls(self) -> tuple[CallTimes, ...]:
+        """The times of whole calls; empty if they were not measured."""
+        return self.model.package.calls
 
 
 @keywords(SearchOptions)
@@ -88,7 +99,8 @@ def search(model: Any, options: SearchOptions) -> Search:
         Most threads of a call; by default, all CPUs that this process may use.
     trials, time_budget
         Candidates to try, those in the log included, and seconds to search; by default, 240 candidates in at
-        most 100 seconds. Setting only one of them leaves the other unlimited.
+        most 100 seconds. Setting only one of them leaves the other unlimited. Without `trials`, batch sizes
+        whose default kernel takes less than a tenth of a call are not searched.
     log
         Tuning log to resume from and to append to; by default, nothing is kept.
     transfer
@@ -179,13 +191,15 @@ def _search(model: Any, options: SearchOptions) -> Search:
         ready = prepare(
             pieces, run.target, sizes, run.threads, folder, fleet=machine is not None, device=run.device
         )
+        groups = groups_of(list(dict.fromkeys(task.group for task in ready.tasks)), ready.same, sizes)
+        if run.stops_early and not run.on_gpu and machine is None:
+            overheads = Overheads(graph, pieces, run.target, run.threads, groups)
+            settings = replace(settings, overheads=overheads)
         result = session.tune(ready.tasks, settings, machine)
-    tuned = [group.best for group in result.groups.values()]
-    if not any(tuned):
+    if not any(group.best for group in result.groups.values()):
         raise _failure(result)
-    # Pieces that run the same code share the tasks of the first of them.
-    places = [sorted(set(ready.same)).index(piece) * len(sizes) for piece in ready.same]
-    winners = [best for place in places for best in tuned[place : place + len(sizes)]]
+    # Pieces that run the same code share a group.
+    winners = [result.groups[groups[rows][at]].best for at in range(len(pieces)) for rows in sizes]
     records = [*shipped(), *result.history]
     kernels = [
         _chosen(piece, rows, run, records) if best is None else _tuned(best, rows, run, artifacts)
@@ -195,7 +209,12 @@ def _search(model: Any, options: SearchOptions) -> Search:
     copies = {}
     if run.on_gpu and run.fleet is None:
         copies = _copies(run.device, _row_bytes(graph, pieces), graph.output.n_outputs, sizes)
-    return Search(Model.from_package(package, run.threads, run.place), result, copies)
+    tuned = Model.from_package(package, run.threads, run.place)
+    if run.fleet is None:
+        add_call_times(tuned)
+        last = {rows: result.groups[groups[rows][-1]].best for rows in sizes}
+        _log_calls(run.log, result, tuned.package, last)
+    return Search(tuned, result, copies)
 
 
 def _search_recursive(model: RecursiveModel, run: SearchRun) -> Search:
@@ -205,7 +224,31 @@ def _search_recursive(model: RecursiveModel, run: SearchRun) -> Search:
     package, result = searched(work, run.settings, _Head(run), run.device)
     if package is None:
         raise _failure(result)
-    return Search(Model.from_package(package, run.threads, run.place), result, sample=work.sample)
+    tuned = Model.from_package(package, run.threads, run.place)
+    add_call_times(tuned, {rows: {"structures": batch} for rows, batch in work.structures.items()})
+    winners = {rows: group.best for rows, group in zip(work.structures, result.groups.values(), strict=True)}
+    _log_calls(run.log, result, tuned.package, winners)
+    return Search(tuned, result, sample=work.sample)
+
+
+def _log_calls(
+    log: Log | None, result: Result, package: Package, winners: Mapping[int, Entry | None]
+) -> None:
+    """Append the winners' final records again, with the times of calls."""
+    if log is None or result.log_error is not None:
+        return
+    for call in package.calls:
+        best = winners.get(call.rows)
+        if best is None or not best.final:
+            continue
+        finals = [
+            record
+            for record in result.history
+            if is_final(record) and (record.config, record.times) == (best.config, best.times)
+        ]
+        for record in finals[-1:]:
+            with contextlib.suppress(LogError):  # the result does not depend on it
+                log.append(replace(record, extra={**record.extra, "calls": dict(call.seconds)}))
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ class SearchRun(Run):
     """A run that searches."""
 
     settings: Settings  # the settings of the search
+    stops_early: bool = True  # whether to leave batch sizes whose calls are nearly all overhead
     # The fleet to measure on: a tracker's host, port and key; None for this machine
     fleet: fleet.Place | None = None
 
@@ -97,7 +98,7 @@ def search_run(options: SearchOptions) -> SearchRun:
     common = _common(options, threads=None if place is None else 1)
     if place is None:
         common["target"] = _measurable(common["target"], common["device"])
-    return SearchRun(**common, settings=settings, fleet=place)
+    return SearchRun(**common, settings=settings, stops_early=options.trials is None, fleet=place)
 
 
 def export_run(options: SearchOptions) -> SearchRun:

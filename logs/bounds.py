@@ -152,7 +152,7 @@ def check_seconds(name: str, seconds: object) -> None:
 
 
 def check_marks(extra: Mapping[str, Any]) -> None:
-    """Check the fields that the tuner adds to a record: ``final``, ``waited``, ``drift``, ``drawn``.
+    """Check the fields that the tuner adds: ``final``, ``waited``, ``drift``, ``drawn``, ``calls``.
 
     Raises `RecordError` if a field is present and malformed.
     """
@@ -161,6 +161,12 @@ def check_marks(extra: Mapping[str, Any]) -> None:
             raise RecordError(f"{name} must be a number, not {brief(extra[name])}")
     if not isinstance(extra.get("drawn", False), bool):
         raise RecordError(f"drawn must be true or false, not {brief(extra['drawn'])}")
+    calls = extra.get("calls", {})
+    if not isinstance(calls, Mapping) or not all(
+        is_name(name) and _is_number(seconds, _LEAST_SECONDS, _MOST_SECONDS)
+        for name, seconds in calls.items()
+    ):
+        raise RecordError(f"calls must be seconds by container, not {brief(calls)}")
     final = extra.get("final")
     if final is None or isinstance(final, bool):
         return

@@ -50,6 +50,7 @@ class Search:
         self.model = Model(100_000)
         self.copies: dict[int, Any] = {}
         self.sample = ""
+        self.calls: tuple[Any, ...] = ()
 
 
 def wait(word: str) -> None:

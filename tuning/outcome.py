@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -45,13 +44,13 @@ def group_results(owners: Mapping[TaskKey, TaskState], records: Sequence[Record]
         entries = [entry for _, entry in pairs]
         states = [state for state in owners.values() if state.task.group == group]
         errors = [record.error for state in states for record in state.records.values() if record.error]
-        reading = min((time for state in states for time in state.readings.values()), default=math.inf)
+        rows = states[0].task.workload.get("rows")
         results[group] = GroupResult(
             best=entries[0] if entries else None,
             runners_up=tuple(entries[1:6]),
             trials=sum(len(state.measured) for state in states),
             failures=Counter(error["kind"] for error in errors),
             example={error["kind"]: error["message"] for error in errors},
-            reading=reading if math.isfinite(reading) else None,
+            rows=rows if isinstance(rows, int) else None,
         )
     return results

@@ -35,8 +35,7 @@ class GroupResult:
     trials: int  # candidates tried, those in the log included
     failures: Mapping[str, int]  # failed candidates by kind (`hbtvm.tuning.measuring.messages.FAILURES`)
     example: Mapping[str, str]  # a message for each kind
-    # Seconds of the search's fastest reading, which the display shows; None without a reading
-    reading: float | None = None
+    rows: int | None = None  # the workload's rows per call; None if it has none
 
 
 @dataclass
@@ -70,12 +69,15 @@ class Result:
     resumed: int  # candidates in the log
     failures: Mapping[str, int]  # failed trials of this run by kind
     seconds: WallClock  # time by activity
-    # Why the search ended: ``"trials"``, ``"time"``, ``"exhausted"`` (no new candidates), ``"interrupted"``,
-    # ``"log"`` (not writable) or ``"devices"`` (none left; see the warnings)
+    # Why the search ended: ``"trials"``, ``"time"``, ``"exhausted"`` (no new candidates), ``"overhead"`` (of
+    # all groups, see `overheads`), ``"interrupted"``, ``"log"`` (not writable) or ``"devices"`` (none left;
+    # see the warnings)
     stopped: str
     log_error: LogError | None = None  # the log's error
     # Problems that did not stop the run, such as a failing cost model
     warnings: list[str] = field(default_factory=list)
+    # By group that the search left because of its calls' overhead: seconds of its kernel, and of a call
+    overheads: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def interrupted(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,17 +20,17 @@ from hbtvm.tuning.interrupts import NotedInterrupt
 from hbtvm.tuning.learning.learner import Learner
 from hbtvm.tuning.learning.threads import one_thread
 from hbtvm.tuning.learning.transfer import seeds
-from hbtvm.tuning.measuring.machine import Machine, RunnerError
+from hbtvm.tuning.measuring.machine import BuiltLibrary, Machine, RunnerError
 from hbtvm.tuning.measuring.noise import NoiseMonitor
 from hbtvm.tuning.measuring.pool import Pool
 from hbtvm.tuning.outcome import group_results, incumbents
 from hbtvm.tuning.planning import spread
-from hbtvm.tuning.result import Result, WallClock
+from hbtvm.tuning.result import Entry, Result, WallClock
 from hbtvm.tuning.settings import Settings
 from hbtvm.tuning.state import TaskState
 from hbtvm.tuning.task import Task
 from hbtvm.tuning.task_scheduler import TaskScheduler
-from hbtvm.tuning.trials import Budget, Recorder, try_batch
+from hbtvm.tuning.trials import Budget, Recorder, candidate, try_batch
 
 _TURN = 8  # fewest trials of a task from which its gain is extrapolated (see `hbtvm.tuning.task_scheduler`)
 
@@ -38,11 +38,13 @@ _TURN = 8  # fewest trials of a task from which its gain is extrapolated (see `h
 def tune(tasks: Sequence[Task], settings: Settings, machine: Machine | None = None) -> Result:
     """Find the fastest configuration for each group of tasks.
 
-    The best configurations of similar workloads in the log and the tasks' initial configurations are
-    measured first; batches then go to the tasks that promise most (`hbtvm.tuning.task_scheduler`). A final
-    measures each group's fastest candidates again, in turns, and picks the winner.
+    Each group's default is measured first. While the next candidates build, the global cost model is trained:
+    these are the tasks' other initial configurations and the best ones of similar workloads in the log.
+    Batches then go to the tasks that promise most (`hbtvm.tuning.task_scheduler`). A final measures each
+    group's fastest candidates again, in turns, and picks the winner.
 
-    `tasks`: what to tune. Each task has its own combination of workload, target and strategy.
+    `tasks`: what to tune. Each task has its own combination of workload, target and strategy. The first
+        initial configuration of a group's first task is the group's default.
     `settings`: how to search.
     `machine`: builds and measures, closed at the end; by default, a `Pool`.
     Raises `ValueError` if a task has no knobs, a workload or target that is not JSON, or an initial
@@ -88,6 +90,7 @@ class _Session:
         self._budget = Budget(settings.trials, settings.time_budget)
         self._lost = ""
         self._left: list[str] = []
+        self._overheads: dict[str, tuple[float, float]] = {}
         self._noise = NoiseMonitor(settings.noise)
         self._interrupt = NotedInterrupt()
         self._recorder = Recorder(
@@ -105,7 +108,6 @@ class _Session:
         machine = settings.artifacts.over(machine, [state.task for state in self._states])
         with self._interrupt:
             try:
-                self._teach()
                 stopped = self._search(machine)
                 champions = incumbents(self._owners, self.database.resumed)
                 with self._clock.spend("measuring"):
@@ -131,20 +133,21 @@ class _Session:
             stopped=stopped,
             log_error=log_error,
             warnings=self._warnings(),
+            overheads=self._overheads,
         )
 
     def plan(self) -> list[tuple[Task, Config]]:
         """Choose as many candidates as the budget has trials, without measuring any."""
         self._teach()
         with one_thread():
-            chosen = spread(self._states, self._first(), self._budget.trials)
+            chosen = spread(self._states, [*self._guesses(), *self._probes()], self._budget.trials)
         return [(state.task, config) for state, config in chosen]
 
     def _teach(self) -> None:
-        """Train the cost model on the records known before the run."""
+        """Train the cost model on other workloads' records and those of this run so far."""
         if not self._learns:
             return
-        with self._clock.spend("training"), one_thread():
+        with one_thread():
             if self._settings.describe is not None and self._others:
                 self._learner.learn_from(self._others, self._settings.describe)
             for state in self._states:
@@ -153,9 +156,16 @@ class _Session:
 
     def _search(self, machine: Machine) -> str:
         """Spend the budget; return why it ended."""
-        with self._clock.spend("planning"), one_thread():
-            first = self._first()
         self._budget.reserve = self._settings.final.reserve(self._states, self._budget)
+        defaults = self._defaults()[: max(self._budget.trials - self._recorder.trials, 0)]
+        if defaults:
+            self._measure(machine, defaults)
+        self._leave_overheads(machine)
+        if self._overheads and all(state.exhausted for state in self._states):
+            return "overhead"
+        with self._clock.spend("planning"):
+            guesses = self._guesses()
+        taught = False
         while True:
             self._interrupt.check()
             left = self._budget.trials - self._recorder.trials
@@ -163,43 +173,90 @@ class _Session:
                 return "trials"
             if self._budget.over:
                 return "time"
+            if not guesses and not taught:
+                with self._clock.spend("training"):
+                    self._teach()
+                taught, guesses = True, self._probes()
             with self._clock.spend("planning"), one_thread():
-                if first:
-                    chosen, first = first[: self._settings.batch], first[self._settings.batch :]
+                if guesses:
+                    chosen, guesses = guesses[: self._settings.batch], guesses[self._settings.batch :]
                 else:
                     chosen = self._plan(min(self._settings.batch, left))
             if not chosen:
                 return "exhausted"
-            self._try(machine, chosen[:left])
+            if taught:
+                self._try(machine, chosen[:left])
+            else:
+                self._try(machine, chosen[:left], self._teach)
+                taught, guesses = True, [*self._probes(), *guesses]
 
-    def _first(self) -> list[tuple[TaskState, Config]]:
+    def _defaults(self) -> list[tuple[TaskState, Config]]:
+        """Return the default of each group that has no trial yet."""
+        groups: dict[str, list[TaskState]] = {}
+        for state in self._states:
+            groups.setdefault(state.task.group, []).append(state)
+        untried = (states for states in groups.values() if not any(state.measured for state in states))
+        return [(states[0], states[0].task.initial[0]) for states in untried if states[0].task.initial]
+
+    def _leave_overheads(self, machine: Machine) -> None:
+        """Drop groups whose calls are nearly all overhead (see `hbtvm.tuning.settings.Settings`)."""
+        if self._settings.overheads is None or self._budget.over:
+            return
+        fastest: dict[str, tuple[TaskState, Entry]] = {}
+        for state in self._states:
+            for entry in state.entries()[:1]:
+                group = state.task.group
+                if group not in fastest or entry.time < fastest[group][1].time:
+                    fastest[group] = state, entry
+        with self._clock.spend("building"):
+            candidates = [candidate(state, entry.config) for state, entry in fastest.values()]
+            built = machine.build(candidates, self._budget.search_end)
+        ready = {
+            group: (entry, library)
+            for (group, (_, entry)), library in zip(fastest.items(), built, strict=True)
+            if isinstance(library, BuiltLibrary)
+        }
+        try:
+            with self._clock.spend("measuring"):
+                calls = self._settings.overheads(ready)
+        finally:
+            for _, library in ready.values():
+                machine.discard(library)
+        self._overheads = {group: (ready[group][0].time, seconds) for group, seconds in calls.items()}
+        for state in self._states:
+            state.exhausted |= state.task.group in calls
+
+    def _guesses(self) -> list[tuple[TaskState, Config]]:
         """Return first guesses, best first, each task in turn."""
         queues: list[list[Config]] = []
-        tried = self._learner.taught and not self._resumed
-        for state in self._states:
+        # A tested global model is worth more than a second workload's winner.
+        taught = self._learns and self._settings.describe is not None and self._others and not self._resumed
+        count = min(1, self._settings.seeds) if taught else self._settings.seeds
+        open_ = [state for state in self._states if not state.exhausted]
+        for state in open_:
             queue: list[Config] = []
-            # A tested global model is worth more than a second workload's winner.
-            count = min(1, self._settings.seeds) if tried else self._settings.seeds
-            guesses = [*seeds(state.task, self._others, count), *state.task.initial]
-            for config in guesses:
+            for config in [*seeds(state.task, self._others, count), *state.task.initial]:
                 if config not in queue and not state.knows(config):
                     queue.append(config)
             queues.append(queue)
-        if tried and queues:
-            self._probe(self._states[0], queues[0])
         longest = max(map(len, queues), default=0)
-        pairs = list(zip(self._states, queues, strict=True))
+        pairs = list(zip(open_, queues, strict=True))
         return [(state, queue[i]) for i in range(longest) for state, queue in pairs if i < len(queue)]
 
-    def _probe(self, state: TaskState, queue: list[Config]) -> None:
-        """Add two candidates that test the global model: its best prediction and a random candidate.
+    def _probes(self) -> list[tuple[TaskState, Config]]:
+        """Return candidates that test the global model: its best prediction and a random candidate.
 
         Without them a wrong global model costs a batch or two of its predictions. All tasks share one cost
-        model, so one task suffices.
+        model, so one task suffices. A task that was measured needs no prediction.
         """
-        if not queue and self._settings.seeds:
-            queue.extend(state.explorer.propose(1, state.measured))
-        queue.extend(config for config in state.task.space.sample(self._rng, 1) if config not in queue)
+        state = next((state for state in self._states if not state.exhausted), None)
+        if state is None or not self._learner.taught or self._resumed:
+            return []
+        with self._clock.spend("planning"), one_thread():
+            configs = list(state.task.space.sample(self._rng, 1))
+            if self._settings.seeds and not state.measured:
+                configs = [*state.explorer.propose(1, state.measured), *configs]
+        return [(state, config) for config in configs if not state.knows(config)]
 
     def _plan(self, count: int) -> list[tuple[TaskState, Config]]:
         """Pick a task and a batch of its candidates; empty if all spaces are exhausted."""
@@ -215,28 +272,45 @@ class _Session:
                 return [(state, config) for config in configs]
             state.exhausted = True
 
-    def _try(self, machine: Machine, chosen: list[tuple[TaskState, Config]]) -> None:
-        """Measure a batch and learn from it."""
-        for state in {state.index: state for state, _ in chosen}.values():
-            state.begin_batch()
-        with self._clock.spend("measuring"):
-            self._noise.check(machine, self._settings.timing, self._recorder.trials)
-        done = try_batch(
-            machine,
-            chosen,
-            self._recorder,
-            self._budget,
-            self._clock,
-            self._settings.timing,
-            self._settings.slow,
-        )
-        self._leave_expensive()
+    def _try(
+        self,
+        machine: Machine,
+        chosen: list[tuple[TaskState, Config]],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Measure a batch and learn from it; `meanwhile` as in `hbtvm.tuning.trials.try_batch`."""
+        done = self._measure(machine, chosen, meanwhile)
         if not self._learns:
             return
         with self._clock.spend("training"), one_thread():
             for state in self._states:
                 self._learn(state, [record for owner, record in done if owner is state])
             self._train()
+
+    def _measure(
+        self,
+        machine: Machine,
+        chosen: list[tuple[TaskState, Config]],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> list[tuple[TaskState, Record]]:
+        """Measure a batch, and return its records."""
+        for state in {state.index: state for state, _ in chosen}.values():
+            state.begin_batch()
+        with self._clock.spend("measuring"):
+            self._noise.check(machine, self._settings.timing, self._recorder.trials)
+        settings = self._settings
+        done = try_batch(
+            machine,
+            chosen,
+            self._recorder,
+            self._budget,
+            self._clock,
+            settings.timing,
+            settings.slow,
+            meanwhile,
+        )
+        self._leave_expensive()
+        return done
 
     def _leave_expensive(self) -> None:
         """Drop tasks whose candidates compile disproportionately long.

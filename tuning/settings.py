@@ -13,10 +13,16 @@ from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.final import FinalOptions
 from hbtvm.tuning.learning.tables import DescribeRecord
 from hbtvm.tuning.measuring.artifacts import Artifacts
+from hbtvm.tuning.measuring.machine import BuiltLibrary
 from hbtvm.tuning.measuring.messages import Timing
 from hbtvm.tuning.measuring.noise import NoiseOptions
 from hbtvm.tuning.measuring.pool import PoolOptions
 from hbtvm.tuning.progress import Progress
+from hbtvm.tuning.result import Entry
+
+Overheads = Callable[[Mapping[str, tuple[Entry, BuiltLibrary]]], Mapping[str, float]]
+"""Takes each group's fastest candidate so far, built. Returns the seconds of a whole call of the groups whose
+calls are nearly all overhead, which no candidate can shorten."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +39,8 @@ class Settings:
     choices: Choices = field(default_factory=Choices)  # the parts of the search
     batch: int = 4  # candidates planned, built and measured at a time
     progress: Progress | None = None  # called after each trial
+    # Called once, after each group's first candidate; the groups that it returns get no further trials
+    overheads: Overheads | None = None
     # Returns the space and the loops of other workloads' records; without it they only give first guesses
     describe: DescribeRecord | None = None
     # Records to learn from besides the log's; by default, the records that ship

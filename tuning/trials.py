@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -93,6 +94,7 @@ class Recorder:
         self._database = database
         self._progress = progress
         self._stamp: dict[str, Any] = dict(stamp)
+        self._finals: dict[str, float] = {}
 
     @property
     def trials(self) -> int:
@@ -101,12 +103,12 @@ class Recorder:
 
     @property
     def best(self) -> dict[str, float]:
-        """Seconds of the fastest candidate of each group that has one."""
+        """Seconds of the fastest candidate of each group that has one; after its final, of its finalists."""
         bests: dict[str, float] = {}
         for state in self._states:
             if math.isfinite(state.best):
                 bests[state.task.group] = min(state.best, bests.get(state.task.group, math.inf))
-        return bests
+        return bests | self._finals
 
     def add(
         self,
@@ -141,6 +143,8 @@ class Recorder:
         kind = record.error["kind"] if record.error else None
         if kind is not None and final is None:
             self.failures[kind] += 1
+        if final is not None and kind is None:
+            self._finals[task.group] = min(record.cost, self._finals.get(task.group, math.inf))
         self._database.add(record)
         if self._progress is not None:
             self._progress(
@@ -177,15 +181,21 @@ def try_batch(
     clock: WallClock,
     timing: Timing,
     slow: float,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> list[tuple[TaskState, Record]]:
     """Build a batch in parallel, then measure it, and return a record for each candidate tried.
 
-    Candidates that the time budget has no room for are not tried.
+    Candidates that the time budget has no room for are not tried. `meanwhile` runs in a thread while workers
+    build, and ends before anything is measured.
     """
-    with clock.spend("building"):
-        start = time.monotonic()
-        built = machine.build([candidate(state, config) for state, config in chosen], budget.search_end)
-        each = (time.monotonic() - start) / len(chosen)
+    with ThreadPoolExecutor(1) as executor:
+        training = executor.submit(meanwhile)
+        with clock.spend("building"):
+            start = time.monotonic()
+            built = machine.build([candidate(state, config) for state, config in chosen], budget.search_end)
+            each = (time.monotonic() - start) / len(chosen)
+        with clock.spend("training"):
+            training.result()
     for (state, _), library in zip(chosen, built, strict=True):
         if isinstance(library, BuiltLibrary):
             state.builds.append(library.seconds)

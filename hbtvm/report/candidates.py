@@ -21,6 +21,8 @@ def every_candidate(chapter: Chapter) -> str:
     rows = []
     number = 0
     for record in chapter.records:
+        if "calls" in record.extra:  # the winner's record, written again with the times of calls
+            continue
         final = bool(record.extra.get("final"))
         number += not final
         if record.error is None:
@@ -37,7 +39,7 @@ def every_candidate(chapter: Chapter) -> str:
                 f"<code>{text(config(record.config), 2000)}</code>",
             )
         )
-    heads = ("trial", "strategy", "a call", "its repeats", "remark", "schedule")
+    heads = ("trial", "strategy", "kernel", "its repeats", "remark", "schedule")
     finals = len(rows) - number
     counts = count(number, "candidate")
     if finals:

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from hbtvm.logs.ranking import is_final
 from hbtvm.report.candidates import every_candidate, is_busy
-from hbtvm.report.parts import STYLE, chart_of_ranking, chart_of_search, machine_facts, table, text
+from hbtvm.report.parts import (
+    STYLE,
+    call_words,
+    chart_of_ranking,
+    chart_of_search,
+    machine_facts,
+    table,
+    text,
+)
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.speed import Speed
 from hbtvm.report.story import Chapter, Story
@@ -88,11 +96,21 @@ def _overview(story: Story, colours: Mapping[str, int]) -> str:
                 text(winner.strategy) if winner else "all failed",
                 duration(winner.cost) if winner else "-",
                 duration(winner.cost / chapter.rows) if winner and chapter.rows else "-",
+                text(call_words(winner)),
                 _bar(chapter, colours, most),
             )
         )
     units = " or ".join(sorted({chapter.unit for chapter in story.chapters})) or "row"
-    heads = ("model", "call size", "threads", "fastest", "per call", f"per {units}", "trials by strategy")
+    heads = (
+        "model",
+        "call size",
+        "threads",
+        "fastest",
+        "kernel",
+        f"per {units}",
+        "call",
+        "trials by strategy",
+    )
     note = (
         "<p class='warn'>The machine was busy during some measurements: candidates waited for a processor, "
         "or a reference got slower. Their times may be too long; the lists of candidates mark them.</p>"
@@ -151,7 +169,8 @@ def _winners(chapters: Sequence[Chapter]) -> str:
         heads.append(f"{where}{rows}")
     lines = [
         ["strategy", *(text(winner.strategy) for _, winner in won)],
-        ["per call", *(duration(winner.cost) for _, winner in won)],
+        ["kernel", *(duration(winner.cost) for _, winner in won)],
+        ["call", *(text(call_words(winner)) for _, winner in won)],
     ]
     for knob in dict.fromkeys(knob for _, winner in won for knob in winner.config):
         lines.append([text(knob), *(text(str(winner.config.get(knob, ""))) for _, winner in won)])
@@ -194,7 +213,7 @@ def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, in
                 f"<code>{text(config(best.config), 2000)}</code>" if best else "all failed",
             )
         )
-    heads = ("strategy", "trials", "failed", "best call", "timed in", "its schedule")
+    heads = ("strategy", "trials", "failed", "best kernel", "timed in", "its schedule")
     parts.append(table(heads, lines, numbers=(1, 2, 3)))
     parts.append(every_candidate(chapter))
     return "".join(parts)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from html import escape
 
+from hbtvm.logs.record import Record
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.story import Chapter, Story
 from hbtvm.report.svg import Chart, counting, linear, seconds
@@ -82,6 +83,12 @@ def text(value: object, most: int = MOST) -> str:
     return escape(shown(value, most))
 
 
+def call_words(record: Record | None) -> str:
+    """Return a winner's times of whole calls in words, such as ``2.1 µs (array), 46 µs (frame)``."""
+    times = {} if record is None else record.extra.get("calls", {})
+    return ", ".join(f"{duration(seconds)} ({kind})" for kind, seconds in times.items()) or "-"
+
+
 def chart_of_search(chapter: Chapter, colours: Mapping[str, int]) -> str:
     """Return tuning curves with every candidate; empty if all failed.
 
@@ -97,7 +104,7 @@ def chart_of_search(chapter: Chapter, colours: Mapping[str, int]) -> str:
         counting(len(chapter.trials)),
         seconds(within),
         "trials of this workload",
-        "time of a call",
+        "time of the kernel",
         "tuning curves: best time so far by trials",
     )
     for number, record in enumerate(chapter.trials, 1):
@@ -129,7 +136,7 @@ def chart_of_ranking(ranking: Ranking, colours: Mapping[str, int]) -> str:
         linear([score for _, score, _ in points]),
         seconds([time for _, _, time in points]),
         "predicted score (higher: expected to be faster)",
-        "measured time of a call",
+        "measured time of the kernel",
         "predicted against measured",
     )
     for strategy, score, time in points:

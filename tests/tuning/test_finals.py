@@ -76,7 +76,6 @@ def test_a_final_is_recorded_and_read_back(tmp_path: Path) -> None:
     assert winner(result) == (said.strategy, said.config, said.cost)
     group = result.groups["1000 rows"]
     assert group.best is not None and group.best.final
-    assert group.reading == min(readings.values())
     again = run(trials=40, log=log)
     assert finals(again) and configs(again) == []
     said = best(log.read().records)

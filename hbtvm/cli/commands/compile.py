@@ -75,8 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
     options = {**build_options(arguments), **options_of(arguments, recursive)}
 
     from hbtvm import api
+    from hbtvm.measuring.calls import add_call_times
 
     model = api.compile(recursive or arguments.model, log=used, **options)
+    add_call_times(model)
     files.save(model, out)
     print_facts(
         {

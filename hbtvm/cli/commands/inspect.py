@@ -12,6 +12,7 @@ from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, add_reading, add_trust, examples, paragraphs, trust_of
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 from hbtvm.cli.structures.options import add_cell_options, model_of, refuse_cell
+from hbtvm.runtime.package.calls import CONTAINERS
 
 if TYPE_CHECKING:
     from hbtvm.graph.graph import Graph
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """
 Describe a package or a model file. A package's code is read but never run: the output has the model, the
-strategy, schedule and measured time of each batch size, the machines that it runs on, and its SHA-256. For a
+strategy, schedule and measured times of each batch size (of the kernel, and of whole calls), the machines
+that it runs on, and its SHA-256. For a
 model file: its size and shape, and the strategies that support it.
 """
 
 _KERNEL = ("rows", "dtype", "value_dtype", "strategy", "config", "threads", "parallel", "seconds")
 """Fields of kernels in the JSON output."""
 
-_NUMBERS = ("rows", "structures", "per call", "per row", "per structure")
+_NUMBERS = (
+    "rows", "structures", "kernel", "kernels", "per row", "per structure", *CONTAINERS.values(),
+)  # fmt: skip
 """Headings of numeric columns."""
 
 
@@ -228,6 +232,7 @@ def _package(path: Path, as_json: bool, trust: Trust) -> int:
                 for stage in package.stages
             ],
             "kernels": _kernels(package.kernels),
+            "calls": [{"rows": call.rows, "seconds": dict(call.seconds)} for call in package.calls],
             **({} if package.recursion is None else {"recursion": recursion_json(package.recursion)}),
         }
     )

@@ -13,6 +13,7 @@ from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
 from hbtvm.cli.commands.log_import import add_import
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 from hbtvm.names import ALL_STRATEGIES
+from hbtvm.runtime.package.calls import CONTAINERS
 from hbtvm.words.quantities import config, count, duration, model_shape, unit
 
 if TYPE_CHECKING:
@@ -156,11 +157,24 @@ def run_best(arguments: argparse.Namespace) -> int:
     )
     machines = list(dict.fromkeys(record.target_key for record in matches))
     units = sorted({unit(record.workload) for record in matches})
-    rows, each = " or ".join(f"{name}s" for name in units), f"of a {' or '.join(units)}"
+    rows, each = " or ".join(f"{name}s" for name in units), f"per {' or '.join(units)}"
+    timed = {kind for record in matches for kind in record.extra.get("calls", {})}
+    calls = {kind: head for kind, head in CONTAINERS.items() if kind in timed}
     print_table(
-        ("model", "type", "machine", "threads", rows, "time of a call", each, "strategy", "schedule"),
-        [_best_row(record, machines) for record in matches],
-        numbers=("machine", "threads", rows, "time of a call", each),
+        (
+            "model",
+            "type",
+            "machine",
+            "threads",
+            rows,
+            "kernel",
+            each,
+            *calls.values(),
+            "strategy",
+            "schedule",
+        ),
+        [_best_row(record, machines, calls) for record in matches],
+        numbers=("machine", "threads", rows, "kernel", each, *calls.values()),
     )
     print_line()
     for number, key in enumerate(machines, 1):
@@ -261,7 +275,7 @@ def _same_machine(target: Mapping[str, Any], machine: Mapping[str, Any]) -> bool
     return key(target) == key(machine)
 
 
-def _best_row(record: Record, machines: list[str]) -> tuple[str, ...]:
+def _best_row(record: Record, machines: list[str], calls: Iterable[str]) -> tuple[str, ...]:
     rows = record.workload.get("rows")
     each = duration(record.cost / rows) if isinstance(rows, int) and rows > 0 else "-"
     return (
@@ -272,6 +286,7 @@ def _best_row(record: Record, machines: list[str]) -> tuple[str, ...]:
         f"{rows:,}" if isinstance(rows, int) else "-",
         duration(record.cost),
         each,
+        *(duration(record.extra.get("calls", {}).get(kind)) for kind in calls),
         record.strategy,
         config(record.config),
     )

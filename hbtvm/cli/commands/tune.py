@@ -151,7 +151,7 @@ def _report(search: Search, out: Path, log: Path, signals: StopSignals, data: st
     if signals.received is not None and result.interrupted:
         print_line(f"hbtvm: stopped by {signals.name}; {out} holds the best so far", messages)
     try:
-        print_report(result, out, log, search.copies, signals.name, search.sample, data)
+        print_report(result, out, log, search.copies, signals.name, search.sample, data, search.calls)
         sys.stdout.flush()
     except OSError:
         if signals.received is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 from hbtvm.cli.show import print_facts, print_line, print_table
 from hbtvm.runtime.cuda.timing import Copies
+from hbtvm.runtime.package.calls import CallTimes, call_cells, call_heads
 from hbtvm.tuning.result import GroupResult, Result, WallClock
 from hbtvm.words.quantities import clock, count, duration
 
@@ -15,6 +16,7 @@ _STOPPED = {
     "trials": "all trials are done",
     "time": "the time budget is spent",
     "exhausted": "there is nothing left to try",
+    "overhead": "tuning can't help here",
     "interrupted": "stopped by {by}; this is the best so far",
     "devices": "no device is left to measure on; this is the best so far",
     "log": "the tuning log could not be written; this is the best so far",
@@ -32,6 +34,7 @@ def print_report(
     stopped_by: str = "Ctrl-C",
     sample: str = "",
     data: str = "DATA.csv",
+    calls: Sequence[CallTimes] = (),
 ) -> None:
     """Print the results, failures, time spent, and the next command.
 
@@ -39,18 +42,18 @@ def print_report(
     `stopped_by`: name of the signal that interrupted the search.
     `sample`: description of the structures that a recursive model was measured on; else empty.
     `data`: example name of a file to predict.
+    `calls`: times of whole calls.
     """
     noun = "structure" if sample else "row"
-    each = f"of a {noun}"
     apart = ("copies there", "and back") if copies else ()
-    times = ("time of a kernel" if copies else "time of a call", each, *apart)
+    times = ("kernel", f"per {noun}", *apart, *call_heads(calls).values())
     print_table(
         (f"{noun}s in a call", "strategy", *times, "trials", "failed"),
-        [_row(name, group, copies) for name, group in result.groups.items()],
+        [_row(name, group, copies, calls) for name, group in result.groups.items()],
         numbers=(*times, "trials", "failed"),
     )
     print_line()
-    for line in (*_readings(result), *_failures(result)):
+    for line in (*_overheads(result), *_failures(result)):
         print_line(line, indent="    ")
     for warning in result.warnings:
         print_line(f"warning: {warning}", indent="  ")
@@ -69,36 +72,34 @@ def print_report(
     print_facts(facts)
 
 
-def _row(name: str, group: GroupResult, copies: Mapping[int, Copies]) -> tuple[str, ...]:
+def _row(
+    name: str, group: GroupResult, copies: Mapping[int, Copies], calls: Sequence[CallTimes]
+) -> tuple[str, ...]:
     failed = sum(group.failures.values())
-    tail = (f"{group.trials:,}", f"{failed:,}")
-    best = group.best
-    if best is None:
-        return (name, "none worked", "-", "-", *(("-", "-") if copies else ()), *tail)
-    rows = best.task.workload.get("rows")
-    each = duration(best.time / rows) if isinstance(rows, int) and rows > 0 else "-"
+    best, rows = group.best, group.rows
     apart: tuple[str, ...] = ()
     if copies:
-        here = copies.get(rows) if isinstance(rows, int) else None
+        here = None if rows is None else copies.get(rows)
         apart = (duration(here.there), duration(here.back)) if here else ("-", "-")
-    return (name, best.task.strategy, duration(best.time), each, *apart, *tail)
+    tail = (*apart, *call_cells(calls, rows), f"{group.trials:,}", f"{failed:,}")
+    if best is None:
+        why = "none worked" if group.trials else "not reached"
+        return (name, f"{why}; default used", "-", "-", *tail)
+    each = duration(best.time / rows) if rows else "-"
+    return (name, best.task.strategy, duration(best.time), each, *tail)
 
 
-def _readings(result: Result) -> list[str]:
-    """Explain why the table's times differ from the search's readings; empty if they are equal."""
-    faster = [
-        f"{duration(group.reading)} ({name})"
-        for name, group in result.groups.items()
-        if group.reading is not None
-        and group.best is not None
-        and group.best.final
-        and duration(group.reading) != duration(group.best.time)
+def _overheads(result: Result) -> list[str]:
+    """Say which batch sizes were not searched, and why; empty if all were."""
+    shares = [
+        f"{duration(kernel)} of {duration(call)} ({name})"
+        for name, (kernel, call) in result.overheads.items()
     ]
-    if not faster:
+    if not shares:
         return []
     return [
-        "times above are medians of the final, which measured the fastest candidates in turns; single "
-        f"readings of the search went down to {', '.join(faster)}"
+        f"tuning can't help where the kernel is less than a tenth of a call: {', '.join(shares)}; the default "
+        "is used there, and --trials N searches all the same"
     ]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from hbtvm.compiler.features.describe import describe_kernel
+from hbtvm.compiler.selection.choose import default_strategy
 from hbtvm.errors import InputError
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph, KernelAnchor
@@ -229,7 +230,7 @@ def make_tasks(
     device: int = 0,
     title: str = "",
 ) -> list[Task]:
-    """Return the tuning tasks of an operand, by batch size and strategy.
+    """Return the tuning tasks of an operand, by batch size and strategy, the default strategy first.
 
     `folder`: written by `hbtvm.compiler.candidates.program.write_study`.
     `fleet`: whether candidates are measured on remote devices.
@@ -239,7 +240,9 @@ def make_tasks(
     tasks = []
     for rows in batch_sizes:
         workload = workload_of(forest, rows, threads)
-        for name, strategy in strategies.items():
+        default = default_strategy(strategies, workload, target)
+        for name in (default, *(name for name in strategies if name != default)):
+            strategy = strategies[name]
             payload = {
                 "folder": str(folder),
                 "strategy": name,

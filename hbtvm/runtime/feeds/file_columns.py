@@ -47,7 +47,7 @@ def columns_of(reader: FeedReader) -> Columns:
     """
     spec, plan = reader.spec, reader.plan
     words: dict[int, list[str]] = {}
-    for raw, step in _steps(reader.feeds):
+    for raw, step in steps_of(reader.feeds):
         texts = [one for one in _values(step) if isinstance(one, str)]
         if texts:
             words.setdefault(raw, []).extend(texts)
@@ -70,7 +70,7 @@ def columns_of(reader: FeedReader) -> Columns:
     return Columns(known, of, spec.n_features, empty)
 
 
-def _steps(feeds: Sequence[Feed]) -> Iterator[tuple[int, Step]]:
+def steps_of(feeds: Sequence[Feed]) -> Iterator[tuple[int, Step]]:
     """Yield the steps on values of the input's columns, each with its column."""
     for feed in feeds:
         yield from _steps_on(feed.source, feed.steps)

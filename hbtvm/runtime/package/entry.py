@@ -12,6 +12,7 @@ from hbtvm.graph.columns_anchor import Frame
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.parts import Parts
+from hbtvm.runtime.package.calls import CallTimes
 from hbtvm.runtime.package.facts import CudaVersion, Facts, Target
 from hbtvm.runtime.package.kernel import KernelEntry, StageEntry
 from hbtvm.runtime.recursive.check import check_entry
@@ -62,6 +63,7 @@ class Package:
     keeps_integers: bool = False
     # The recursive model, whose readout is the rows of the rest; None for models of rows
     recursion: RecursionEntry | None = None
+    calls: tuple[CallTimes, ...] = ()  # measured times of whole calls, if any
 
     def validate(self) -> None:
         """Raise `ValueError` if parts of the package do not match each other."""

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.runtime.package.calls import call_cells, call_heads
 from hbtvm.runtime.package.file import KernelEntry, Package
 from hbtvm.runtime.recursive.words import recursion_rows, recursion_words
 from hbtvm.words.printable import shown
 from hbtvm.words.quantities import count, duration
 
-HEADS = ("rows", "input", "strategy", "threads", "per call", "per row", "schedule")
+HEADS = ("rows", "input", "strategy", "threads", "kernel", "per row", "schedule")
 """Headings of kernels over rows."""
 
-RECURSIVE_HEADS = ("structures", "strategy", "threads", "per call", "per structure", "schedule")
+RECURSIVE_HEADS = ("structures", "strategy", "threads", "kernels", "per structure", "schedule")
 """Headings of a recursive model's kernels."""
 
 _SHOWN = 10
@@ -137,13 +138,21 @@ KernelTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
 def kernel_tables(package: Package) -> list[KernelTable]:
-    """Return tables with a row for each kernel: a recursive model's, then stages', then the last kernels'."""
+    """Return tables with a row for each kernel: a recursive model's, then stages', then the last kernels'.
+
+    If calls were timed, their table follows.
+    """
     tables: list[KernelTable] = []
     if package.recursion is not None:
         tables.append(("kernels", RECURSIVE_HEADS, recursion_rows(package.recursion)))
     rows = [_kernel(kernel) for kernel in package.all_kernels]
     if rows:
         tables.append(("kernels of the layers behind" if tables else "kernels", HEADS, rows))
+    if package.calls:
+        unit = "rows" if package.recursion is None else "structures"
+        heads = (unit, *call_heads(package.calls).values())
+        cells = [(f"{call.rows:,}", *call_cells(package.calls, call.rows)) for call in package.calls]
+        tables.append(("calls, with reading of the rows", heads, cells))
     return tables
 
 
