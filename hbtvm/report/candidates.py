@@ -21,9 +21,9 @@ def every_candidate(chapter: Chapter) -> str:
     rows = []
     number = 0
     for record in chapter.records:
-        if "calls" in record.extra:  # the winner's record, written again with the times of calls
-            continue
         final = bool(record.extra.get("final"))
+        if final and rows and "calls" in record.extra:  # it repeats the winner's record
+            continue
         number += not final
         if record.error is None:
             spread = f"{duration(min(record.times))} to {duration(max(record.times))}"

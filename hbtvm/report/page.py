@@ -101,16 +101,8 @@ def _overview(story: Story, colours: Mapping[str, int]) -> str:
             )
         )
     units = " or ".join(sorted({chapter.unit for chapter in story.chapters})) or "row"
-    heads = (
-        "model",
-        "call size",
-        "threads",
-        "fastest",
-        "kernel",
-        f"per {units}",
-        "call",
-        "trials by strategy",
-    )
+    times = ("kernel", f"per {units}", "call")
+    heads = ("model", "call size", "threads", "fastest", *times, "trials by strategy")
     note = (
         "<p class='warn'>The machine was busy during some measurements: candidates waited for a processor, "
         "or a reference got slower. Their times may be too long; the lists of candidates mark them.</p>"

@@ -160,21 +160,11 @@ def run_best(arguments: argparse.Namespace) -> int:
     rows, each = " or ".join(f"{name}s" for name in units), f"per {' or '.join(units)}"
     timed = {kind for record in matches for kind in record.extra.get("calls", {})}
     calls = {kind: head for kind, head in CONTAINERS.items() if kind in timed}
+    numbers = ("machine", "threads", rows, "kernel", each, *calls.values())
     print_table(
-        (
-            "model",
-            "type",
-            "machine",
-            "threads",
-            rows,
-            "kernel",
-            each,
-            *calls.values(),
-            "strategy",
-            "schedule",
-        ),
+        ("model", "type", *numbers, "strategy", "schedule"),
         [_best_row(record, machines, calls) for record in matches],
-        numbers=("machine", "threads", rows, "kernel", each, *calls.values()),
+        numbers=numbers,
     )
     print_line()
     for number, key in enumerate(machines, 1):

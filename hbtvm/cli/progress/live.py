@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import IO, Any, Protocol
 
 from hbtvm.cli.progress.pace import Pace
-from hbtvm.cli.progress.trend import Courses, bars
+from hbtvm.cli.progress.trend import Courses, bars, times
 from hbtvm.cli.show import fold, is_terminal, print_line
 from hbtvm.tuning.progress import Trial
 from hbtvm.words.printable import shown
@@ -80,7 +80,7 @@ class Plain:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._last is not None and not self._last.final:
+        if self._last is not None:
             self._line(self._last)
 
     def __call__(self, trial: Trial) -> None:
@@ -175,7 +175,7 @@ class Live:
         if trial and trial.busy:
             lines.append(Text(fold(shown(f"  {trial.busy}", 300), width), style="yellow"))
         for hint in (
-            "  times are the fastest readings; a final comparison decides",
+            "  times are of kernels, the fastest readings; a final comparison decides",
             "  Ctrl-C stops here and packages the best so far",
         ):
             lines.append(Text(fold(hint, width), style="dim"))
@@ -189,15 +189,16 @@ class Live:
         styles: list[str] = []
         # Another thread adds trials.
         for group, courses in list(self._courses.by_group.items()):
-            bests = [course.best[-1] for course in list(courses.values()) if course.best]
-            for i, (strategy, course) in enumerate(list(courses.items())):
-                time_per_call, trend, style = "-", "", ""
-                if course.best:
-                    time_per_call = duration(course.best[-1])
-                    trend = bars(list(course.best), min(bests), _TREND)
-                    style = "green" if course.best[-1] == min(bests) else ""
+            known = list(courses.items())
+            seconds = times([course for _, course in known])
+            fastest = min((taken for taken in seconds if taken is not None), default=0.0)
+            for i, ((strategy, course), taken) in enumerate(zip(known, seconds, strict=True)):
+                trend, style = "", ""
+                if taken is not None:
+                    trend = bars(list(course.best) or [taken], fastest, _TREND)
+                    style = "green" if taken == fastest else ""
                 tried = count(course.trials, "trial")
-                lines.append(("" if i else shown(group), shown(strategy), tried, time_per_call, trend))
+                lines.append(("" if i else shown(group), shown(strategy), tried, duration(taken), trend))
                 styles.append(style)
         if not lines:
             return []

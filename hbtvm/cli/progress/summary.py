@@ -98,8 +98,8 @@ def _overheads(result: Result) -> list[str]:
     if not shares:
         return []
     return [
-        f"tuning can't help where the kernel is less than a tenth of a call: {', '.join(shares)}; the default "
-        "is used there, and --trials N searches all the same"
+        "tuning can't help where the kernel takes less than a tenth of a call: "
+        f"{', '.join(shares)}; the search left these sizes, and --trials N searches them all the same"
     ]
 
 

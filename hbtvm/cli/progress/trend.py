@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hbtvm.tuning.progress import Trial
@@ -19,10 +20,13 @@ class Course:
     failed: int = 0
     # Seconds of the fastest candidate after each successful trial
     best: list[float] = field(default_factory=list)
+    final: float | None = None  # seconds of its fastest finalist
 
     def update(self, trial: Trial) -> None:
         """Add a trial."""
         if trial.final:
+            if trial.time is not None:
+                self.final = trial.time if self.final is None else min(self.final, trial.time)
             return
         self.trials += 1
         if trial.time is None:
@@ -40,6 +44,22 @@ class Courses:
     def update(self, trial: Trial) -> None:
         """Add a trial."""
         self.by_group.setdefault(trial.group, {}).setdefault(trial.strategy, Course()).update(trial)
+
+
+def times(courses: Sequence[Course]) -> list[float | None]:
+    """Return the time of each of a batch size's strategies, or None.
+
+    After the final, the times of finalists count, and faster readings of other strategies do not.
+    """
+    finals = [course.final for course in courses if course.final is not None]
+    readings = [course.best[-1] if course.best else None for course in courses]
+    if not finals:
+        return readings
+    standing = [None if reading is None or reading < min(finals) else reading for reading in readings]
+    return [
+        reading if course.final is None else course.final
+        for course, reading in zip(courses, standing, strict=True)
+    ]
 
 
 def bars(best: list[float], fastest: float, width: int) -> str:
