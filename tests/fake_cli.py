@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from hbtvm.errors import BuildError
@@ -32,6 +32,7 @@ class Model:
 
     def __init__(self, size: int = 1000, waits: bool = False) -> None:
         self.size, self.waits = size, waits
+        self.package = SimpleNamespace(target={"arch": "of no machine"})
 
     def save(self, path: Path) -> None:
         if self.waits:
@@ -133,9 +134,9 @@ def result(stopped: str = "trials", best: bool = True, **more: Any) -> Result:
     task = fake_tuning.task("gemm", group="100 rows", rows=100)
     entry = Entry(task, {"tile": 4}, 2.5e-5, (2.5e-5,))
     groups = {
-        "1 row": GroupResult(None, (), 4, Counter(build=4), {"build": "g++ is\nmissing"}),
+        "1 row": GroupResult(None, (), 4, Counter(build=4), {"build": "g++ is\nmissing"}, 1),
         "100 rows": GroupResult(
-            entry if best else None, (), 96, Counter(timeout=1), {"timeout": "took 10 s"}
+            entry if best else None, (), 96, Counter(timeout=1), {"timeout": "took 10 s"}, 100
         ),
     }
     given: dict[str, Any] = {

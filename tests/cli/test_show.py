@@ -13,7 +13,7 @@ import pytest
 
 from hbtvm.cli import show
 from hbtvm.cli.progress import live
-from hbtvm.cli.progress.trend import Course, bars
+from hbtvm.cli.progress.trend import Course, bars, times
 from hbtvm.words import quantities as wording
 from tests import fake_cli
 from tests.fake_cli import trial
@@ -125,7 +125,14 @@ def test_trends_rise_to_the_fastest() -> None:
     course = Course()
     for number, (seconds, final) in enumerate([(3.0, False), (None, False), (4.0, False), (1.0, True)]):
         course.update(trial(number + 1, time=seconds, final=final))
-    assert (course.trials, course.failed, course.best) == (3, 1, [3.0, 3.0])
+    assert (course.trials, course.failed, course.best, course.final) == (3, 1, [3.0, 3.0], 1.0)
+
+
+def test_the_final_replaces_readings_that_it_contradicts() -> None:
+    lucky, slow, untried, winner = (Course(best=[1.0]), Course(best=[9.0]), Course(), Course(best=[2.0]))
+    assert times([lucky, slow, untried, winner]) == [1.0, 9.0, None, 2.0]
+    winner.update(trial(9, time=3.0, final=True))
+    assert times([lucky, slow, untried, winner]) == [None, 9.0, None, 3.0]
 
 
 def test_a_dumb_terminal_gets_plain_lines(tmp_path: Path) -> None:

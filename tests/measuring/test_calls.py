@@ -1,0 +1,98 @@
+"""Times of whole calls: of an array, a frame and a dict; in the package, and in what commands print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import hbtvm
+from hbtvm.measuring.calls import add_call_times, random_rows
+from hbtvm.runtime.model import Model
+from hbtvm.runtime.package import calls as package_calls
+from hbtvm.runtime.package.calls import CallTimes
+from hbtvm.runtime.package.file import from_bytes, to_bytes
+from tests import fake_cli
+from tests.models import ZOO
+
+
+def pipeline(text: bool = False) -> Pipeline:
+    """A pipeline of numbers and categories, and maybe of texts."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(40, 9, 60),
+            "plan": rng.choice(["a", "b", "c"], 60),
+            "rooms": rng.choice([2, 3, 5], 60),
+            "note": rng.choice(["good plan", "bad plan", "no idea"], 60),
+        }
+    )
+    steps = [(StandardScaler(), ["age"]), (OneHotEncoder(), ["plan", "rooms"])]
+    if text:
+        steps.append((TfidfVectorizer(), "note"))
+    return make_pipeline(make_column_transformer(*steps), LogisticRegression()).fit(frame, frame.age > 40)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return hbtvm.compile(pipeline(text=True), batch_sizes=(1, 7), threads=1)
+
+
+def test_calls_of_a_pipeline(model: Model) -> None:
+    before = to_bytes(model.package)
+    assert from_bytes(before).calls == ()
+    add_call_times(model)
+    assert [(call.rows, sorted(call.seconds)) for call in model.package.calls] == [
+        (1, ["array", "dict", "frame"]),
+        (7, ["array", "frame"]),
+    ]
+    assert from_bytes(to_bytes(model.package)).calls == model.package.calls
+    assert "calls, with reading of the rows" in model.summary() and "call, dict" in model.summary()
+    for rows in (1, 7):
+        answers = [model.predict(X) for X in random_rows(model, rows).values()]
+        assert all(answer.shape == (rows,) and (answer == answers[0]).all() for answer in answers)
+
+
+def test_rows_of_categories(model: Model) -> None:
+    boosted = hbtvm.compile(ZOO["lgb_cat"](), batch_sizes=3, threads=1)
+    (array,) = random_rows(boosted, 3).values()
+    assert boosted.predict(array).shape == (3,)
+    row = random_rows(model, 1)["dict"]
+    assert row["plan"] in "abc" and row["rooms"] in (2, 3, 5) and 0 <= row["age"] < 1
+    add_call_times(boosted, {3: {"array": array, "frame": array[:, :1]}})
+    assert [list(call.seconds) for call in boosted.package.calls] == [["array"]]  # the other call failed
+
+
+def test_columns_of_what_was_measured() -> None:
+    calls = [CallTimes(1, {"array": 2e-6, "dict": 1e-6, "unknown": 1.0}), CallTimes(9, {"array": 3e-6})]
+    assert list(package_calls.call_heads(calls).values()) == ["call, array", "call, dict"]
+    assert package_calls.call_cells(calls, 9) == ("3.00 µs", "-")
+    assert package_calls.call_cells(calls, 5) == ("-", "-")
+    assert package_calls.call_cells((), 1) == ()
+
+
+def test_where_tuning_can_not_help(tmp_path: Path) -> None:
+    """Strings of 64 rows take some thirty times as long to read as a linear kernel to run."""
+    joblib.dump(pipeline(), tmp_path / "m.pkl")
+    done = fake_cli.run("tune", "m.pkl", "--batch-size", 64, "--threads", 1, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 trial; tuning can't help here" in done.stdout
+    assert "tuning can't help where the kernel takes less than a tenth of a call: " in done.stdout
+    assert "call, array" in done.stdout and "call, frame" in done.stdout
+    lines = (tmp_path / "hbtvm-tuning.jsonl").read_text().splitlines()
+    (calls,) = [record["calls"] for record in map(json.loads, lines) if "calls" in record]
+    (kept,) = hbtvm.load(tmp_path / "m.tar").package.calls
+    assert (kept.rows, dict(kept.seconds)) == (64, calls) and set(calls) == {"array", "frame"}
+    for command in ("inspect m.tar", "log best hbtvm-tuning.jsonl"):
+        assert "call, frame" in fake_cli.run(*command.split(), cwd=tmp_path).stdout
+    fake_cli.run("report", "hbtvm-tuning.jsonl", cwd=tmp_path)
+    assert " (frame)" in (tmp_path / "hbtvm-tuning.html").read_text()
