@@ -18,7 +18,7 @@ def is_busy(record: Record) -> bool:
 
 def every_candidate(chapter: Chapter) -> str:
     """Return a collapsed table of a workload's records in the order of measurement."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     number = 0
     for record in chapter.records:
         final = bool(record.extra.get("final"))

@@ -191,14 +191,14 @@ class Live:
         for group, courses in list(self._courses.by_group.items()):
             known = list(courses.items())
             seconds = times([course for _, course in known])
-            fastest = min((taken for taken in seconds if taken is not None), default=0.0)
-            for i, ((strategy, course), taken) in enumerate(zip(known, seconds, strict=True)):
+            fastest = min((best for best in seconds if best is not None), default=0.0)
+            for i, ((strategy, course), best) in enumerate(zip(known, seconds, strict=True)):
                 trend, style = "", ""
-                if taken is not None:
-                    trend = bars(list(course.best) or [taken], fastest, _TREND)
-                    style = "green" if taken == fastest else ""
+                if best is not None:
+                    trend = bars(list(course.best) or [best], fastest, _TREND)
+                    style = "green" if best == fastest else ""
                 tried = count(course.trials, "trial")
-                lines.append(("" if i else shown(group), shown(strategy), tried, duration(taken), trend))
+                lines.append(("" if i else shown(group), shown(strategy), tried, duration(best), trend))
                 styles.append(style)
         if not lines:
             return []
