@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hbtvm.compiler.assemble import KernelChoice, assemble
 from hbtvm.compiler.pieces import Piece
+from hbtvm.errors import HbtvmError
 from hbtvm.graph.graph import Graph
 from hbtvm.measuring.calls import add_call_times
 from hbtvm.runtime.model import Model
@@ -19,6 +20,9 @@ from hbtvm.tuning.result import Entry
 
 LEAST = 0.1
 """Share of a call from which tuning its kernel is worth the time."""
+
+_LONG = 0.02
+"""Seconds of kernels from which calls are not timed: reading the rows hardly takes ten times as long."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,11 @@ class Overheads:
 
     def __call__(self, fastest: Mapping[str, tuple[Entry, BuiltLibrary]]) -> dict[str, float]:
         """Return the seconds of a call, by group, where the kernels are less than a tenth of it."""
-        sizes = [rows for rows, groups in self.groups.items() if all(group in fastest for group in groups)]
+        sizes = [
+            rows
+            for rows, groups in self.groups.items()
+            if all(group in fastest for group in groups) and self._kernels(fastest, rows) < _LONG
+        ]
         operands = [piece.operands[:1] for piece in self.pieces]
         if not sizes or not all(getattr(operand, "missing", True) for (operand,) in operands):
             return {}
@@ -44,14 +52,21 @@ class Overheads:
         ]
         *stages, last = zip(operands, kernels, strict=True)
         # The package has only the tuned row type, so that nothing is built.
-        model = Model(assemble(self.graph, *last, self.target, {}, stages), self.threads)
+        try:
+            model = Model(assemble(self.graph, *last, self.target, {}, stages), self.threads)
+        except HbtvmError:  # the package at the end says what is wrong
+            return {}
         add_call_times(model)
         overheads: dict[str, float] = {}
         for call in model.package.calls:
-            groups, seconds = self.groups[call.rows], min(call.seconds.values())
-            if sum(fastest[group][0].time for group in dict.fromkeys(groups)) < LEAST * seconds:
-                overheads |= dict.fromkeys(groups, seconds)
+            seconds = min(call.seconds.values())
+            if self._kernels(fastest, call.rows) < LEAST * seconds:
+                overheads |= dict.fromkeys(self.groups[call.rows], seconds)
         return overheads
+
+    def _kernels(self, fastest: Mapping[str, tuple[Entry, BuiltLibrary]], rows: int) -> float:
+        """Return the seconds of all pieces' kernels."""
+        return sum(fastest[group][0].time for group in self.groups[rows])
 
     def _choice(self, rows: int, entry: Entry, library: BuiltLibrary) -> KernelChoice:
         path = Path(library.path)

@@ -17,6 +17,7 @@ from hbtvm.runtime.model import Model
 from hbtvm.runtime.package.calls import CallTimes
 
 _SECONDS = 0.03  # time for the calls of one size and container, but for the last call
+_SLOW = 0.5  # seconds of a first call from which it is not repeated
 _CELLS = 1 << 24  # most numbers of a batch
 _TEXT = "the quick brown fox jumps over the lazy dog"
 
@@ -37,7 +38,7 @@ def add_call_times(model: Model, batches: Batches | None = None) -> None:
         return
     if batches is None:
         sizes = sorted({kernel.rows for kernel in package.kernels})
-        batches = {} if package.recursion is not None else {rows: random_rows(model, rows) for rows in sizes}
+        batches = {} if package.recursion is not None else {rows: _rows(model, rows) for rows in sizes}
     call = model.transform if package.transforms else model.predict
     calls = []
     for rows, containers in batches.items():
@@ -52,8 +53,11 @@ def _median(call: Callable[[Any], Any], X: Any) -> float | None:
     """Return the median seconds of a call; None if it fails."""
     times: list[float] = []
     try:
+        start = time.perf_counter()
         call(X)
         end = time.perf_counter() + _SECONDS
+        if end - start > _SLOW:
+            return end - start - _SECONDS
         while not times or time.perf_counter() < end:
             start = time.perf_counter()
             call(X)
@@ -61,6 +65,14 @@ def _median(call: Callable[[Any], Any], X: Any) -> float | None:
     except Exception:  # random rows may be refused, and a tuned model must not be lost to that
         return None
     return statistics.median(times)
+
+
+def _rows(model: Model, rows: int) -> Mapping[str, Any]:
+    """Return random rows; none if that fails."""
+    try:
+        return random_rows(model, rows)
+    except Exception:  # as in `_median`
+        return {}
 
 
 def random_rows(model: Model, rows: int, seed: int = 0) -> dict[str, Any]:
