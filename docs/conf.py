@@ -32,7 +32,7 @@ autodoc_class_signature = "mixed"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 # The site builds without the engines.
-autodoc_mock_imports = ["dask", "distributed", "mlflow", "pyspark", "ray"]
+autodoc_mock_imports = ["dask", "distributed", "duckdb", "mlflow", "polars", "pyspark", "ray"]
 
 COMMANDS = Path(__file__).parent / "reference" / "commands"
 

@@ -69,9 +69,8 @@ class Scorer:
         threads: int | None = None,
     ) -> None:
         self.model = model if isinstance(model, Model) else load(model, threads=threads)
-        of, self._predict, self._output = _method(self.model, output)
-        self._result, self._table = of.package.output, of.package.parts.table
-        self._example = of.example(self._output)
+        of, self._predict, _ = _method(self.model, output)
+        self._result, self._outputs = of.package.output, output_fields(self.model, output)
         names = list(schema.names)
         for name in (*keep, *drop):
             if name not in names:
@@ -101,17 +100,11 @@ class Scorer:
 
     def _schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the result's schema: kept columns, then outputs."""
-        example = table_of(self._example, self._result)
-        if self._table is not None and self._table.names is not None:
-            names = list(self._table.names)
-        else:
-            names = column_names(self._result, self._output, example.shape)
-        kind = pa.string() if example.dtype.kind in "OUST" else pa.from_numpy_dtype(example.dtype)
-        twice = set(names) & set(self._keep)
+        outputs = [field.name for field in self._outputs]
+        twice = set(outputs) & set(self._keep)
         if twice:
             raise InputError(f"column {min(twice)!r} would occur twice, kept and predicted.")
-        kept = [schema.field(name) for name in self._keep]
-        return pa.schema([*kept, *(pa.field(name, kind) for name in names)])
+        return pa.schema([*(schema.field(name) for name in self._keep), *self._outputs])
 
     def __call__(self, batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
         """Predict a batch.
@@ -136,7 +129,7 @@ class Scorer:
         flat = predicted[:, None] if predicted.ndim == 1 else predicted
         outputs = [
             pa.array(np.ascontiguousarray(flat[:, i]), field.type, from_pandas=False)
-            for i, field in enumerate(list(self.schema)[len(kept) :])
+            for i, field in enumerate(self._outputs)
         ]
         return pa.record_batch([*kept, *outputs], schema=self.schema)
 
@@ -150,6 +143,23 @@ class Scorer:
             values = columns.column(i).to_pylist()
             rows[:, i] = codes(values, self._spec, i, "these rows", 0) if i in self._numbers else values
         return rows
+
+
+def output_fields(model: Model, output: str | None) -> list[pa.Field]:
+    """Return names and types of the columns of predictions.
+
+    `output`: as for `Scorer`.
+    Raises `InputError` if the model has no such output.
+    """
+    of, _, name = _method(model, output)
+    result, table = of.package.output, of.package.parts.table
+    example = table_of(of.example(name), result)
+    if table is not None and table.names is not None:
+        names = list(table.names)
+    else:
+        names = column_names(result, name, example.shape)
+    kind = pa.string() if example.dtype.kind in "OUST" else pa.from_numpy_dtype(example.dtype)
+    return [pa.field(column, kind) for column in names]
 
 
 def _method(model: Model, output: str | None) -> tuple[Model, Any, Output | None]:
