@@ -6,23 +6,27 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-all cross-tools java demo test test-fast docs gpu-check lint style clean
+.PHONY: help install install-all cross-tools java demo test test-fast docs release-check gpu-check lint style clean
 
 help:  ## List the targets.
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 install: $(STAMP)  ## Make the environment in $(VENV), with everything that tests need.
 
-$(STAMP): setup.cfg pyproject.toml
+define environment  # a folder, and the extra to install in it
 	@command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || { \
 		echo "A C++ compiler is needed; on Debian or Ubuntu: apt-get install g++" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 		echo "Python 3.10 or later is needed; $$($(PYTHON) --version 2>&1) was found (set PYTHON=...)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' || { \
 		echo "Python's venv module is needed; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
-	@touch $@
+	$(PYTHON) -m venv $(1)
+	$(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[$(2)]'
+	@touch $(1)/.installed
+endef
+
+$(STAMP): setup.cfg pyproject.toml
+	$(call environment,$(VENV),test)
 
 # A plain `pip install torch` would bring gigabytes of CUDA libraries: its build for CPUs is asked for by name.
 TORCH ?= torch==2.13.0+cpu
@@ -49,8 +53,14 @@ java:  ## Install what runs Spark (as root on Debian or Ubuntu).
 	fi; \
 	echo "java is missing, which Spark needs; on Debian or Ubuntu: apt-get install default-jre-headless" >&2
 
-demo: install  ## Train a real model, tune it, and compare speed and answers with its library.
-	@$(BIN)/python -m benchmarks.demo
+# The environment for tests has all that the demo needs; without it, the demo makes a smaller one.
+DEMO := $(if $(wildcard $(STAMP)),$(VENV),$(VENV)-demo)
+demo: $(DEMO)/.installed  ## Train a real model, tune it, and compare speed and answers with its library.
+	@$(DEMO)/bin/python -m benchmarks.demo
+
+$(VENV)-demo/.installed: setup.cfg pyproject.toml
+	@echo "Installing what the demo needs, a download of about 190 MB ..."
+	$(call environment,$(VENV)-demo,demo)
 
 test: style  ## Run all checks, and all tests that what is installed allows, two at a time.
 	@# The type checker runs beside the tests. Two workers: a thread each for what fits and checks models, which
@@ -65,6 +75,9 @@ test-fast: install  ## Run the quick tests (tests/fast.txt), which build next to
 docs: install  ## Build the documentation as a site, in build/docs.
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 
+release-check: install  ## Build the sdist and the wheel, and install and use both outside the checkout.
+	@$(BIN)/python -m benchmarks.release
+
 gpu-check: install  ## On a machine with an NVIDIA GPU: check all that runs on it, then compare speed (an hour or so).
 	@$(BIN)/python -m benchmarks.gpu.check
 	@$(BIN)/python -m benchmarks.gpu
@@ -77,4 +90,4 @@ style: install
 	$(BIN)/ruff format --check .
 
 clean:  ## Remove the environment and caches.
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

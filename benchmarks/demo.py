@@ -55,7 +55,8 @@ def main() -> int:
     (FOLDER / "churn.pkl").write_bytes(pickle.dumps(model))
     test.to_csv(FOLDER / "customers.csv", index=False)
 
-    run("tune", "demo/churn.pkl", "-o", "demo/churn.tar", "--log", "demo/tuning.jsonl")
+    budget = ("--time-budget", "30")  # seconds; enough to show a search
+    run("tune", "demo/churn.pkl", "-o", "demo/churn.tar", "--log", "demo/tuning.jsonl", *budget)
     run("predict", "demo/churn.tar", "demo/customers.csv", "-o", "demo/labels.csv")
     run("inspect", "demo/churn.tar")
 

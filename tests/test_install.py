@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 WITHOUT = (
     "tvm", "xgboost", "scipy", "threadpoolctl", "filelock", "rich", "sklearn", "lightgbm", "joblib", "pandas",
-    "polars", "pyarrow", "torch", "optuna", "matplotlib", "cloudpickle", "tornado",
+    "polars", "pyarrow", "duckdb", "torch", "optuna", "matplotlib", "cloudpickle", "tornado",
 )  # fmt: skip
 """Libraries that a machine which only predicts need not have."""
 
@@ -86,4 +86,39 @@ def test_what_is_declared() -> None:
     lines = config["options"]["install_requires"].splitlines()
     required = {line.split()[0] for line in lines if line and not line.startswith("#")}
     assert required == {"numpy"}
-    assert "scipy" in config["options.extras_require"]["tune"]
+    extras = config["options.extras_require"]
+    assert "scipy" in extras["compile"] and all(
+        "hbtvm[compile]" in extras[name] for name in ("tune", "tune-cpu")
+    )
+
+
+def test_the_demo_installs_what_it_needs_only(tmp_path: Path) -> None:
+    """Without an environment for tests, ``make demo`` makes a smaller one; with it, none."""
+    for made, folder in ((False, "new-demo"), (True, "new")):
+        if made:
+            (tmp_path / "new").mkdir()
+            (tmp_path / "new" / ".installed").touch()
+        command = ["make", "--dry-run", "demo", f"VENV={tmp_path / 'new'}"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert ("-e '.[demo]'" in done.stdout) == (not made) and "[test]" not in done.stdout
+        assert done.stdout.splitlines()[-1] == f"{tmp_path / folder}/bin/python -m benchmarks.demo"
+    needed = (
+        "tvm",
+        "xgboost",
+        "scipy",
+        "threadpoolctl",
+        "filelock",
+        "rich",
+        "sklearn",
+        "lightgbm",
+        "joblib",
+        "pandas",
+    )
+    code = (
+        f"import sys\nfor name in {sorted(set(WITHOUT) - {*needed})}: sys.modules[name] = None\n"
+        "import hbtvm.api, benchmarks.demo as demo\n"
+        "rows = demo.adult(200, missing_strings=True)\n"
+        "demo.pipeline().fit(rows, demo.adult_target(rows))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 from hbtvm.cli.show import fold, print_line
 from hbtvm.errors import HbtvmError, InputError
-from hbtvm.names import ALL_STRATEGIES, STRATEGIES
 from hbtvm.runtime.package.trust import Trust
+from hbtvm.words.names import ALL_STRATEGIES, STRATEGIES
 
 DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """The default tuning log, in the current folder: models tuned there learn from each other."""

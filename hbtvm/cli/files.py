@@ -14,7 +14,7 @@ from hbtvm import atomic
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, PackageError
-from hbtvm.names import MODEL_ENDINGS
+from hbtvm.words.names import MODEL_ENDINGS
 
 if TYPE_CHECKING:
     from hbtvm.logs.store import ReadResult

@@ -12,10 +12,10 @@ from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.stages import Stage
 from hbtvm.graph.trees.ensemble import TreeEnsemble
-from hbtvm.names import BY_FAMILY
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Operand, Strategy
 from hbtvm.strategies.trees.forest import DType
+from hbtvm.words.names import BY_FAMILY
 
 
 @dataclass(frozen=True)

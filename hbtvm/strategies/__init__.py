@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hbtvm.names import STRATEGIES as NAMES
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import Operand, Strategy, workload_of
 from hbtvm.strategies.cuda import (
@@ -25,6 +24,7 @@ from hbtvm.strategies.trees.gemm import Gemm
 from hbtvm.strategies.trees.perfect import PerfectTreeTraversal
 from hbtvm.strategies.trees.ranked import RankedTraversal
 from hbtvm.strategies.trees.traversal import TreeTraversal
+from hbtvm.words.names import STRATEGIES as NAMES
 
 _CPU = (Bitvector(), RankedTraversal(), PerfectTreeTraversal(), TreeTraversal(), Gemm())
 

@@ -1,1 +1,1 @@
-"""Words of messages: printable text, and quantities."""
+"""Words of messages and commands: printable text, quantities, and names that users type."""

@@ -17,7 +17,6 @@ from hbtvm.graph.networks.network import Network
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.trees.prologue import Prologue, Scaled
 from hbtvm.logs.record import Record
-from hbtvm.names import ALL_STRATEGIES, BY_FAMILY
 from hbtvm.schedules.cpu.steps import is_wide
 from hbtvm.schedules.space import Space
 from hbtvm.schedules.workload import Target, Workload, family_of, is_known, prologue_of
@@ -33,6 +32,7 @@ from hbtvm.strategies import (
 )
 from hbtvm.strategies.trees.forest import DType
 from hbtvm.tuning.task import Describe, Task
+from hbtvm.words.names import ALL_STRATEGIES, BY_FAMILY
 
 _HOLDS = {
     "trees": "trees",
