@@ -32,9 +32,9 @@ WITH_PYTHON = [
     name
     for name in PAGES
     if any(one.language == "python" for one in blocks(name))
-    and name not in ("docs/howto/clusters.md", "docs/howto/gpu.md")
+    and name not in ("docs/howto/clusters.md", "docs/howto/gpu.md", "docs/howto/sql.md")
 ]
-"""Pages whose Python is run here; engines' is by `tests/engines`."""
+"""Pages whose Python is run here; that of engines and SQL is by `tests/engines`."""
 
 _ELSEWHERE = {"--allowed-signers", "--engine", "--rpc-tracker", "--sha256", "--target", "serve"}
 """In commands that are not run here."""
