@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ModelError,
         ModelFileError,
         ModelNotFoundError,
+        NoMethodError,
         PackageError,
         PackageFileError,
         PackageNotFoundError,
@@ -56,6 +57,7 @@ __all__ = [
     "ModelError",
     "ModelFileError",
     "ModelNotFoundError",
+    "NoMethodError",
     "PackageError",
     "PackageFileError",
     "PackageNotFoundError",
@@ -96,4 +98,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -4,7 +4,8 @@ All are importable from `hbtvm`. Each is both an `HbtvmError` and an error of Py
 not know hbtvm handles it like other libraries' errors:
 
 =======================  ==============================================================
-`InputError`             `ValueError`; `InputTypeError` is also a `TypeError`
+`InputError`             `ValueError`; `InputTypeError` is also a `TypeError`, `NoMethodError`
+                         an `AttributeError`
 `ModelError`             `ValueError`; `UnsupportedModel` is also a `TypeError`
 `PackageError`           `ValueError`
 `TargetError`            `ValueError`
@@ -76,6 +77,10 @@ class InputError(HbtvmError, ValueError):
 
 class InputTypeError(InputError, TypeError):
     """An argument has the wrong type."""
+
+
+class NoMethodError(InputError, AttributeError):
+    """The model lacks a method, such as `predict_proba` of a regressor; `hasattr` is false."""
 
 
 class PackageError(HbtvmError, ValueError):

@@ -15,8 +15,8 @@ from hbtvm.graph.graph import Graph
 
 _HEAD = 600  # bytes that identify a file's kind
 
-Kind = FileKind | Literal["pt2", "torch"]
-"""`FileKind`, and the archives of ``torch.export.save`` and ``torch.save``."""
+Kind = FileKind | Literal["pt2", "torch", "skops"]
+"""`FileKind`, and the archives of ``torch.export.save``, ``torch.save`` and skops."""
 
 _BY_ENDING: dict[str, Kind] = {
     ".pkl": "pickle", ".pickle": "pickle", ".joblib": "pickle", ".json": "json", ".ubj": "ubjson",
@@ -30,6 +30,8 @@ _UNKNOWN = (
     "of these."
 )
 _INSTEAD = {
+    "catboost": "this is a CatBoost model; " + elsewhere("catboost") + ".",
+    "skops": "this is a file of skops; " + elsewhere("skops") + ".",
     "xgboost-binary": (
         "this is XGBoost's old binary format, which XGBoost itself no longer reads; load it with the XGBoost "
         'that wrote it and save it again with save_model("model.json").'
@@ -115,6 +117,8 @@ def _kind_of_archive(path: Path) -> Kind:
             names = archive.namelist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
         return "zip"
+    if "schema.json" in names:
+        return "skops"
     inner = {name.partition("/")[2] for name in names} | {*names}
     return "pt2" if "models/model.json" in inner else "torch" if "data.pkl" in inner else "zip"
 

@@ -94,7 +94,7 @@ def _of_last(model: Record, where: Where) -> InputSpec:
         else:
             steps = [(part, where.child("within")) for part in _within(model, where)]
         if not steps and where.how(model) == Estimator():
-            raise unsupported(model, where, predicts)
+            raise unsupported(model, where)
         if not steps:
             raise UnsupportedModel(f"{where.of(model).step} is not fitted; hbtvm compiles trained models.")
         model, where = steps[-1]

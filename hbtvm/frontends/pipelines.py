@@ -103,7 +103,7 @@ class _Builder:
                 self._columns(model, columns, where),
                 keeps_integers=not self._inputs.by_name and results.keeps_integers(columns),
             )
-        raise unsupported(model, where, predicts)
+        raise unsupported(model, where)
 
     def transform(self, model: Record, table: Table, where: Where) -> Graph | None:
         """Return the ``transform`` of an estimator that predicts; None if it has none."""

@@ -10,7 +10,7 @@ import re
 from typing import Literal
 
 FileKind = Literal[
-    "pickle", "json", "ubjson", "lightgbm", "xgboost-binary", "package", "onnx", "rec", "zip", "unknown"
+    "pickle", "json", "ubjson", "lightgbm", "xgboost-binary", "package", "onnx", "rec", "zip", "catboost", "unknown"
 ]
 
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x5d\x00\x00", b"\x04\x22\x4d\x18", b"ZF")
@@ -41,7 +41,8 @@ def kind_of(content: bytes) -> FileKind:
     """Return the kind of a model file, from its bytes (the first 600 are enough).
 
     Returns ``"pickle"`` for joblib's compressed files too; ``"xgboost-binary"`` for the format that XGBoost
-    wrote before version 3; ``"package"`` for what hbtvm compiled; ``"rec"`` for a recursive model's file,
+    wrote before version 3; ``"package"`` for what hbtvm compiled; ``"catboost"`` for CatBoost's
+    own format; ``"rec"`` for a recursive model's file,
     ``"zip"`` for other archives, of which only the names of members tell more; ``"unknown"`` for anything
     else, such as pickles of protocols 0 and 1, which begin like any text.
     """
@@ -59,6 +60,8 @@ def kind_of(content: bytes) -> FileKind:
         return "xgboost-binary"
     if content[257:262] == b"ustar":
         return "package"
+    if content.startswith(b"CBM1"):
+        return "catboost"
     if _ONNX.match(content):
         return "onnx"
     if _UBJSON.match(content):

@@ -38,6 +38,7 @@ from hbtvm.frontends.sklearn import hist as sklearn_hist
 from hbtvm.frontends.sklearn import isolation as sklearn_isolation
 from hbtvm.frontends.sklearn import linear as sklearn_linear
 from hbtvm.frontends.sklearn.common import require_fitted
+from hbtvm.frontends.slices import slice_in_words
 from hbtvm.frontends.supported import refusal, refusal_of_dict
 from hbtvm.frontends.transformers import containers, curves, functions, polynomials, scaling, splines, texts
 from hbtvm.frontends.transformers.encoders import onehot, ordinal
@@ -268,6 +269,16 @@ def read(model: Any) -> Graph:
     Raises `ModelError` if it is damaged.
     """
     require_supported(model)
+    try:
+        return _read(model)
+    except UnsupportedModel as error:
+        part = slice_in_words(model, _read)
+        if not part:
+            raise
+        raise UnsupportedModel(f"{error}{part}") from error
+
+
+def _read(model: Record) -> Graph:
     try:
         read = ESTIMATORS[class_of(model)].model
         if read is None:

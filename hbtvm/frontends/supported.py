@@ -7,18 +7,16 @@ from typing import Any
 
 from hbtvm.words.printable import shown
 
-LIBRARIES = {
-    "sklearn": (
-        "DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and HistGradientBoosting "
-        "(Classifier and Regressor), IsolationForest, linear models, support vector machines, neighbours, "
-        "naive Bayes, discriminant analyses, Gaussian processes, perceptrons, clusterers, mixtures, and "
-        "ensembles over models (Voting, Stacking, Calibrated, ...), by themselves or as the last step of a "
-        "Pipeline"
-    ),
-    "xgboost": "Booster, XGBClassifier, XGBRegressor, XGBRanker, XGBRFClassifier and XGBRFRegressor",
-    "lightgbm": "Booster, LGBMClassifier, LGBMRegressor and LGBMRanker",
+MODELS = "docs/reference/models.md"
+"""The page of the documentation that lists supported models."""
+
+_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn")
+
+_ELSEWHERE = {
+    "catboost": 'export the model to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',
+    "skops": "load the file with skops.io.load, and compile the object",
 }
-"""Supported classes in words, by the library's package."""
+"""By library: what compiles today in place of its objects."""
 
 _SEARCHES, _ITERATES = "it searches all training rows", "it iterates for each row"
 
@@ -51,21 +49,27 @@ _INSTEAD = {
 
 
 def refusal(library: str, name: str) -> str:
-    """Return the error for an unsupported class: it names supported ones, or what to pass instead."""
+    """Return the error for an unsupported class: the reason, and what to pass instead."""
     library, name = shown(library, 40), shown(name, 60)
     instead = _INSTEAD.get(name)
-    if library == "sklearn" and name in REFUSED:
-        return f"{library}'s {name} is not supported: {REFUSED[name]}."
-    if library in LIBRARIES and instead is None:
-        return f"{library}'s {name} is not supported; supported of {library} are {LIBRARIES[library]}."
-    if library in LIBRARIES:
-        return f"{library}'s {name} is not supported; {instead}."
+    if library in _LIBRARIES:
+        return f"{library}'s {name} is not supported{f'; {instead}' if instead else why(library, name)}."
     article = "an" if name[:1] in "aeiouAEIOU" else "a"
-    what = f"{article} {name} (from module {library!r}) is not a supported model; "
-    what += f"{instead}; " if instead else ""
+    what = f"{article} {name} (from module {library!r}) is not a supported model"
+    return f"{what}{f'; {instead}' if instead else why(library, name)}."
+
+
+def why(library: str, name: str) -> str:
+    """Return why a class is not supported, and the next step: the end of an error's sentence."""
+    if library == "sklearn" and name in REFUSED:
+        return f": {REFUSED[name]}"
+    if library in _ELSEWHERE:
+        return f": {_ELSEWHERE[library]}"
+    if library in _LIBRARIES:
+        return f" yet; {MODELS} lists supported models"
     return (
-        what + "hbtvm compiles models of scikit-learn, XGBoost and LightGBM, pipelines that end in one, and "
-        "ONNX models."
+        ": hbtvm compiles classes of scikit-learn, XGBoost and LightGBM, and ONNX files, and runs no code of "
+        f"others; {MODELS} lists them"
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from hbtvm import checks
 from hbtvm.errors import InputError
 from hbtvm.runtime.device import device_of
+from hbtvm.runtime.estimator import Estimator
 from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.runtime.host import OUTPUTS, Output
 from hbtvm.runtime.kernels import Kernels
@@ -23,7 +24,7 @@ from hbtvm.runtime.threads import ThreadPool
 from hbtvm.runtime.transforms.columns import TransformedColumns
 
 
-class Model:
+class Model(Estimator):
     """A compiled model that predicts as its library does.
 
     It may be used from several threads at once, forked, copied and pickled.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn.common import feature_names, is_fitted, require_fitted
-from hbtvm.frontends.supported import REFUSED
+from hbtvm.frontends.supported import MODELS, why
 from hbtvm.frontends.transformers.where import Estimator, Where
 from hbtvm.graph.columns.table import Table
 from hbtvm.graph.compose import predictor_of
@@ -41,7 +40,7 @@ def apply(record: Record, table: Table, where: Where) -> Table:
     """
     where, how = where.of(record), where.how(record)
     if how.transforms is None:
-        raise unsupported(record, where, lambda how: how.transforms is not None)
+        raise unsupported(record, where)
     if record.library == "sklearn" and how.fitted and not is_fitted(record):
         raise where.unsupported("is not fitted; hbtvm compiles trained models.")
     if "n_features_in_" in record and "ColumnTransformer" not in record.kind:
@@ -77,7 +76,7 @@ def read_predictor(record: Record, table: Table, where: Where) -> Predictor:
     if last is not None:
         return read_predictor(*last)
     if how.model is None:
-        raise unsupported(record, where, predicts)
+        raise unsupported(record, where)
     refuse_absent(record, table, where)
     return predictor_of(read_model(record, table, where), table)
 
@@ -106,16 +105,14 @@ def predicts(how: Estimator) -> bool:
     return how.model is not None or how.predicts is not None
 
 
-def unsupported(record: Record, where: Where, wanted: Callable[[Estimator], bool]) -> UnsupportedModel:
-    """Return the error for a step of an unsupported class; `wanted` tells which classes are possible."""
+def unsupported(record: Record, where: Where) -> UnsupportedModel:
+    """Return the error for a step of an unsupported class, or in a place where its class can't be."""
     library = shown(record.library, 40) or "no library"
     article = "an" if record.kind[:1] in "AEIOU" else "a"
     step = f"{replace(where, kind='').step} is {article} {record.kind} ({library}), which is not supported"
-    reason = REFUSED.get(record.kind) if record.library == "sklearn" else None
-    if reason is not None:
-        return UnsupportedModel(f"{step}: {reason}.")
-    names = {name for (_, name), how in where.estimators.items() if wanted(how) and not name.startswith("_")}
-    return UnsupportedModel(f"{step} yet; supported are {', '.join(sorted(names))}.")
+    if (record.library, record.kind) in where.estimators:
+        return UnsupportedModel(f"{step} in this place; {MODELS} lists what transforms and what predicts.")
+    return UnsupportedModel(f"{step}{why(record.library, record.kind)}.")
 
 
 def require_width(columns: int, where: Where) -> None:
