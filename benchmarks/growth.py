@@ -147,7 +147,7 @@ def _compile(booster: Any, trees: int, threads: int, time_budget: float | None) 
     first = lightgbm.Booster(model_str=booster.model_to_string(num_iteration=trees))
     if time_budget is None:
         return hbtvm.compile(first, batch_sizes=BATCHES, threads=threads)
-    return hbtvm.tune(first, batch_sizes=BATCHES, threads=threads, time_budget=time_budget)
+    return hbtvm.tune(first, batch_sizes=BATCHES, threads=threads, time_budget=time_budget, log=None)
 
 
 def _rows(rows: int, features: int) -> np.ndarray:

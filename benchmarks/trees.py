@@ -63,7 +63,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.no_search:
         model = hbtvm.compile(booster, batch_sizes=sizes, threads=1)
     else:
-        model = hbtvm.tune(booster, batch_sizes=sizes, threads=1)
+        model = hbtvm.tune(booster, batch_sizes=sizes, threads=1, log=None)
     tuning = time.perf_counter() - start
 
     expected = booster.predict(X, num_threads=1)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from hbtvm.version import __version__
 
 if TYPE_CHECKING:
-    from hbtvm.api import compile, search, tune
+    from hbtvm.api import compile, search
     from hbtvm.compiler.exporting.export import export
     from hbtvm.errors import (
         BuildError,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         TargetError,
         UnsupportedModel,
     )
+    from hbtvm.interactive import tune
     from hbtvm.logs.store import LogError
     from hbtvm.runtime.model import Model, load
 
@@ -75,7 +76,7 @@ _HOMES = {
     "compile": "hbtvm.api",
     "export": "hbtvm.compiler.exporting.export",
     "search": "hbtvm.api",
-    "tune": "hbtvm.api",
+    "tune": "hbtvm.interactive",
     "Model": "hbtvm.runtime.model",
     "load": "hbtvm.runtime.model",
     "LogError": "hbtvm.logs.store",

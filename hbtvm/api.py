@@ -1,4 +1,4 @@
-"""The Python interface: `tune`, `search` and `compile`, on models or model files."""
+"""The Python interface: `search` and `compile`, on models or model files; `hbtvm.interactive` has `tune`."""
 
 from __future__ import annotations
 
@@ -67,18 +67,6 @@ class Search:
     def calls(self) -> tuple[CallTimes, ...]:
         """The times of whole calls; empty if they were not measured."""
         return self.model.package.calls
-
-
-@keywords(SearchOptions)
-def tune(model: Any, options: SearchOptions) -> Model:
-    """Search for a model's fastest code; see `search` for the options.
-
-    Examples
-    --------
-    >>> tuned = hbtvm.tune("model.pkl", batch_sizes=(1, 1000), log="tuning.jsonl")  # doctest: +SKIP
-    >>> tuned.save("model.tar")  # doctest: +SKIP
-    """
-    return _search(model, options).model
 
 
 @keywords(SearchOptions)
@@ -156,8 +144,30 @@ def search(model: Any, options: SearchOptions) -> Search:
 def compile(model: Any, options: CompileOptions) -> Model:
     """Compile a model without a search: with the logs' best configuration, else with a default.
 
-    Parameters and errors are those of `search`. The target may be another machine: the result can then be
-    saved, but not run here. A configuration from `log` that takes too long to build is a `BuildError`.
+    Parameters
+    ----------
+    model
+        A trained model, or the path of its file; or a recursive model.
+    target
+        ``"cpu"``, ``"cuda"``, or a TVM target. It may be another machine: the result can then be saved, but
+        not run here.
+    batch_sizes
+        Rows per call that the kernels suit, a number or several; by default 1, 100 and 10,000.
+    threads
+        Most threads of a call; by default, all CPUs that this process may use.
+    log
+        Tuning log whose configurations are used, beside those that hbtvm ships.
+    dtype, strategies, max_bytes, device, sample
+        As for `search`.
+
+    Raises
+    ------
+    ModelError, InputError, TargetError
+        If the model, an option or the target is not supported.
+    BuildError
+        If the code can't be built; also if a configuration from `log` takes too long to build.
+    LogError
+        If the log can't be read.
     """
     run = compile_run(options)
     recursive = recursive_model(model, run.dtype, run.strategies)

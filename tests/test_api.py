@@ -293,6 +293,10 @@ def test_importing_hbtvm_imports_no_compiler() -> None:
     assert out.stdout.strip() == "[]"
 
 
+def test_completion_lists_the_interface_only() -> None:
+    assert dir(hbtvm) == sorted(hbtvm.__all__)
+
+
 def test_the_public_interface_only_grows() -> None:
     """Names and options that programs rely on; adding to them is fine."""
     common = {"target", "batch_sizes", "threads", "log", "dtype", "strategies", "max_bytes"}

@@ -91,7 +91,7 @@ def measure(graph: Graph, X: np.ndarray, name: str, trials: int, seconds: float)
     make = kernels.bitvector_kernels if name.endswith("leaves") else kernels.perfect_kernels
     calls: dict[str, Callable[[], np.ndarray]] = dict(make(forest, X))
     if trials:
-        model = hbtvm.tune(graph, batch_sizes=ROWS, threads=1, trials=trials)
+        model = hbtvm.tune(graph, batch_sizes=ROWS, threads=1, trials=trials, log=None)
     else:
         model = hbtvm.compile(graph, batch_sizes=ROWS, threads=1)
     calls["hbtvm"] = lambda: model.predict(X)

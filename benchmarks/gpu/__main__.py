@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+import hbtvm
 from benchmarks.common import duration, markdown
 from benchmarks.gpu.bounds import pipes
 from benchmarks.gpu.clock import KINDS, Clock
@@ -75,7 +76,7 @@ def main() -> int:
                 tuned = api.compile(about["path"], **options)
             else:
                 log = given.out / "tuning.jsonl"
-                tuned = api.tune(about["path"], time_budget=given.time_budget, log=log, **options)
+                tuned = hbtvm.tune(about["path"], time_budget=given.time_budget, log=log, **options)
             tuned.save(given.out / f"{model}-{data}.tar")
             others, lacking = peers(model, about["path"], given.output)
             left_out |= lacking

@@ -72,7 +72,7 @@ def _package(case: Case, threads: int, time_budget: float | None) -> Package:
     options = {"batch_sizes": (1, *THREADS_GOALS), "threads": threads}
     if time_budget is None:
         return hbtvm.compile(case.model, **options).package
-    return hbtvm.tune(case.model, time_budget=time_budget, **options).package
+    return hbtvm.tune(case.model, time_budget=time_budget, log=None, **options).package
 
 
 def one_row_kernel(package: Package) -> KernelEntry:

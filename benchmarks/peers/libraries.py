@@ -155,9 +155,9 @@ def _hbtvm_convert(job: Job) -> None:
     if not job.search:
         model = hbtvm.compile(job.path, **options)
     elif job.time_budget is None:
-        model = hbtvm.tune(job.path, **options)
+        model = hbtvm.tune(job.path, log=None, **options)
     else:
-        model = hbtvm.tune(job.path, time_budget=job.time_budget, **options)
+        model = hbtvm.tune(job.path, time_budget=job.time_budget, log=None, **options)
     model.save(job.artifact)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from hbtvm.errors import ModelError, model_file_error
 from hbtvm.frontends import pickles, registry
 from hbtvm.frontends.recognize import FileKind, kind_of
+from hbtvm.frontends.supported import ELSEWHERE
 from hbtvm.graph.graph import Graph
 
 _HEAD = 600  # bytes that identify a file's kind
@@ -30,8 +31,8 @@ _UNKNOWN = (
     "of these."
 )
 _INSTEAD = {
-    "catboost": "this is a CatBoost model; " + elsewhere("catboost") + ".",
-    "skops": "this is a file of skops; " + elsewhere("skops") + ".",
+    "catboost": "this is a CatBoost model; " + ELSEWHERE["catboost"] + ".",
+    "skops": "this is a file of skops; " + ELSEWHERE["skops"] + ".",
     "xgboost-binary": (
         "this is XGBoost's old binary format, which XGBoost itself no longer reads; load it with the XGBoost "
         'that wrote it and save it again with save_model("model.json").'
@@ -123,10 +124,18 @@ def _kind_of_archive(path: Path) -> Kind:
     return "pt2" if "models/model.json" in inner else "torch" if "data.pkl" in inner else "zip"
 
 
+def _model_in(folder: Path) -> str:
+    """Return which file of a folder, such as one of MLflow, to pass; empty if there is none."""
+    models = sorted(path for path in folder.glob("model.*") if path.suffix in (*_BY_ENDING, ".xgb", ".lgb"))
+    return f"; pass the model in it, {models[0]}" if models else ""
+
+
 def _load_file(path: Path, max_bytes: int | None) -> Graph:
     if not path.is_file():
         what, number = (
-            ("it is a folder", errno.EISDIR) if path.is_dir() else ("there is no such file", errno.ENOENT)
+            (f"it is a folder{_model_in(path)}", errno.EISDIR)
+            if path.is_dir()
+            else ("there is no such file", errno.ENOENT)
         )
         raise model_file_error(f"{path}: expected a model file, but {what}.", number, path)
     try:

@@ -7,7 +7,7 @@ from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn.common import column_count, feature_names, require_fitted
 from hbtvm.frontends.transformers import Where
 from hbtvm.frontends.transformers.containers import steps_of
-from hbtvm.frontends.transformers.dispatch import predicts, unsupported
+from hbtvm.frontends.transformers.dispatch import unsupported
 from hbtvm.frontends.transformers.where import Estimator
 from hbtvm.graph.graph import InputSpec
 

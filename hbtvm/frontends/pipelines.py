@@ -12,7 +12,6 @@ from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pipeline_inputs import inputs_of, outer_steps
 from hbtvm.frontends.transformers import Where, apply, results
 from hbtvm.frontends.transformers.dispatch import (
-    predicts,
     read_model,
     read_predictor,
     refuse_absent,

@@ -10,7 +10,17 @@ import re
 from typing import Literal
 
 FileKind = Literal[
-    "pickle", "json", "ubjson", "lightgbm", "xgboost-binary", "package", "onnx", "rec", "zip", "catboost", "unknown"
+    "pickle",
+    "json",
+    "ubjson",
+    "lightgbm",
+    "xgboost-binary",
+    "package",
+    "onnx",
+    "rec",
+    "zip",
+    "catboost",
+    "unknown",
 ]
 
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x5d\x00\x00", b"\x04\x22\x4d\x18", b"ZF")
@@ -25,6 +35,8 @@ _UBJSON = re.compile(rb"\{[iUIlL#$]")
 
 _ONNX = re.compile(rb"\x08[\x01-\x1f][\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca]")
 """A version of ONNX's format, and the next field of a model: the producer, the graph, ..."""
+
+_CATBOOST_JSON = re.compile(rb'\s*\{\s*"(ctr_data|features_info|model_info|oblivious_trees|scale_and_bias)"')
 
 _OBJECTIVE = re.compile(rb"[a-z]{2,12}:[a-z0-9_]{2,24}")
 _OBJECTIVE_AT = 136
@@ -60,7 +72,7 @@ def kind_of(content: bytes) -> FileKind:
         return "xgboost-binary"
     if content[257:262] == b"ustar":
         return "package"
-    if content.startswith(b"CBM1"):
+    if content.startswith(b"CBM1") or _CATBOOST_JSON.match(content):
         return "catboost"
     if _ONNX.match(content):
         return "onnx"

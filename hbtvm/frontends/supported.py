@@ -12,8 +12,8 @@ MODELS = "docs/reference/models.md"
 
 _LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn")
 
-_ELSEWHERE = {
-    "catboost": 'export the model to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',
+ELSEWHERE = {
+    "catboost": 'export it to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',
     "skops": "load the file with skops.io.load, and compile the object",
 }
 """By library: what compiles today in place of its objects."""
@@ -63,8 +63,8 @@ def why(library: str, name: str) -> str:
     """Return why a class is not supported, and the next step: the end of an error's sentence."""
     if library == "sklearn" and name in REFUSED:
         return f": {REFUSED[name]}"
-    if library in _ELSEWHERE:
-        return f": {_ELSEWHERE[library]}"
+    if library in ELSEWHERE:
+        return f": {ELSEWHERE[library]}"
     if library in _LIBRARIES:
         return f" yet; {MODELS} lists supported models"
     return (

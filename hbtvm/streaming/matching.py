@@ -7,6 +7,7 @@ from typing import Any
 
 from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
+from hbtvm.words.similar import misspelt
 
 
 def positions(
@@ -41,7 +42,8 @@ def positions(
         places = at.get(expected[i].replace(" ", "_"), [])
         if not places:
             lacking = [expected[j] for j in read if expected[j].replace(" ", "_") not in at]
-            raise InputError(f"{columns(lacking)} of the model is not there; there are {some(names)}.")
+            hint = misspelt(lacking[0], [name for name in names if name not in expected]) or "."
+            raise InputError(f"{columns(lacking)} of the model is not there; there are {some(names)}{hint}")
         if len(places) > 1:
             raise InputError(f"column {expected[i]!r} is there twice.")
         matched.append(places[0])

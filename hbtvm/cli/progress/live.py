@@ -16,6 +16,7 @@ from hbtvm.words.quantities import clock, count, duration
 
 _TREND = 24  # characters of a trend
 _BAR = 30  # characters of the bar
+_STOP = "  Ctrl-C stops here and packages the best so far"
 _UNLIMITED = 10**9  # number of trials that means no limit
 
 
@@ -119,7 +120,7 @@ class Live:
     It redraws once a second, not in `__call__`, so as not to disturb measurements.
     """
 
-    def __init__(self, title: str, stream: IO[str]) -> None:
+    def __init__(self, title: str, stream: IO[str], hint: str = _STOP, *, width: int | None = None) -> None:
         from rich.console import Console
         from rich.live import Live as RichLive
 
@@ -128,7 +129,8 @@ class Live:
         self._courses = Courses()
         self._trial: Trial | None = None
         self._start = self._updated = time.monotonic()
-        self._console = Console(file=stream)
+        self._hint = hint
+        self._console = Console(file=stream, width=width, force_jupyter=False)
         self._live = RichLive(
             console=self._console, get_renderable=self._render, refresh_per_second=1, transient=True
         )
@@ -176,7 +178,7 @@ class Live:
             lines.append(Text(fold(shown(f"  {trial.busy}", 300), width), style="yellow"))
         for hint in (
             "  times are of kernels, the fastest readings; a final comparison decides",
-            "  Ctrl-C stops here and packages the best so far",
+            self._hint,
         ):
             lines.append(Text(fold(hint, width), style="dim"))
         return Group(*lines)

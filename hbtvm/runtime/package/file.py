@@ -22,6 +22,7 @@ import numpy as np
 from hbtvm import checks
 from hbtvm.codec import text
 from hbtvm.errors import InputTypeError, PackageError, package_file_error
+from hbtvm.names import MODEL_ENDINGS
 from hbtvm.runtime.package.archive import read_archive, replace_file, write_archive
 from hbtvm.runtime.package.entry import Package, pipeline_fields
 from hbtvm.runtime.package.facts import anchor_facts, forest_facts
@@ -121,6 +122,11 @@ def _from_file(source: BinaryIO) -> tuple[bytes, str]:
 
 def from_bytes(data: bytes, name: str = "the package") -> Package:
     """Read a package from a file's content, as `read` does; `name` is its name in errors."""
+    if (name.lower().endswith(MODEL_ENDINGS) or data.startswith(b"\x80")) and data[257:262] != b"ustar":
+        raise PackageError(
+            f"{name}: this seems to be a trained model, expected a package; compile it first: "
+            f"hbtvm.compile({name!r}), or hbtvm compile {name} on the command line."
+        )
     try:
         members = read_archive(data, MANIFEST)
         data = bytes(members.pop(MANIFEST))

@@ -21,7 +21,9 @@ def page(package: Package) -> str:
     described |= {"classes": "; ".join(_listed(labels.tolist()) for labels in package.output.classes)}
     rows = [(name, text) for name, text in described.items() if text]
     parts = [_table([], rows)]
-    parts += [f"<p>{_text(title)}</p>{_table(heads, cells)}" for title, heads, cells in kernel_tables(package)]
+    parts += [
+        f"<p>{_text(title)}</p>{_table(heads, cells)}" for title, heads, cells in kernel_tables(package)
+    ]
     return f"<details open><summary><b>hbtvm: {_text(title)}</b></summary>{''.join(parts)}</details>"
 
 

@@ -12,6 +12,7 @@ from hbtvm.graph.columns.categories import named as named_columns
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.rows.frames import NUMBERS, Column, Frame
 from hbtvm.runtime.unreadable import described
+from hbtvm.words.similar import misspelt
 
 
 class ColumnReader:
@@ -61,7 +62,8 @@ class ColumnReader:
             return
         lacking = [name for name, key in zip(expected, wanted, strict=True) if key not in plain]
         if lacking:
-            raise InputError(f"column {lacking[0]!r} is missing{_and_more(lacking)}.")
+            hint = misspelt(lacking[0], [name for name in names if name not in expected]) or "."
+            raise InputError(f"column {lacking[0]!r} is missing{_and_more(lacking)}{hint}")
         extra = [name for name, key in zip(names, plain, strict=True) if key not in wanted]
         if extra:
             raise InputError(f"column {extra[0]!r} was not there in training{_and_more(extra)}.")

@@ -17,6 +17,7 @@ from hbtvm.runtime.rows.arrow_column import FLAT, arrow_column, check_arrow
 from hbtvm.runtime.rows.frames import NUMBERS
 from hbtvm.runtime.rows.pandas_frame import PandasFrame, column_of
 from hbtvm.runtime.rows.raw import Numbers, Objects, RawColumn, Text, Unreadable, Values
+from hbtvm.words.similar import misspelt
 
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
@@ -119,7 +120,8 @@ class DictRows(Container):
         for i, row in enumerate(self._rows):
             if name not in row:
                 place = f" in row {i}" if len(self._rows) > 1 else ""
-                raise InputError(f"column {name!r} is missing{place}.")
+                hint = misspelt(name, [key for key in row if key not in self.names]) or "."
+                raise InputError(f"column {name!r} is missing{place}{hint}")
             values.append(row[name])
         return Values(values if null is None else [null if one is None else one for one in values])
 

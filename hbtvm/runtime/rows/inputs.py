@@ -15,6 +15,7 @@ from hbtvm.runtime.rows.frames import NUMBERS, Column, Frame, object_column, obj
 from hbtvm.runtime.rows.matrix import Interleave, matrix_of
 from hbtvm.runtime.rows.row_types import RowTypes
 from hbtvm.runtime.unreadable import reason
+from hbtvm.words.similar import misspelt
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _EXACT_INTEGER = 1 << 24  # float32 holds every integer up to this magnitude
@@ -199,7 +200,8 @@ class Inputs:
                     raise InputError(f"expected dicts, got a {type(row).__name__} in row {at}.")
                 if read and name not in row:
                     place = f" in row {at}" if len(rows) > 1 else ""
-                    raise InputError(f"column {name!r} is missing{place}.")
+                    hint = misspelt(name, [key for key in row if key not in names]) or "."
+                    raise InputError(f"column {name!r} is missing{place}{hint}")
             columns.append(object_column([row.get(name) for row in rows], "object", i in known and read))
         return self._of_columns(tuple(columns), len(rows), True)
 

@@ -10,6 +10,7 @@ from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.rows.columns import ColumnReader
 from hbtvm.runtime.rows.containers import Container, DictRows
 from hbtvm.runtime.rows.pandas_frame import PandasFrame
+from hbtvm.words.similar import misspelt
 
 _KEPT = 4  # cached layouts; a service has one or two
 Positions = Mapping[int, int] | Sequence[int]  # positions by the input's column
@@ -67,7 +68,8 @@ class Layouts:
         lacking = [name for name in needed.values() if name not in places]
         if lacking:
             more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-            raise InputError(f"column {lacking[0]!r}, which the pipeline reads, is missing{more}.")
+            hint = misspelt(lacking[0], [name for name in names or () if name not in expected]) or "."
+            raise InputError(f"column {lacking[0]!r}, which the pipeline reads, is missing{more}{hint}")
         for name in needed.values():
             if name in twice:
                 raise InputError(f"column {name!r} is there twice.")

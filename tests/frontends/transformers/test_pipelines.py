@@ -257,7 +257,7 @@ def refused() -> dict[str, tuple[Any, str]]:
     return {
         "predictor": (
             Pipeline([("s", StandardScaler()), ("near", Birch())]).fit(x, labels),
-            r"step 'near' is a Birch \(sklearn\), which is not supported yet; supported are ",
+            r"step 'near' is a Birch \(sklearn\), which is not supported yet; docs/.*model\[:1\]",
         ),
         "search": (
             search.fit(x, labels),
