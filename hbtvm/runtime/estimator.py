@@ -32,7 +32,8 @@ class Estimator:
     package: Package
 
     def __new__(cls: type[_Self], package: Package, *_: Any, **__: Any) -> _Self:
-        new: _Self = object.__new__(_lacking(cls, _absent(package)))
+        kind: Any = cls
+        new: _Self = object.__new__(_lacking(kind, _absent(package)))
         return new
 
     def fit(self, X: Any, y: Any = None, **options: Any) -> NoReturn:
