@@ -54,10 +54,10 @@ def clear(folder: Path, name: str | None = None) -> None:
     """
     start = "." if name is None else f".{name[:_MOST_NAME]}."
     with contextlib.suppress(OSError):
-        left = [one for one in os.listdir(folder) if one.startswith(start) and TEMPORARY.fullmatch(one)]
-        for one in left:
+        left = [file for file in os.listdir(folder) if file.startswith(start) and TEMPORARY.fullmatch(file)]
+        for file in left:
             with contextlib.suppress(OSError):
-                _remove_if_abandoned(folder / one)
+                _remove_if_abandoned(folder / file)
 
 
 @contextlib.contextmanager

@@ -66,12 +66,12 @@ def path(name: str, value: Any) -> Path:
     return Path(value)
 
 
-def several(name: str, value: Any, one: type | tuple[type, ...], expected: str) -> tuple[Any, ...]:
-    """Check a list, tuple, array or the like; a single value of type `one` means a list of it.
+def several(name: str, value: Any, single: type | tuple[type, ...], expected: str) -> tuple[Any, ...]:
+    """Check a list, tuple, array or the like; a single value of type `single` means a list of it.
 
     Raises `InputTypeError` for other values; `expected` describes valid values.
     """
-    if isinstance(value, one):
+    if isinstance(value, single):
         return (value,)
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InputTypeError(f"{name} is {value!r}, {kind(value)}; expected {expected}")
@@ -89,12 +89,12 @@ def flag(name: str, value: Any) -> bool:
 
 
 def _number(name: str, value: Any, expected: str) -> float:
-    wrong = isinstance(value, bool | str | bytes)
+    refused = isinstance(value, bool | str | bytes)
     try:
-        number = math.nan if wrong else float(value)
+        number = math.nan if refused else float(value)
     except (TypeError, ValueError, OverflowError):
-        wrong, number = True, math.nan
-    if wrong:
+        refused, number = True, math.nan
+    if refused:
         raise InputTypeError(f"{name} is {value!r}, {kind(value)}; {expected}")
     return number
 

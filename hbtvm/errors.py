@@ -144,13 +144,13 @@ def explained(error: ModuleNotFoundError) -> MissingPackageError | None:
     """Return the error that names the extra with a missing module; None if no extra has it."""
     module = (error.name or "").partition(".")[0]
     if module in _TUNE:
-        what, extra = "tuning and compiling need", "tune"
+        purpose, extra = "tuning and compiling need", "tune"
     elif module == "pyarrow":
-        what, extra = "batches of Arrow need", "parquet"
+        purpose, extra = "batches of Arrow need", "parquet"
     elif module == "mlflow":
-        what, extra = "its flavour of MLflow needs", "mlflow"
+        purpose, extra = "its flavour of MLflow needs", "mlflow"
     elif module in _SERVE:
-        what, extra = "serving needs", "serve"
+        purpose, extra = "serving needs", "serve"
     else:
         return None
-    return missing_package(what, module, f"hbtvm[{extra}]")
+    return missing_package(purpose, module, f"hbtvm[{extra}]")

@@ -21,8 +21,8 @@ from hbtvm.frontends import from_object, load_model
 from hbtvm.frontends.files import recursive_kind
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.in_kernel import in_kernel
 from hbtvm.graph.networks.complement import keep_second
+from hbtvm.graph.passes.in_kernel import in_kernel
 from hbtvm.logs.bounds import MOST_SIZE
 from hbtvm.logs.store import Log
 from hbtvm.options import CompileOptions, Dtype, SearchOptions

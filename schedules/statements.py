@@ -28,7 +28,7 @@ class Place:
 class Scratch(Place):
     """A small local array."""
 
-    def made(self) -> list[Any]:
+    def allocation(self) -> list[Any]:
         """Return the statements that allocate it, for the sequence of its users."""
         return [tirx.AllocBuffer(self.buffer)]
 
@@ -58,7 +58,7 @@ def broadcast(value: Any, lanes: int) -> Any:
     return value if lanes == 1 else tirx.Broadcast(value, lanes)
 
 
-def every(value: float, dtype: str, lanes: int) -> Any:
+def splat(value: float, dtype: str, lanes: int) -> Any:
     """Return a vector of a constant."""
     return broadcast(tirx.const(value, dtype), lanes)
 
@@ -67,7 +67,7 @@ def any_lane(condition: Any, lanes: int) -> Any:
     """Return whether a condition holds in any lane."""
     if lanes == 1:
         return condition
-    ones = tirx.Select(condition, every(1, "int32", lanes), every(0, "int32", lanes))
+    ones = tirx.Select(condition, splat(1, "int32", lanes), splat(0, "int32", lanes))
     return tirx.call_llvm_pure_intrin("int32", "llvm.vector.reduce.or", ones) != tirx.const(0, "int32")
 
 

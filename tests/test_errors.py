@@ -77,7 +77,7 @@ def test_missing_files_are_what_python_calls_them(tmp_path: Path) -> None:
         hbtvm.compile(tmp_path / "folder.txt")
     damaged = tmp_path / "damaged.tar"
     damaged.write_bytes(b"x" * 2000)
-    with pytest.raises(ValueError, match="is no tar archive"):
+    with pytest.raises(ValueError, match="is not a tar archive"):
         hbtvm.load(damaged)
 
 

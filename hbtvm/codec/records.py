@@ -91,7 +91,7 @@ class _Record:
         except ValueError as error:
             raise CodecError(f": {error}") from None
         if self.bound and data.get("binding") != binding(members):
-            raise CodecError(" was changed after it was written: it has another hash")
+            raise CodecError(" was changed after it was written: its hash does not match")
         return record
 
 

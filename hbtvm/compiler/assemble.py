@@ -171,11 +171,13 @@ def _entry(forest: Operand, kernel: KernelChoice, target: Target, code: _Code) -
 def _translated(kernel: KernelChoice, forest: Operand, target: Target) -> KernelChoice:
     """Translate another operand's choice to this operand; its time is unknown."""
     workload = workload_of(forest, kernel.rows, kernel.threads)
-    there = strategies_on(target, forest.family)
-    strategy = there[kernel.strategy]
+    strategies = strategies_on(target, forest.family)
+    strategy = strategies[kernel.strategy]
     if strategy.refuse(workload) is not None:
-        able = {name: one for name, one in there.items() if one.refuse(workload) is None}
-        strategy = able[default_strategy(able, workload, target)]
+        usable = {
+            name: strategy for name, strategy in strategies.items() if strategy.refuse(workload) is None
+        }
+        strategy = usable[default_strategy(usable, workload, target)]
     default = strategy.default(workload, target)
     fitted = None
     if strategy.name == kernel.strategy:

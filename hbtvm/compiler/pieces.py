@@ -64,14 +64,14 @@ def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: T
         )
         trees = isinstance(anchor, TreeEnsemble)
         # Columns that trees compare are not rounded.
-        later = [one.columns for one in works[i + 1 :] if isinstance(one.anchor, TreeEnsemble)]
+        later = [work.columns for work in works[i + 1 :] if isinstance(work.anchor, TreeEnsemble)]
         compared = any(column >= width for columns in later for column in columns)
         kind = dtype if trees and not compared else "float64"
         operands = list(operands_of(alone, kind, complete=False, prologue=not on_gpu))
         if trees and not of_rows and anchor.compare_dtype == "float64":
-            operands = [one for one in operands if one.row_dtype == "float64"]
-        asked = [name for name in names or () if name in BY_FAMILY[operands[0].family]]
-        strategies, _ = usable(operands[0], asked or None, target)
+            operands = [operand for operand in operands if operand.row_dtype == "float64"]
+        supported = [name for name in names or () if name in BY_FAMILY[operands[0].family]]
+        strategies, _ = usable(operands[0], supported or None, target)
         pieces.append(Piece(alone, operands, strategies, f"part {i + 1} of {len(works)}, "))
     unknown = [name for name in names or () if not any(name in piece.strategies for piece in pieces)]
     if unknown:

@@ -20,10 +20,10 @@ def feature_count(claimed: int) -> int:
     Raises `ModelError` if there are none. Raises `UnsupportedModel` if there are more than `MOST_FEATURES`.
     """
     if claimed < 1:
-        raise ModelError(f"the model says that it has {claimed} features, expected at least one.")
+        raise ModelError(f"the model has {claimed} features; expected at least one.")
     if claimed > MOST_FEATURES:
         raise UnsupportedModel(
-            f"the model says that it has {claimed:,} features; at most {MOST_FEATURES:,} are supported."
+            f"the model has {claimed:,} features; at most {MOST_FEATURES:,} are supported."
         )
     return claimed
 

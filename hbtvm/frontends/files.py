@@ -132,12 +132,12 @@ def _model_in(folder: Path) -> str:
 
 def _load_file(path: Path, max_bytes: int | None) -> Graph:
     if not path.is_file():
-        what, number = (
+        problem, number = (
             (f"it is a folder{_model_in(path)}", errno.EISDIR)
             if path.is_dir()
             else ("there is no such file", errno.ENOENT)
         )
-        raise model_file_error(f"{path}: expected a model file, but {what}.", number, path)
+        raise model_file_error(f"{path}: expected a model file, but {problem}.", number, path)
     try:
         kind = _kind(path)
         if kind == "pickle":

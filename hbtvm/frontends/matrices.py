@@ -46,7 +46,7 @@ def type_of(record: Record, name: str) -> np.dtype:
 def _shape(record: Record, name: str, shape: Any) -> tuple[int, int]:
     """Return the shape of a sparse matrix, bounded, as a few bytes of a file may claim any shape."""
     sizes = list(shape) if isinstance(shape, Sequence) and not isinstance(shape, str) else []
-    good = len(sizes) == 2 and all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes)
-    if not good or int(sizes[0]) * int(sizes[1]) > _MOST_VALUES:
+    valid = len(sizes) == 2 and all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes)
+    if not valid or int(sizes[0]) * int(sizes[1]) > _MOST_VALUES:
         raise ModelError(f"the {record.kind} is damaged: its {name} has the shape {shown(shape, 60)}.")
     return int(sizes[0]), int(sizes[1])

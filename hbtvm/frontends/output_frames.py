@@ -25,12 +25,12 @@ def output_frame(record: Record, table: Table, where: Where) -> Frame | None:
     if name in (None, "default"):
         return None
     if name not in get_args(Frame):
-        raise where.unsupported(f"gives its output as {name!r:.40}, which is not supported.")
+        raise where.unsupported(f"returns its output as {name!r:.40}, which is not supported.")
     if table.sparse:
-        raise where.unsupported(f"gives sparse rows, which {name} can't hold in a data frame.")
+        raise where.unsupported(f"returns sparse rows, which data frames of {name} can't hold.")
     if table.names is None:
         raise where.unsupported(
-            f"gives a data frame of {name}, but the names of its columns are unknown; "
+            f"returns a data frame of {name}, but the names of its columns are unknown; "
             'compile it after set_output(transform="default").'
         )
     return cast(Frame, name)

@@ -82,8 +82,8 @@ def _first(model: Record, where: Where) -> tuple[int, tuple[str, ...] | None] | 
         first = _first(inner, where)
         count = first[0] if first else _of_last(inner, where).n_features
         return count, feature_names(model)
-    every = (_first(part, where.child("within")) for part in _within(model, where))
-    return next((first for first in every if first is not None), None)
+    inputs = (_first(part, where.child("within")) for part in _within(model, where))
+    return next((first for first in inputs if first is not None), None)
 
 
 def _of_last(model: Record, where: Where) -> InputSpec:

@@ -24,7 +24,7 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.compose import compose, of_nodes
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import lower_types
-from hbtvm.graph.networks.fold_text import other_columns, told
+from hbtvm.graph.networks.fold_text import other_columns, text_rewrites
 from hbtvm.graph.networks.network import Linear, TableRows
 from hbtvm.graph.networks.scope import is_computed
 from hbtvm.graph.outputs.output import OutputSpec
@@ -67,12 +67,12 @@ def read(model: Record, where: Where) -> Graph:
 
     graph, steps = ruled(builder.build), outer_steps(model, replace(where, visited=[0]))
     assert graph is not None
-    beside = ruled(builder.transform) if graph.output.kind != "transformer" else None
+    transform = ruled(builder.transform) if graph.output.kind != "transformer" else None
     scores = ruled(builder.scores) if graph.output.kind == "transformer" else None
     return replace(
         graph,
         steps=steps,
-        transform=None if beside is None else replace(beside, steps=steps),
+        transform=None if transform is None else replace(transform, steps=steps),
         scores=None if scores is None else replace(scores, steps=steps),
     )
 
@@ -116,7 +116,7 @@ class _Builder:
             return None
 
     def scores(self, model: Record, table: Table, where: Where) -> Graph | None:
-        """Return the ``score_samples`` of a transformer; None if it has none, or an unsupported one."""
+        """Return the ``score_samples`` of a transformer; None if it is absent or unsupported."""
         model, table, where = _last(model, table, where)
         read = where.how(model).scores
         if read is None:
@@ -174,10 +174,10 @@ class _Builder:
         numbers = frame is None and results.by_kernels(table, results.of_numbers(model))
         if results.needs_kernels(table) and not numbers:
             raise where.unsupported(
-                "gives a data frame or texts beside numbers that kernels compute, which is not supported."
+                "returns a data frame or texts beside numbers that kernels compute, which is not supported."
             )
         if not numbers:
-            return Graph(_library(model), model.kind, inputs, columns, output, told=told(table))
+            return Graph(_library(model), model.kind, inputs, columns, output, rewrites=text_rewrites(table))
         rows = TableRows(table, allow_nan=True, allow_inf=True)
         dtype = "int64" if labels or model.is_a("sklearn", "LabelEncoder") else results.result_dtype(table)
         # In float32, the library rounds after each step.
@@ -201,7 +201,7 @@ class _Builder:
         kept = results.selected(model, table, where)
         if frame or not kept or self._inputs.by_name:
             return output, self._inputs
-        # The library checks all columns alike, including dropped ones.
+        # The library checks all columns alike, including dropped columns.
         allow_nan, allow_inf = (all(getattr(column, name) for column in table.columns) for name in _ALLOWS)
         return replace(output, selects=kept), replace(self._inputs, allow_nan=allow_nan, allow_inf=allow_inf)
 

@@ -55,8 +55,8 @@ def refusal(library: str, name: str) -> str:
     if library in _LIBRARIES:
         return f"{library}'s {name} is not supported{f'; {instead}' if instead else why(library, name)}."
     article = "an" if name[:1] in "aeiouAEIOU" else "a"
-    what = f"{article} {name} (from module {library!r}) is not a supported model"
-    return f"{what}{f'; {instead}' if instead else why(library, name)}."
+    problem = f"{article} {name} (from module {library!r}) is not a supported model"
+    return f"{problem}{f'; {instead}' if instead else why(library, name)}."
 
 
 def why(library: str, name: str) -> str:
@@ -81,8 +81,8 @@ def refusal_of_dict(keys: Mapping[Any, bool]) -> str:
     names = [repr(shown(key, 30)) for key in list(keys)[:6] if isinstance(key, (str, int, float))]
     models = [key for key, supported in keys.items() if supported and isinstance(key, (str, int, float))]
     listed = ", ".join(names) + (", ..." if len(keys) > 6 else "")
-    found = f"a dict with the keys {listed}" if names else "a dict"
+    title = f"a dict with the keys {listed}" if names else "a dict"
     if models:
         key = repr(shown(models[0], 30)) if isinstance(models[0], str) else shown(models[0], 30)
-        return f"{found} is not a supported model; pass the model in it, model[{key}]."
-    return f"{found} is not a supported model; pass the model in it, if it holds one."
+        return f"{title} is not a supported model; pass the model in it, model[{key}]."
+    return f"{title} is not a supported model; pass the model in it, if it holds one."

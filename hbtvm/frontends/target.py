@@ -62,15 +62,15 @@ def undone_graph(model: Record, graph: Graph, where: Where) -> Graph:
 
 def predictor(model: Record, table: Table, where: Where) -> Predictor:
     """Read ``TransformedTargetRegressor`` as operators."""
-    found = read_predictor(regressor_of(model, where), table, where.child("regressor_"))
-    if set(found.outputs) - {"raw"} != {"response"}:
-        raise where.unsupported(f"has a {found.kind} as its regressor, which is not supported.")
-    response = undone_node(model.record("transformer_"), found.outputs["response"], where)
+    fitted = read_predictor(regressor_of(model, where), table, where.child("regressor_"))
+    if set(fitted.outputs) - {"raw"} != {"response"}:
+        raise where.unsupported(f"has a {fitted.kind} as its regressor, which is not supported.")
+    response = undone_node(model.record("transformer_"), fitted.outputs["response"], where)
     return Predictor(
-        found.kind,
+        fitted.kind,
         {"response": response},
-        keeps_axis=found.keeps_axis or keeps_axis(model),
-        label_dtype=found.label_dtype,
+        keeps_axis=fitted.keeps_axis or keeps_axis(model),
+        label_dtype=fitted.label_dtype,
     )
 
 

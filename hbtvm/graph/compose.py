@@ -43,13 +43,13 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
     anchor, scaled = last.anchor, None
     if isinstance(anchor, TreeEnsemble):
         trees = fold_trees.fold(table, anchor, names, last.input.allow_nan, last.input.allow_inf)
-        feeds, anchor, single, told = trees.feeds, trees.anchor, trees.single, trees.told
+        feeds, anchor, single, rewrites = trees.feeds, trees.anchor, trees.single, trees.rewrites
         scaled = trees.scaled
     else:
         if not isinstance(anchor, Linear):
             raise ValueError(f"the last step's anchor is {type(anchor).__name__}, which reads no table")
         folded = fold_linear.fold(table, anchor.sums.weight, anchor.base_score, names)
-        feeds, anchor, single, told = folded.feeds, folded.anchor, None, folded.told
+        feeds, anchor, single, rewrites = folded.feeds, folded.anchor, None, folded.rewrites
     return replace(
         last,
         input=inputs,
@@ -58,7 +58,7 @@ def compose(inputs: InputSpec, table: Table, last: Graph, steps: tuple[tuple[str
         scaled=scaled,
         feeds=narrowed(feeds.feeds),
         steps=steps,
-        told=told,
+        rewrites=rewrites,
     )
 
 
@@ -101,7 +101,7 @@ def of_nodes(
         lowered.single,
         stages=lowered.stages,
         columns=lowered.columns,
-        told=lowered.told,
+        rewrites=lowered.rewrites,
     )
 
 

@@ -72,21 +72,21 @@ class InputSpec:
             if column >= self.n_features:
                 raise ValueError(f"column {column} of {self.n_features} has categories or types")
 
-    def placed(self, sure: Collection[int], words: Collection[int]) -> InputSpec:
+    def placed(self, categorical: Collection[int], words: Collection[int]) -> InputSpec:
         """Return the specification for rows that show which columns hold categories.
 
-        `sure`: columns that certainly hold categories in the rows.
+        `categorical`: columns that certainly hold categories in the rows.
         `words`: those of them that hold text.
         Returns a specification with all categories in `categories`. Raises `InputError` if columns are still
         uncertain, or the rows' columns can't be the model's.
         """
         if not self.category_order:
             return self
-        options = place(self.category_order, sure, words)
+        options = place(self.category_order, categorical, words)
         if not options:
             raise InputError(
                 f"the model was trained with categories in {len(self.category_order)} columns, but not in "
-                f"just these: {named(sorted(sure), self.feature_names)}."
+                f"just these: {named(sorted(categorical), self.feature_names)}."
             )
         known, uncertain = certain(self.category_order, options)
         unread = {column: values for column, values in self.categories.items() if not values}
@@ -127,7 +127,7 @@ class Graph:
     host: Columns | None = None
     columns: tuple[int, ...] = ()  # with stages: the columns of the matrix that the anchor reads
     steps: tuple[tuple[str, str], ...] = ()  # names and classes of a pipeline's steps; empty for a bare model
-    told: tuple[str, ...] = ()  # rewrites of the graph, in sentences for the user
+    rewrites: tuple[str, ...] = ()  # rewrites of the graph, in sentences for the user
     transform_predicts: bool = False  # whether ``transform`` returns the result of ``predict``
     keeps_integers: bool = False  # whether ``transform`` keeps the type of rows that are integers or bools
     transform: Graph | None = None  # the library's ``transform``, if it has one beside ``predict``

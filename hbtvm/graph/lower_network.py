@@ -93,7 +93,7 @@ class Lowered:
     feeds: Feeds
     # `anchor`, `single`, `columns`: the last kernel, as in `Stage`
     anchor: Network | TreeEnsemble
-    told: tuple[str, ...]
+    rewrites: tuple[str, ...]
     stages: tuple[Stage, ...] = ()
     columns: tuple[int, ...] = ()
     single: TreeEnsemble | Network | None = None
@@ -165,7 +165,7 @@ def lower(
     return Lowered(
         feeds,
         final.anchor,
-        tuple(lowering.told),
+        tuple(lowering.rewrites),
         tuple(stages),
         final.columns if stages else (),
         final.single,
@@ -176,7 +176,7 @@ class _Lowering:
     def __init__(self, feeds: Feeds, narrow: bool, staged: bool) -> None:
         self.feeds, self.rows, self._narrow, self._staged_leaves = feeds, _Rows(), narrow, staged
         self.stages: list[Node | _Forest] = []
-        self.told: list[str] = []
+        self.rewrites: list[str] = []
         self._operations: dict[int, tuple[RowOperation, Node]] = {}
 
     def run(self, output: Node, decides: bool = False) -> Node:
@@ -184,14 +184,14 @@ class _Lowering:
         if not self._narrow:
             output = loosened(output, decides)
         # Trees and products first: the steps that they absorb must not be computed as well.
-        (output,), told = simplify([simplified(output)])
-        self._tell(told)
+        (output,), rewrites = simplify([simplified(output)])
+        self._add_rewrites(rewrites)
         (absorbed,) = rewrite([output], self._reader)
         result = rewrite([absorbed], self._leaf)[0]
         return result if self._narrow else loosened(result, decides)
 
-    def _tell(self, told: Sequence[str]) -> None:
-        self.told += [sentence for sentence in told if sentence not in self.told]
+    def _add_rewrites(self, rewrites: Sequence[str]) -> None:
+        self.rewrites += [sentence for sentence in rewrites if sentence not in self.rewrites]
 
     def stage(self, work: Node | _Forest, before: int) -> Stage:
         """Return a kernel's work, once all feeds are known; `before`: number of stages in front of it."""
@@ -223,14 +223,14 @@ class _Lowering:
         leaf = trees.x
         if isinstance(leaf, TableRows):
             table, allow_nan, allow_inf = leaf.table, leaf.allow_nan, leaf.allow_inf
-            made = [i for i, column in enumerate(table.columns) if is_computed(column.source)]
-            if made:
+            computed = [i for i, column in enumerate(table.columns) if is_computed(column.source)]
+            if computed:
                 columns = list(table.columns)
                 # Behind stages, kernels read float64: a stage that reads the rows alone rounds float32 rows.
                 rounded = [i for i, column in enumerate(columns) if rounded_apart(column)]
-                for group in filter(None, (made, rounded)):
+                for group in filter(None, (computed, rounded)):
                     some, refuses = [columns[i] for i in group], (allow_nan, allow_inf)
-                    rows = rows_of(some, self.feeds, self.rows, self._made, *refuses, self._narrow)
+                    rows = rows_of(some, self.feeds, self.rows, self._node_of, *refuses, self._narrow)
                     for i, column in zip(group, self._staged(rows), strict=True):
                         columns[i] = column
                 table = Table(tuple(columns))
@@ -238,7 +238,7 @@ class _Lowering:
             allow_nan = allow_inf = True
             table = Table(self._staged(self.run(leaf, decides=True)))
         folded = fold_trees.fold(table, trees.ensemble, None, allow_nan, allow_inf)
-        self._tell(folded.told)
+        self._add_rewrites(folded.rewrites)
         reads = tuple(self._read(feed) for feed in folded.feeds.feeds)
         return _Forest(folded.anchor, folded.single, folded.scaled, reads)
 
@@ -289,7 +289,7 @@ class _Lowering:
             absorbed, node.weight[chosen], np.zeros(node.width), None, leaf.allow_nan, self.feeds
         )
         linear = folded.anchor
-        self._tell(folded.told)
+        self._add_rewrites(folded.rewrites)
         total: Node = linear.sums.on(self.rows)
         if rest:
             remaining = TableRows(leaf.table.select(rest), leaf.allow_nan, leaf.allow_inf)
@@ -304,20 +304,20 @@ class _Lowering:
             node.table.columns,
             self.feeds,
             self.rows,
-            self._made,
+            self._node_of,
             node.allow_nan,
             node.allow_inf,
             self._narrow,
         )
         hosted = sum(bool(feed.steps) and feed.encoder is None for feed in self.feeds.feeds[before:])
         if hosted:
-            self.told.append(f"{count(hosted, 'column')} computed by numpy before the kernel")
+            self.rewrites.append(f"{count(hosted, 'column')} computed by numpy before the kernel")
         if self._staged_leaves and table_compares_apart(node.table, set()):
             self.stages.append(result)
             return _Scores(len(self.stages) - 1, result.width)
         return result
 
-    def _made(self, source: Made) -> tuple[Node, int] | None:
+    def _node_of(self, source: Made) -> tuple[Node, int] | None:
         operation = source.operation
         if not isinstance(operation, Computed | Normalize):
             return None

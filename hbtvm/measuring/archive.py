@@ -149,11 +149,11 @@ class _Document:
         for task in self.tasks:
             if task.data >= len(self.data) or not 1 <= task.workload["rows"] < _MOST_BYTES:
                 raise ValueError(f"a task's data is {task.data}, its rows are {task.workload['rows']!r:.100}")
-        names = [name for one in self.data for name in (one.rows, one.expected)]
-        for one in self.candidates:
-            if one.task >= len(self.tasks):
-                raise ValueError(f"a candidate's task is {one.task}")
-            names += [one.kernel["library"], *one.kernel["tables"]]
+        names = [name for sample in self.data for name in (sample.rows, sample.expected)]
+        for candidate in self.candidates:
+            if candidate.task >= len(self.tasks):
+                raise ValueError(f"a candidate's task is {candidate.task}")
+            names += [candidate.kernel["library"], *candidate.kernel["tables"]]
         for name in (*names, *filter(None, [self.executor])):
             if name not in self.members:
                 raise ValueError(f"there is no member {name!r:.100}")
@@ -182,7 +182,9 @@ class Trials:
     @cached_property
     def candidates(self) -> list[Candidate]:
         """The candidates by number."""
-        return [Candidate(**one, number=number) for number, one in enumerate(self.manifest["candidates"])]
+        return [
+            Candidate(**fields, number=number) for number, fields in enumerate(self.manifest["candidates"])
+        ]
 
     @property
     def on_gpu(self) -> bool:
@@ -199,16 +201,16 @@ class Trials:
             path = folder / name
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(self._inflated(name, data))
-        for one in self.candidates:
-            task = self.tasks[one.task]
+        for candidate in self.candidates:
+            task = self.tasks[candidate.task]
             description = {
-                "kernel": one.kernel,
+                "kernel": candidate.kernel,
                 "data": self.manifest["data"][task.data],
                 "rows": task.workload["rows"],
                 "threads": self.manifest["threads"],
                 "executor": self.manifest["executor"],
             }
-            (folder / f"{one.number}.json").write_text(json.dumps(description))
+            (folder / f"{candidate.number}.json").write_text(json.dumps(description))
 
     def _inflated(self, name: str, data: bytes | memoryview) -> bytes:
         listed = self.manifest["members"][name]
@@ -219,7 +221,7 @@ class Trials:
         except zlib.error:
             raise PackageError(f"is damaged: {name!r} can't be inflated") from None
         if hashlib.sha256(content).hexdigest() != listed["sha256"]:
-            raise PackageError(f"is damaged: the content of {name!r} has another hash than {MANIFEST} says")
+            raise PackageError(f"is damaged: the content of {name!r} does not match its hash in {MANIFEST}")
         return content
 
 
@@ -254,8 +256,8 @@ def read(path: Path) -> Trials:
     except PackageError as error:
         raise PackageError(f"{path} {error}.") from None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
-        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise PackageError(f"{path} is damaged: {MANIFEST}: {what}.") from None
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise PackageError(f"{path} is damaged: {MANIFEST}: {reason}.") from None
 
 
 def _checked(data: bytes, stated: str, members: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,7 +273,7 @@ def _checked(data: bytes, stated: str, members: Mapping[str, Any]) -> dict[str, 
             "upgrade with pip install --upgrade hbtvm"
         )
     if hashlib.sha256(data).hexdigest() != stated:
-        raise PackageError(f"is damaged: the content of {MANIFEST} has another hash than {_DIGEST} says")
+        raise PackageError(f"is damaged: the content of {MANIFEST} does not match the hash in {_DIGEST}")
     listed = manifest["members"]
     for name in sorted(listed.keys() ^ members.keys()):
         where = "is missing" if name in listed else f"is not listed in {MANIFEST}"

@@ -52,10 +52,10 @@ class CheckedKernel:
             # Equal infinities and NaN differ by NaN.
             off[(scores == expected) | (np.isnan(scores) & np.isnan(expected))] = 0
             # A NaN fails.
-            wrong = ~(off <= self._tolerance)
-            if wrong.any():
+            differs = ~(off <= self._tolerance)
+            if differs.any():
                 worst = float(np.nanmax(off, initial=0))
-                return f"{int(wrong.any(axis=1).sum())} of {len(rows)} rows differ, by up to {worst:.3g}"
+                return f"{int(differs.any(axis=1).sum())} of {len(rows)} rows differ, by up to {worst:.3g}"
         return None
 
     def run(self, number: int) -> float:

@@ -24,14 +24,14 @@ class Order:
         known = set(done)
         self._waiting: dict[str, list[Candidate]] = {}
         self._count: dict[str, int] = {}
-        for one in trials.candidates:
-            group = self.group(one)
+        for candidate in trials.candidates:
+            group = self.group(candidate)
             self._count.setdefault(group, 0)
             self._waiting.setdefault(group, [])
-            if one.number in known:
+            if candidate.number in known:
                 self._count[group] += 1
             else:
-                self._waiting[group].append(one)
+                self._waiting[group].append(candidate)
         self._turns = list(self._waiting)
 
     def group(self, candidate: Candidate) -> str:
@@ -54,7 +54,7 @@ class Order:
             self._turns.append(group)
             waiting = self._waiting[group]
             if waiting:
-                promising = (at for at, one in enumerate(waiting) if one.task not in behind)
+                promising = (at for at, candidate in enumerate(waiting) if candidate.task not in behind)
                 place = next(promising, 0)
                 best, count = fastest.get(group), self._count[group]
                 if best is not None and count >= _GUESSES and count % 2:
@@ -64,9 +64,9 @@ class Order:
         return None
 
 
-def _distance(one: Candidate, other: Candidate) -> float:
+def _distance(candidate: Candidate, other: Candidate) -> float:
     """Number of knobs at which two candidates differ; infinite for different tasks."""
-    if one.task != other.task:
+    if candidate.task != other.task:
         return math.inf
-    theirs = other.config
-    return sum(choice != theirs.get(knob) for knob, choice in one.config.items())
+    other_config = other.config
+    return sum(choice != other_config.get(knob) for knob, choice in candidate.config.items())

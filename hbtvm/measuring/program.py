@@ -34,7 +34,9 @@ class ExportedProgram:
 
     def __init__(self, payload: dict[str, Any]) -> None:
         self._folder, self._device = Path(payload["folder"]), int(payload.get("device", 0))
-        self._told: dict[str, Any] = json.loads((self._folder / f"{payload['candidate']}.json").read_text())
+        self._description: dict[str, Any] = json.loads(
+            (self._folder / f"{payload['candidate']}.json").read_text()
+        )
 
     def build(self, config: Mapping[str, Any], library_path: str) -> str | None:
         """Raise an error: an archive's candidates are built."""
@@ -42,7 +44,7 @@ class ExportedProgram:
 
     def load(self, config: Mapping[str, Any], library_path: str) -> CheckedKernel:
         """Load the kernel and its tables."""
-        description = self._told
+        description = self._description
         entry, data, count = self._entry(), description["data"], description["rows"]
         sample, expected = _rows(self._folder / data["rows"]), _array(self._folder / data["expected"])
         check = sample[: len(expected)], expected, data["tolerance"]
@@ -61,7 +63,7 @@ class ExportedProgram:
 
     def _entry(self) -> KernelEntry:
         """The candidate's kernel, checked as in a package."""
-        kernel = self._told["kernel"]
+        kernel = self._description["kernel"]
         library = (self._folder / kernel["library"]).read_bytes()
         tables = {name: _array(self._folder / name) for name in kernel["tables"]}
         return codec.read(KernelEntry, kernel, {kernel["library"]: library, **tables})

@@ -187,7 +187,7 @@ class _Run:
                 if self._spent(1 - _FINAL.share):
                     stopped = "time"
                     break
-                self._one(candidate)
+                self._read(candidate)
             self._settle()
             if len(self.readings) > self.resumed or not finals:
                 self._finals()
@@ -199,8 +199,8 @@ class _Run:
         """The fastest of each group."""
         winners = {}
         for group, (number, seconds) in self.best.items():
-            one = self.trials.candidates[number]
-            winners[group] = Best(self.trials.tasks[one.task].strategy, one.config, seconds)
+            candidate = self.trials.candidates[number]
+            winners[group] = Best(self.trials.tasks[candidate.task].strategy, candidate.config, seconds)
         return winners
 
     def _spent(self, share: float = 1.0) -> bool:
@@ -222,12 +222,12 @@ class _Run:
             if seconds > _SLOW * groups.get(self.trials.tasks[task].group, float("inf"))
         }
 
-    def _one(self, candidate: Candidate) -> None:
+    def _read(self, candidate: Candidate) -> None:
         """Take a reading of a candidate."""
         best = self.best.get(self._group(candidate), (0, float("inf")))[1]
-        begun = time.monotonic()
+        start = time.monotonic()
         result = self._measured(candidate, replace(_READING, cutoff=_SLOW * best, goal=best))
-        spent = time.monotonic() - begun
+        spent = time.monotonic() - start
         if isinstance(result, Measured):
             self._settle()
             health = self.health() or None
@@ -302,7 +302,7 @@ class _Run:
                 continue
             readings: dict[int, list[float]] = {number: [] for number in finalists}
             errors: dict[int, Failure] = {}
-            begun = time.monotonic()
+            start = time.monotonic()
             for _ in range(_FINAL.rounds):
                 for number in finalists:
                     if number in errors:
@@ -315,7 +315,7 @@ class _Run:
                         errors[number] = result
                 if self._spent():
                     break
-            ident, spent = uuid.uuid4().hex, (time.monotonic() - begun) / len(finalists)
+            ident, spent = uuid.uuid4().hex, (time.monotonic() - start) / len(finalists)
             lines = []
             for number in finalists:
                 mark, failure = times.final(ident, self.readings[number]), errors.get(number)

@@ -47,7 +47,9 @@ class Line:
         """The line as JSON values, for `parsed` to read."""
         fields = {**vars(self), "times": list(self.times)}
         return {
-            name: one for name, one in fields.items() if one is not None or name not in ("final", "health")
+            name: value
+            for name, value in fields.items()
+            if value is not None or name not in ("final", "health")
         }
 
 
@@ -127,10 +129,13 @@ def parsed(data: bytes, path: Path, trials: Trials) -> Times:
         try:
             fields = bounds.parsed(text)
             if not isinstance(fields, dict):
-                raise RecordError("a line is no object")
-            wrong = {"candidate", "date"} - fields.keys() or fields.keys() - Line.__dataclass_fields__.keys()
-            if wrong:
-                raise RecordError(f"the field {min(wrong)!r:.60} is missing or unknown")
+                raise RecordError("a line is not an object")
+            invalid = {
+                "candidate",
+                "date",
+            } - fields.keys() or fields.keys() - Line.__dataclass_fields__.keys()
+            if invalid:
+                raise RecordError(f"the field {min(invalid)!r:.60} is missing or unknown")
             line = Line(**fields)
             bounds.plain("line", vars(line))
             if type(line.candidate) is not int or not 0 <= line.candidate < len(trials.candidates):

@@ -46,11 +46,11 @@ def normal_quantile(p: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         q = p - 0.5
         r = np.sqrt(-np.log(np.minimum(p, 1.0 - p)))
-        beyond = np.where(r <= 5.0, _rational("tail", r - 1.6), _rational("end", r - 5.0))
+        tail = np.where(r <= 5.0, _rational("tail", r - 1.6), _rational("end", r - 5.0))
         # At 0 and 1, the rational function is infinity divided by infinity.
-        beyond = np.where(r == np.inf, r, beyond)
+        tail = np.where(r == np.inf, r, tail)
         result: np.ndarray = np.where(
-            np.abs(q) <= 0.425, q * _rational("middle", 0.180625 - q * q), np.copysign(beyond, q)
+            np.abs(q) <= 0.425, q * _rational("middle", 0.180625 - q * q), np.copysign(tail, q)
         )
     return result
 

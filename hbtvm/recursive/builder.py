@@ -81,8 +81,8 @@ class CellFunction:
         self._leaf: Function | None = None
         self._children = children
         self._inputs = {
-            key: replace(one, weight=one.weight or key) if isinstance(one, Embedding) else one
-            for key, one in inputs.items()
+            key: replace(input_, weight=input_.weight or key) if isinstance(input_, Embedding) else input_
+            for key, input_ in inputs.items()
         }
         if children is not None and (type(children) is not int or not 1 <= children <= 64):
             raise ModelError(f"children is {children!r}; expected a number of places from 1 to 64, or None")
@@ -106,12 +106,12 @@ class CellFunction:
         Raises `ModelError` if shapes do not fit, a weight is missing, or a state is.
         """
         arrays = {name: _array(name, value) for name, value in weights.items()}
-        inputs = {name: self._input(name, one, arrays) for name, one in self._inputs.items()}
+        inputs = {name: self._input(name, input_, arrays) for name, input_ in self._inputs.items()}
         recorder = Recorder(arrays, inputs, self._inputs)
         inner = self._outputs(recorder, self._function, self._children)
         leaf = None if self._leaf is None else self._outputs(recorder, self._leaf, 0)
         used = {value.name for value in recorder.values if value.op in ("weight", "embed")}
-        used |= {one.weight for one in self._inputs.values() if isinstance(one, Embedding)}
+        used |= {input_.weight for input_ in self._inputs.values() if isinstance(input_, Embedding)}
         kept = {name: array for name, array in arrays.items() if name in used}
         cell = Cell(
             self.name, self._children, self._states, inputs, kept, tuple(recorder.values), inner, leaf
@@ -134,24 +134,24 @@ class CellFunction:
         for name, shape in self._states.items():
             value = recorder.of(states[name])
             if value.per_child or value.shape != shape:
-                what = "one value per child" if value.per_child else f"shape {value.shape}"
-                raise ModelError(f"state {name!r} of the cell {self.name} has {what}, expected {shape}")
+                actual = "one value per child" if value.per_child else f"shape {value.shape}"
+                raise ModelError(f"state {name!r} of the cell {self.name} has {actual}, expected {shape}")
             numbers[name] = value.number
         return numbers
 
-    def _input(self, name: str, one: Embedding | Vector, arrays: Mapping[str, np.ndarray]) -> Input:
-        if isinstance(one, Vector):
-            return Input("vector", one.size)
-        if one.weight not in arrays or arrays[one.weight].ndim != 2:
+    def _input(self, name: str, input_: Embedding | Vector, arrays: Mapping[str, np.ndarray]) -> Input:
+        if isinstance(input_, Vector):
+            return Input("vector", input_.size)
+        if input_.weight not in arrays or arrays[input_.weight].ndim != 2:
             raise ModelError(
-                f"input {name!r} picks rows of {one.weight!r}, which is not a matrix of the weights"
+                f"input {name!r} picks rows of {input_.weight!r}, which is not a matrix of the weights"
             )
-        shape = arrays[one.weight].shape
-        if one.shape and shape != one.shape:
+        shape = arrays[input_.weight].shape
+        if input_.shape and shape != input_.shape:
             raise ModelError(
-                f"weight {one.weight!r} has shape {shape}; expected {one.shape}, as input {name!r}"
+                f"weight {input_.weight!r} has shape {shape}; expected {input_.shape}, as input {name!r}"
             )
-        return Input("number", len(arrays[one.weight]), one.optional)
+        return Input("number", len(arrays[input_.weight]), input_.optional)
 
 
 def cell(
@@ -234,7 +234,7 @@ class _Weights:
 
 def _shape(name: str, size: int | Shape) -> Shape:
     shape = (size,) if isinstance(size, int) else tuple(size)
-    if not 1 <= len(shape) <= 2 or not all(type(one) is int and one >= 1 for one in shape):
+    if not 1 <= len(shape) <= 2 or not all(type(size) is int and size >= 1 for size in shape):
         raise ModelError(f"state {name!r} has the shape {size!r}; expected a size, or rows and columns")
     return shape
 

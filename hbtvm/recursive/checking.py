@@ -30,7 +30,7 @@ def check(structures: Structures, model: Any) -> None:
     outside = (child != -1) & ((child < starts[structure]) | (child >= starts[structure + 1]))
     if outside.any():
         node = int(parent[int(np.argmax(outside))])
-        raise InputError(f"{_where(structures, node)}: a child of it is no node of this structure.")
+        raise InputError(f"{_where(structures, node)}: a child is not a node of this structure.")
     if model.children is not None and (counts > model.children).any():
         node = int(np.argmax(counts > model.children))
         raise InputError(
@@ -39,9 +39,9 @@ def check(structures: Structures, model: Any) -> None:
         )
     _check_cycles(structures, parent)
     inputs = model.inputs
-    named = inputs.items() if hasattr(inputs, "items") else [(one.name, one) for one in inputs]
-    for name, one in named:
-        _check_input(structures, name, one, nodes)
+    named = inputs.items() if hasattr(inputs, "items") else [(input_.name, input_) for input_ in inputs]
+    for name, input_ in named:
+        _check_input(structures, name, input_, nodes)
     extra = set(structures.inputs) - {name for name, _ in named}
     if extra:
         raise InputError(f"structures: the model has no input {min(extra)!r}.")
@@ -50,8 +50,8 @@ def check(structures: Structures, model: Any) -> None:
 def _check_cycles(structures: Structures, parent: np.ndarray) -> None:
     """Repeatedly remove nodes without children: the remaining nodes are on a cycle or above a cycle."""
     nodes = len(structures.first) - 1
-    there = structures.child >= 0
-    child, parent = structures.child[there], parent[there]
+    exists = structures.child >= 0
+    child, parent = structures.child[exists], parent[exists]
     open_ones = np.bincount(parent, minlength=nodes)
     order = np.argsort(child, kind="stable")
     parents = parent[order].tolist()
@@ -60,10 +60,10 @@ def _check_cycles(structures: Structures, parent: np.ndarray) -> None:
     waiting = np.flatnonzero(open_ones == 0).tolist()
     while waiting:
         done = waiting.pop()
-        for one in parents[begin[done] : begin[done + 1]]:
-            left[one] -= 1
-            if not left[one]:
-                waiting.append(one)
+        for above in parents[begin[done] : begin[done + 1]]:
+            left[above] -= 1
+            if not left[above]:
+                waiting.append(above)
     if any(left):
         node = next(at for at, count in enumerate(left) if count)
         seen: set[int] = set()
@@ -71,33 +71,33 @@ def _check_cycles(structures: Structures, parent: np.ndarray) -> None:
         while node not in seen:
             seen.add(node)
             near = structures.child[structures.first[node] : structures.first[node + 1]].tolist()
-            node = next(one for one in near if one >= 0 and left[one])
+            node = next(node for node in near if node >= 0 and left[node])
         raise InputError(
             f"{_where(structures, node)}: it depends on itself; expected a tree or another "
             "graph without cycles."
         )
 
 
-def _check_input(structures: Structures, name: str, one: Any, nodes: int) -> None:
+def _check_input(structures: Structures, name: str, input_: Any, nodes: int) -> None:
     if name not in structures.inputs:
         raise InputError(f"structures: input {name!r} is missing.")
     array = np.asarray(structures.inputs[name])
-    shape = (nodes,) if one.kind == "number" else (nodes, one.size)
-    kinds = "iu" if one.kind == "number" else "iufb"
+    shape = (nodes,) if input_.kind == "number" else (nodes, input_.size)
+    kinds = "iu" if input_.kind == "number" else "iufb"
     if array.shape != shape or (array.size and array.dtype.kind not in kinds):
-        what = "whole numbers" if one.kind == "number" else "numbers"
+        expected = "whole numbers" if input_.kind == "number" else "numbers"
         raise InputError(
-            f"structures: input {name!r} is {array.dtype} of shape {array.shape}; expected {what} "
+            f"structures: input {name!r} is {array.dtype} of shape {array.shape}; expected {expected} "
             f"of shape {shape}."
         )
-    if one.kind == "number":
-        wrong = (array < (-1 if one.optional else 0)) | (array >= one.size)
-        if wrong.any():
-            node = int(np.argmax(wrong))
-            lowest = "-1 (for none)" if one.optional else "0"
+    if input_.kind == "number":
+        outside = (array < (-1 if input_.optional else 0)) | (array >= input_.size)
+        if outside.any():
+            node = int(np.argmax(outside))
+            lowest = "-1 (for none)" if input_.optional else "0"
             raise InputError(
                 f"{_where(structures, node)}: {name!r} is {array[node]}; expected a number from {lowest} to "
-                f"{one.size - 1}."
+                f"{input_.size - 1}."
             )
 
 

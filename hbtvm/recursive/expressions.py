@@ -27,7 +27,7 @@ class Recorder(Values):
 
     def computed(self, op: str, *of: Any, **more: Any) -> Expression:
         """Record an operator of expressions and numbers."""
-        return Expression(self, self.apply(op, [self.of(one).number for one in of], **more))
+        return Expression(self, self.apply(op, [self.of(operand).number for operand in of], **more))
 
     def weight(self, name: str) -> Expression:
         """Return a constant by name."""

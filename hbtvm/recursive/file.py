@@ -110,8 +110,8 @@ def from_bytes(content: bytes) -> RecursiveModel:
         AttributeError, EOFError, IndexError, KeyError, NotImplementedError, OSError, OverflowError,
         RecursionError, RuntimeError, TypeError, ValueError, zlib.error,
     ) as error:  # fmt: skip
-        what = f"{type(error).__name__}: {shown(error, most=200)}"
-        raise ModelError(f"the .rec file is damaged ({what}).") from error
+        reason = f"{type(error).__name__}: {shown(error, most=200)}"
+        raise ModelError(f"the .rec file is damaged ({reason}).") from error
     check_model(model)
     return model
 

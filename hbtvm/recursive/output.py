@@ -144,12 +144,12 @@ def _either(op: Function, function: Callable[[Expression], Expression], x: Any) 
     return Stage(op) if x is None else function(x)
 
 
-def _array(one: Any, weights: Mapping[str, Any]) -> np.ndarray:
-    if isinstance(one, str):
-        if one not in weights:
-            raise ModelError(f"a layer's weight {one!r} is missing; there are {sorted(weights)}")
-        one = weights[one]
-    array = np.asarray(one.detach().numpy() if hasattr(one, "detach") else one)
+def _array(weight: Any, weights: Mapping[str, Any]) -> np.ndarray:
+    if isinstance(weight, str):
+        if weight not in weights:
+            raise ModelError(f"a layer's weight {weight!r} is missing; there are {sorted(weights)}")
+        weight = weights[weight]
+    array = np.asarray(weight.detach().numpy() if hasattr(weight, "detach") else weight)
     if array.dtype.kind not in "fiu":
         raise ModelError(f"a layer's weight is {array.dtype} of shape {array.shape}; expected numbers")
     return np.ascontiguousarray(array, np.float32)

@@ -31,18 +31,23 @@ def packed(owns: Sequence[Sequence[Sequence[int]]], inputs: Mapping[str, np.ndar
     )
 
 
-def inputs_of(given: Mapping[str, Any], owns: Sequence[Sequence[Any]]) -> dict[str, np.ndarray]:
+def inputs_of(inputs: Mapping[str, Any], owns: Sequence[Sequence[Any]]) -> dict[str, np.ndarray]:
     """Return inputs by name, concatenated over all structures."""
     count = sum(map(len, owns))
     arrays: dict[str, np.ndarray] = {}
-    for name, one in given.items():
-        is_parts = isinstance(one, list | tuple) and len(one) == len(owns) and len(one) and np.ndim(one[0])
+    for name, values in inputs.items():
+        is_parts = (
+            isinstance(values, list | tuple)
+            and len(values) == len(owns)
+            and len(values)
+            and np.ndim(values[0])
+        )
         try:
-            parts = [as_array(part) for part in one] if is_parts else []
+            parts = [as_array(part) for part in values] if is_parts else []
             fits = len(parts) == len(owns) and [len(part) for part in parts] == [
                 len(structure) for structure in owns
             ]
-            array = np.concatenate(parts) if fits else as_array(one)
+            array = np.concatenate(parts) if fits else as_array(values)
         except ValueError:
             raise InputError(f"input {name!r}: its arrays differ in shape, or a node has none.") from None
         if array.dtype.kind not in "iufb" or array.ndim not in (1, 2) or len(array) != count:
@@ -54,9 +59,9 @@ def inputs_of(given: Mapping[str, Any], owns: Sequence[Sequence[Any]]) -> dict[s
     return arrays
 
 
-def whole(given: Any, where: str, axes: int) -> np.ndarray:
+def whole(values: Any, where: str, axes: int) -> np.ndarray:
     """Return an array of whole numbers with this many axes; raises `InputError` otherwise."""
-    array = as_array(given)
+    array = as_array(values)
     if array.ndim != axes or (array.size and array.dtype.kind not in "iu"):
         raise InputError(
             f"{where}: it is {array.dtype} of shape {array.shape}; expected whole numbers of {axes} axes."
@@ -64,9 +69,9 @@ def whole(given: Any, where: str, axes: int) -> np.ndarray:
     return array
 
 
-def as_array(given: Any) -> np.ndarray:
+def as_array(values: Any) -> np.ndarray:
     """Convert an array or a tensor to an array."""
-    return np.asarray(given.numpy() if hasattr(given, "numpy") else given)
+    return np.asarray(values.numpy() if hasattr(values, "numpy") else values)
 
 
 def listed(items: Any) -> list[Any]:

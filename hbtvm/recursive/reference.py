@@ -57,21 +57,21 @@ def order(structures: Structures) -> Iterator[int]:
 def _node(
     cell: Cell,
     weights: Mapping[str, np.ndarray],
-    found: Mapping[str, np.ndarray],
+    computed: Mapping[str, np.ndarray],
     inputs: Mapping[str, np.ndarray],
     node: int,
     places: list[int],
 ) -> dict[str, np.ndarray]:
-    there = any(child >= 0 for child in places)
-    outputs = cell.leaf if cell.leaf is not None and not there else cell.inner
+    has_children = any(child >= 0 for child in places)
+    outputs = cell.leaf if cell.leaf is not None and not has_children else cell.inner
     numbers = needed(cell.values, outputs.values())
-    values = values_of(cell, found, inputs, node, places, numbers, weights)
+    values = values_of(cell, computed, inputs, node, places, numbers, weights)
     return {name: values[number] for name, number in outputs.items()}
 
 
 def values_of(
     cell: Cell,
-    found: Mapping[str, np.ndarray],
+    computed: Mapping[str, np.ndarray],
     inputs: Mapping[str, np.ndarray],
     node: int,
     places: list[int],
@@ -80,23 +80,23 @@ def values_of(
 ) -> dict[int, Any]:
     """Return the values of a cell at a node, by number: float64; a list for per-child values.
 
-    `found`: states of all nodes, by name.
+    `computed`: states of all nodes, by name.
     `places`: the node's children; -1 for none.
     `numbers`: numbers of the values to compute, in order, operands included; by default all.
     `weights`: the cell's weights, in float64.
     """
     if weights is None:
         weights = {name: array.astype(np.float64) for name, array in cell.weights.items()}
-    there = [child for child in places if child >= 0]
+    existing = [child for child in places if child >= 0]
     values: dict[int, Any] = {}
     names = list(cell.inputs)
     for number in range(len(cell.values)) if numbers is None else numbers:
         value = cell.values[number]
         if value.op == "child":
             child = places[value.start] if value.start < len(places) else -1
-            values[number] = found[value.name][child] if child >= 0 else np.zeros(value.shape)
+            values[number] = computed[value.name][child] if child >= 0 else np.zeros(value.shape)
         elif value.op == "children":
-            values[number] = [found[value.name][child] for child in there]
+            values[number] = [computed[value.name][child] for child in existing]
         elif value.op == "weight":
             values[number] = weights[value.name]
         elif value.op == "embed":
@@ -107,17 +107,20 @@ def values_of(
         elif value.op in ("total", "most"):
             terms = values[value.of[0]]
             reduced = np.sum if value.op == "total" else np.max
-            values[number] = reduced(terms, axis=0) if there else np.zeros(value.shape)
+            values[number] = reduced(terms, axis=0) if existing else np.zeros(value.shape)
         else:
-            values[number] = _computed(cell, value, values, len(there))
+            values[number] = _computed(cell, value, values, len(existing))
     return values
 
 
 def _computed(cell: Cell, value: Value, values: Mapping[int, Any], children: int) -> Any:
     if not value.per_child:
-        return apply(value, *(values[one] for one in value.of))
-    columns = [values[one] if cell.values[one].per_child else [values[one]] * children for one in value.of]
-    return [apply(value, *one) for one in zip(*columns, strict=True)]
+        return apply(value, *(values[operand] for operand in value.of))
+    columns = [
+        values[operand] if cell.values[operand].per_child else [values[operand]] * children
+        for operand in value.of
+    ]
+    return [apply(value, *row) for row in zip(*columns, strict=True)]
 
 
 def apply(value: Value, *of: Any) -> Any:
@@ -161,9 +164,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """Functions of one node's arrays, by operator."""
 
 
-def readout(cell: Cell, how: Readout, structures: Structures, found: Mapping[str, np.ndarray]) -> np.ndarray:
+def readout(
+    cell: Cell, how: Readout, structures: Structures, computed: Mapping[str, np.ndarray]
+) -> np.ndarray:
     """Return the readout of states: float64, shape (results, numbers of the state)."""
-    values = found[how.state].reshape(len(structures.first) - 1, -1)
+    values = computed[how.state].reshape(len(structures.first) - 1, -1)
     if how.over == "nodes":
         return values
     if how.over == "roots":
@@ -198,5 +203,5 @@ def layered(layers: tuple[Layer, ...], x: np.ndarray) -> np.ndarray:
 
 def scores(model: RecursiveModel, structures: Structures) -> np.ndarray:
     """Return a model's outputs for structures: float64, shape (results, outputs)."""
-    found = states(model.cell, structures)
-    return layered(model.layers, readout(model.cell, model.readout, structures, found))
+    computed = states(model.cell, structures)
+    return layered(model.layers, readout(model.cell, model.readout, structures, computed))

@@ -102,10 +102,14 @@ def nltk(
     def parts(tree: Any) -> tuple[Any, Sequence[Any]]:
         if not hasattr(tree, "label"):
             return tree, ()
-        own = list(tree)
+        children = list(tree)
         if labels == "words":
-            return tree.label(), own
-        return (own[0], ()) if len(own) == 1 and not hasattr(own[0], "label") else (None, own or (None,))
+            return tree.label(), children
+        return (
+            (children[0], ())
+            if len(children) == 1 and not hasattr(children[0], "label")
+            else (None, children or (None,))
+        )
 
     return _nested(items, parts, vocabulary, unknown, name)
 

@@ -30,28 +30,28 @@ def parse(text: str, structure: int, labels: str) -> Node:
         raise InputError(f"structure {structure}: it is a {type(text).__name__}; expected a text.")
     roots: list[Node] = []
     path: list[Node] = []
-    begun = False  # whether a bracket has just opened, so that a label may follow
+    opened = False  # whether a bracket has just opened, so that a label may follow
     for match in _PARTS.finditer(text):
         part, where = match[0], f"structure {structure}, character {match.start()}"
         if part == ")":
             if not path:
                 raise InputError(f"{where}: a bracket closes that was not opened.")
             _closed(path.pop(), where, labels)
-            begun = False
-        elif part != "(" and begun and labels != "none":
+            opened = False
+        elif part != "(" and opened and labels != "none":
             path[-1].token = part if labels == "words" else None
-            begun = False
+            opened = False
         else:
             node = Node(None if part == "(" else part)
             (path[-1].children if path else roots).append(node)
-            begun = part == "("
-            if begun:
+            opened = part == "("
+            if opened:
                 path.append(node)
         if len(roots) > 1:
             raise InputError(f"{where}: a second tree begins; expected one tree in each text.")
     if path or not roots:
-        what = f"{len(path)} brackets are open at its end" if path else "it is empty"
-        raise InputError(f"structure {structure}: {what}; expected a tree such as (3 (2 It) (4 works)).")
+        problem = f"{len(path)} brackets are open at its end" if path else "it is empty"
+        raise InputError(f"structure {structure}: {problem}; expected a tree such as (3 (2 It) (4 works)).")
     return roots[0]
 
 

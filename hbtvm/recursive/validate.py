@@ -40,12 +40,13 @@ def check(cell: Cell) -> None:
             raise ModelError(
                 f"{where}: state {shown(name)!r} has shape {shape}; expected (size,) or (rows, columns)"
             )
-    for name, one in cell.inputs.items():
-        if one.kind not in ("number", "vector") or not _is_shape((one.size,)):
+    for name, input_ in cell.inputs.items():
+        if input_.kind not in ("number", "vector") or not _is_shape((input_.size,)):
             raise ModelError(
-                f"{where}: input {shown(name)!r} is a {one.kind} of size {one.size}; expected at least 1"
+                f"{where}: input {shown(name)!r} is a {input_.kind} of size {input_.size}; "
+                "expected at least 1"
             )
-        if one.kind == "vector" and one.optional:
+        if input_.kind == "vector" and input_.optional:
             raise ModelError(f"{where}: input {shown(name)!r} is a vector, and so can't be optional")
     for name, array in cell.weights.items():
         if array.dtype != np.float32 or array.ndim not in (1, 2) or not array.size:
@@ -105,7 +106,7 @@ def check_model(model: RecursiveModel) -> None:
     if model.vocabulary is not None:
         try:
             model.vocabulary.fits(
-                {name: one.size for name, one in cell.inputs.items() if one.kind == "number"}
+                {name: input_.size for name, input_ in cell.inputs.items() if input_.kind == "number"}
             )
         except ValueError as error:
             raise ModelError(f"the vocabulary does not fit: {error}") from error
@@ -125,8 +126,8 @@ def computed(value: Value, of: Sequence[Value]) -> tuple[Shape, bool]:
 
     Raises `ModelError` if operands don't fit; the text continues a sentence that begins with the operator.
     """
-    shapes = [one.shape for one in of]
-    per_child = any(one.per_child for one in of)
+    shapes = [operand.shape for operand in of]
+    per_child = any(operand.per_child for operand in of)
     op = value.op
     if op in UNARY:
         return shapes[0], per_child
@@ -192,11 +193,11 @@ def _source(cell: Cell, value: Value) -> tuple[Shape, bool]:
     inputs = list(cell.inputs.items())
     if not 0 <= value.start < len(inputs) or inputs[value.start][1].kind != "number":
         raise ModelError(f"reads input {value.start}, which is not an input of kind number")
-    key, one = inputs[value.start]
-    if array.ndim != 2 or len(array) != one.size:
+    key, input_ = inputs[value.start]
+    if array.ndim != 2 or len(array) != input_.size:
         raise ModelError(
-            f"picks rows of weight {shown(name)!r} of shape {array.shape}; expected ({one.size}, columns), "
-            f"as input {shown(key)!r} is below {one.size}"
+            f"picks rows of weight {shown(name)!r} of shape {array.shape}; expected "
+            f"({input_.size}, columns), as input {shown(key)!r} is below {input_.size}"
         )
     return array.shape[1:], False
 
@@ -209,11 +210,11 @@ def _check_value(cell: Cell, number: int, value: Value, where: str) -> None:
         raise ModelError(
             f"{begin} has {len(value.of)} operands; expected {_OPERANDS.get(value.op, 'at least 1')}"
         )
-    if not all(type(one) is int and 0 <= one < number for one in value.of):
+    if not all(type(operand) is int and 0 <= operand < number for operand in value.of):
         raise ModelError(f"{begin} has operands {shown(value.of)}; expected values before it")
     try:
         source = _OPERANDS.get(value.op) == 0
-        of = [cell.values[one] for one in value.of]
+        of = [cell.values[operand] for operand in value.of]
         shape, per_child = _source(cell, value) if source else computed(value, of)
     except ModelError as error:
         raise ModelError(f"{begin} {error}") from None
@@ -241,7 +242,7 @@ def _check_outputs(cell: Cell, outputs: Mapping[str, int], where: str) -> None:
 
 
 def _is_shape(shape: Shape) -> bool:
-    return all(type(one) is int and one >= 1 for one in shape) and math.prod(shape) < _MOST
+    return all(type(size) is int and size >= 1 for size in shape) and math.prod(shape) < _MOST
 
 
 def _each(per_child: bool) -> str:

@@ -29,7 +29,7 @@ class Values:
         """Add an operator of values; return its number. Raises `ModelError` if operands don't fit."""
         value = Value(op, tuple(of), **more)
         try:
-            shape, per_child = computed(value, [self.values[one] for one in of])
+            shape, per_child = computed(value, [self.values[operand] for operand in of])
         except ModelError as error:
             raise ModelError(f"{op} {error}") from None
         return self.put(replace(value, shape=shape, per_child=per_child))

@@ -17,7 +17,7 @@ from hbtvm.errors import InputError
 from hbtvm.frontends import load_model
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.in_kernel import in_kernel
+from hbtvm.graph.passes.in_kernel import in_kernel
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package.file import anchor_facts
 from hbtvm.runtime.package.summary import anchor_words

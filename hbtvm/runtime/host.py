@@ -63,7 +63,7 @@ class HostModel:
         inputs.interleave = library.interleave
         functions = load_kernels([kernel.library for kernel in package.all_kernels])
         stages = stages_of(package, functions)
-        self._inputs, self._rows = inputs, tuple(_KINDS[one] for one in package.row_dtypes)
+        self._inputs, self._rows = inputs, tuple(_KINDS[name] for name in package.row_dtypes)
         self._executor = Executor(library, stages, described(package, inputs), threads or 0)
         try:
             self._executor.check()
@@ -76,7 +76,7 @@ class HostModel:
         self._epilogues: dict[Any, tuple[Epilogue, Shape]] = {}
         self.transform: Call | None = None
         self.transform_prepared: Call | None = None
-        ready = tuple(one for one in self._rows if one in inputs.ready)
+        ready = tuple(dtype for dtype in self._rows if dtype in inputs.ready)
         if package.transforms:
             self._bind_columns(package.output, ready)
         else:
@@ -258,5 +258,5 @@ def scores_tell(entry: KernelEntry) -> bool:
     tables = {argument.name: argument for argument in entry.signature.tables}
     if entry.strategy != "linear" or "weight" not in tables:
         return False
-    every = tables["weight"].shape[0] == entry.signature.n_features
-    return every and not {"feature", "filled", "code_feature"} & set(tables)
+    reads_all = tables["weight"].shape[0] == entry.signature.n_features
+    return reads_all and not {"feature", "filled", "code_feature"} & set(tables)

@@ -190,8 +190,8 @@ def spread(table: np.ndarray, tiles: np.ndarray, empty: Any, trees_inner: bool) 
     """
     out = np.empty((*tiles.shape, *table.shape[1:]), table.dtype)
     out[:] = empty
-    real = tiles >= 0
-    out[real] = table[tiles[real]]
+    filled = tiles >= 0
+    out[filled] = table[tiles[filled]]
     return np.ascontiguousarray(np.moveaxis(out, 2, -1) if trees_inner else out)
 
 

@@ -88,7 +88,7 @@ def column_stage(
     row_tile: int,
     room: int = 0,
     block: int = 0,
-    beyond: float = 0.0,
+    padding: float = 0.0,
     in_place: bool = False,
 ) -> ColumnStage:
     """Return the expressions of the columns of `tiles` tiles of `row_tile` rows.
@@ -99,7 +99,7 @@ def column_stage(
     `room`: number of columns to pad to: a lookup by permutes reads whole registers.
     `block`: if not 0, the tile is first transposed in blocks of this many rows and features
         (`hbtvm.compiler.lowering.block_transpose`), and columns are read from the transpose.
-    `beyond`: value of the padding columns.
+    `padding`: value of the padding columns.
     `in_place`: whether readers compute the columns, categories among them, from features that are read once
         (see `hbtvm.strategies.once`).
     """
@@ -108,7 +108,7 @@ def column_stage(
         rows = _rows(workload, tiles, row_tile)
         return ColumnStage(rows, (), transposed_tile(rows, block, "columns"))
     rows, tables, column = _stage(workload, tiles, row_tile, block, in_place)
-    filler = tirx.const(beyond, workload["dtype"])
+    filler = tirx.const(padding, workload["dtype"])
     columns = te.compute(
         (tiles, max(count, room), row_tile),
         lambda i, c, r: (

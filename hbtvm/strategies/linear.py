@@ -78,23 +78,23 @@ class LinearSum(Strategy):
         return _function(cast(LinearWorkload, workload), config, self.arguments(workload, config))
 
 
-def linear_arguments(own: LinearWorkload, outputs: int) -> tuple[Argument, ...]:
+def linear_arguments(workload: LinearWorkload, outputs: int) -> tuple[Argument, ...]:
     """Return the tables of a linear model with this many outputs, in argument order."""
-    numbers, codes, features = own["numbers"], own["codes"], own["features"]
+    numbers, codes, features = workload["numbers"], workload["codes"], workload["features"]
     arguments = []
-    if numbers and not own["in_order"]:
+    if numbers and not workload["in_order"]:
         arguments.append(table("feature", "int32", (numbers,), "index", below=features))
-    if numbers and own["shifts"]:
+    if numbers and workload["shifts"]:
         arguments.append(table("shift", "float64", (numbers,)))
     if numbers:
         arguments.append(table("weight", "float64", (numbers, outputs)))
-    if numbers and own["fills_missing"]:
+    if numbers and workload["fills_missing"]:
         arguments.append(table("filled", "float64", (numbers, outputs)))
     if codes:
         arguments.append(table("code_feature", "int32", (codes,), "index", below=features))
-        arguments.append(table("code_first", "int32", (codes,), "code_run", entries=own["entries"]))
-        arguments.append(table("code_last", own["dtype"], (codes,)))
-        arguments.append(table("entries", "float64", (own["entries"], outputs)))
+        arguments.append(table("code_first", "int32", (codes,), "code_run", entries=workload["entries"]))
+        arguments.append(table("code_last", workload["dtype"], (codes,)))
+        arguments.append(table("entries", "float64", (workload["entries"], outputs)))
     return tuple(arguments)
 
 
@@ -115,28 +115,28 @@ def linear_tables(operand: LinearOperand, outputs: int) -> dict[str, np.ndarray]
     return {argument.name: tables[argument.name] for argument in linear_arguments(linear, outputs)}
 
 
-def _function(own: LinearWorkload, config: Config, arguments: tuple[Argument, ...]) -> Any:
+def _function(workload: LinearWorkload, config: Config, arguments: tuple[Argument, ...]) -> Any:
     """Return the tensor expressions as a function ready to be scheduled."""
     block = 0
     if config["read"] == "transposed":
-        block = transposed_lanes(int(config["lanes"]), own["dtype"])
-    outputs = int(arguments[-1].shape[-1]) if arguments else own["outputs"]
+        block = transposed_lanes(int(config["lanes"]), workload["dtype"])
+    outputs = int(arguments[-1].shape[-1]) if arguments else workload["outputs"]
     method = str(config["lookup"])
 
     def entry(entries: Any, index: Any, o: Any) -> Any:
         if config["axis"] == "outputs":
             return entries[index, o]
         at = index if outputs == 1 else index * outputs + o
-        return lookup(entries[0, 0], at, own["entries"] * outputs, method)
+        return lookup(entries[0, 0], at, workload["entries"] * outputs, method)
 
     def columns(rows: Any) -> Any:
         return transposed_tile(rows, block, "columns") if block else None
 
-    return unaligned_rows(linear_function(own, int(config["row_tile"]), arguments, columns, entry))
+    return unaligned_rows(linear_function(workload, int(config["row_tile"]), arguments, columns, entry))
 
 
 def linear_function(
-    own: LinearWorkload,
+    workload: LinearWorkload,
     row_tile: int,
     arguments: tuple[Argument, ...],
     transpose: Callable[[Any], Any],
@@ -149,9 +149,9 @@ def linear_function(
     `transpose`: from the rows' tensor to a transposed stage, shape (tiles, columns, row_tile), or None.
     `entry`: from table of entries, row and output to an entry.
     """
-    outputs = int(arguments[-1].shape[-1]) if arguments else own["outputs"]
+    outputs = int(arguments[-1].shape[-1]) if arguments else workload["outputs"]
     tiles = te.var("tiles", "int64")
-    rows = te.placeholder((tiles, row_tile, own["features"]), own["dtype"], name="rows")
+    rows = te.placeholder((tiles, row_tile, workload["features"]), workload["dtype"], name="rows")
     tables = {argument.name: placeholder(argument) for argument in arguments}
     columns = transpose(rows)
 
@@ -160,12 +160,12 @@ def linear_function(
 
     sums = []
     shape = (tiles, outputs, row_tile)
-    if own["numbers"]:
-        k = te.reduce_axis((0, own["numbers"]), "k")
+    if workload["numbers"]:
+        k = te.reduce_axis((0, workload["numbers"]), "k")
         term = number_term(tables, value)
         sums.append(te.compute(shape, lambda i, o, r: te.sum(term(i, k, o, r), axis=k), name="numbers"))
-    if own["codes"]:
-        c = te.reduce_axis((0, own["codes"]), "c")
+    if workload["codes"]:
+        c = te.reduce_axis((0, workload["codes"]), "c")
         entries = tables["entries"]
         sums.append(
             te.compute(
@@ -179,7 +179,7 @@ def linear_function(
         parts = [part[i, o, r] for part in sums]
         return parts[0] + parts[1] if len(parts) == 2 else parts[0] if parts else tirx.const(0, "float64")
 
-    scores = te.compute((tiles, 1, own["outputs"], row_tile), score, name="scores")
+    scores = te.compute((tiles, 1, workload["outputs"], row_tile), score, name="scores")
     return te.create_prim_func([rows, *tables.values(), scores])
 
 

@@ -39,20 +39,20 @@ def _bound(block: Any) -> Any:
     bindings: list[Any] = []
     names: dict[Any, Any] = {}
 
-    def own(expression: Any) -> Any:
-        callbacks = ((tirx.Let, named), (tirx.Var, lambda one: names.get(one, one)))
+    def renamed(expression: Any) -> Any:
+        callbacks = ((tirx.Let, named), (tirx.Var, lambda var: names.get(var, var)))
         return tvm_ffi.structural_map(expression, callbacks, order="pre")
 
     def named(let: Any) -> Any:
-        value = own(let.value)
+        value = renamed(let.value)
         name = next((b.var for b in bindings if tvm_ffi.structural_equal(b.value, value)), None)
         if name is None:
             name = tirx.Var(str(let.var.name), str(value.ty.dtype))
             bindings.append(tirx.Bind(name, value))
         names[let.var] = name
-        return own(let.body)
+        return renamed(let.body)
 
-    body = own(block.body)
+    body = renamed(block.body)
     if not bindings:
         return block
     return SBlock(

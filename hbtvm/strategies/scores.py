@@ -48,7 +48,12 @@ class StageBuilder:
 
     def placeholders(self, arguments: Sequence[Argument]) -> list[Any]:
         """Return placeholders of a strategy's tables."""
-        extents = {one: te.var(one, "int64") for a in arguments for one in a.shape if isinstance(one, str)}
+        extents = {
+            symbol: te.var(symbol, "int64")
+            for a in arguments
+            for symbol in a.shape
+            if isinstance(symbol, str)
+        }
         return [placeholder(argument, {**extents, TREE_TILES: self.tree_tiles}) for argument in arguments]
 
     def at(self, o: Any, g: Any, t: Any, *entry: Any) -> tuple[Any, ...]:

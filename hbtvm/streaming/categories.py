@@ -29,10 +29,10 @@ def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, don
             return known_code
         missing = value is None or value != value
         if not missing and spec.unknown_category == "error":
-            some = ", ".join(map(repr, list(known)[:5])) + (", ..." if len(known) > 5 else "")
+            listed = ", ".join(map(repr, list(known)[:5])) + (", ..." if len(known) > 5 else "")
             raise InputError(
-                f"{where}: row {row + 1}, {column_name(spec, index)}: the category {value!r} was not there "
-                f"in training; known are {some}"
+                f"{where}: row {row + 1}, {column_name(spec, index)}: the category {value!r} was not in "
+                f"the training data; known are {listed}"
             )
         return math.nan
 

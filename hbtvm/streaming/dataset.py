@@ -24,7 +24,7 @@ from hbtvm.atomic import TEMPORARY, clear, locked, make_folder, replacing
 from hbtvm.errors import InputError
 from hbtvm.runtime.model import load
 from hbtvm.streaming.places import check_apart, check_outputs, folds_case, output_of
-from hbtvm.streaming.predicting import Scored, Told, score, untold, write
+from hbtvm.streaming.predicting import Progress, Scored, no_progress, score, write
 from hbtvm.streaming.reading import SUFFIXES, Dataset
 from hbtvm.streaming.scorer import Scorer
 
@@ -71,14 +71,14 @@ class Job:
 def predict(
     job: Job,
     threads: int | None = None,
-    told: Told = untold,
+    progress: Progress = no_progress,
     overwrite: bool = False,
     rows: Dataset | None = None,
 ) -> int:
     """Predict all files that have no predictions yet.
 
     `threads`: number of batches predicted concurrently; None for the number of CPUs.
-    `told`: called with progress.
+    `progress`: called with the rows and files done since the last call.
     `overwrite`: replace predictions of another package, other options or other rows.
     `rows`: the listed files of the job's folder, if known.
     Raises `DatasetError` if existing predictions are of another package, other options or other rows. Raises
@@ -106,16 +106,16 @@ def predict(
         for folder in {job.out, *((job.out / output).parent for output in outputs.values())}:
             clear(folder)
         missing = [file for file in rows.files if not (job.out / outputs[file]).exists()]
-        told(0, len(rows.files) - len(missing))
+        progress(0, len(rows.files) - len(missing))
         with ThreadPoolExecutor(workers) as pool:
-            begun = _ahead(pool, 2 * workers, _tasks(rows, missing, scorer))
-            with contextlib.closing(begun):
+            running = _ahead(pool, 2 * workers, _tasks(rows, missing, scorer))
+            with contextlib.closing(running):
                 done = 0
-                for file, scored in itertools.groupby(begun, key=itemgetter(0)):
+                for file, scored in itertools.groupby(running, key=itemgetter(0)):
                     results = (future.result() for _, future in scored)
                     source = str(rows.folder / file)
-                    done += write(job.out / outputs[file], scorer.schema, results, source, told=told)
-                    told(0, 1)
+                    done += write(job.out / outputs[file], scorer.schema, results, source, progress=progress)
+                    progress(0, 1)
     return done
 
 
@@ -139,16 +139,16 @@ def _ahead(
     pool: ThreadPoolExecutor, count: int, tasks: Iterable[_Task]
 ) -> Generator[tuple[str, Future[Scored]]]:
     """Submit some tasks before the caller requests them."""
-    begun: deque[tuple[str, Future[Scored]]] = deque()
+    running: deque[tuple[str, Future[Scored]]] = deque()
     try:
         for file, task in tasks:
-            begun.append((file, pool.submit(task)))
-            if len(begun) > count:
-                yield begun.popleft()
-        while begun:
-            yield begun.popleft()
+            running.append((file, pool.submit(task)))
+            if len(running) > count:
+                yield running.popleft()
+        while running:
+            yield running.popleft()
     finally:
-        for _, pending in begun:
+        for _, pending in running:
             pending.cancel()
 
 

@@ -45,7 +45,7 @@ def positions(
             hint = misspelt(lacking[0], [name for name in names if name not in expected]) or "."
             raise InputError(f"{columns(lacking)} of the model is not there; there are {some(names)}{hint}")
         if len(places) > 1:
-            raise InputError(f"column {expected[i]!r} is there twice.")
+            raise InputError(f"column {expected[i]!r} appears twice.")
         matched.append(places[0])
     return matched
 

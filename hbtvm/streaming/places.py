@@ -45,9 +45,9 @@ def check_outputs(outputs: Iterable[tuple[str, str]], folds: bool) -> None:
                 _refuse(sources[key[:i]], source, str(Path(*key[:i])))
 
 
-def folds_case(there: Path) -> bool:
+def folds_case(path: Path) -> bool:
     """Return whether the file system of an existing file ignores the case of names."""
-    return there.with_name(there.name.swapcase()).exists()
+    return path.with_name(path.name.swapcase()).exists()
 
 
 def _refuse(source: str, other: str, out: str) -> NoReturn:

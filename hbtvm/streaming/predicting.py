@@ -15,10 +15,10 @@ from hbtvm.streaming.scorer import Scorer
 from hbtvm.streaming.writing import writing
 
 _GROUP = 1 << 16  # minimal rows per write, if the file has as many
-Told = Callable[[int, int], None]  # called with the rows and files done since the last call
+Progress = Callable[[int, int], None]  # called with the rows and files done since the last call
 
 
-def untold(rows: int, files: int) -> None:
+def no_progress(rows: int, files: int) -> None:
     """Do nothing."""
 
 
@@ -51,7 +51,7 @@ def write(
     scored: Iterable[Scored],
     source: str,
     before: int = 0,
-    told: Told = untold,
+    progress: Progress = no_progress,
 ) -> int:
     """Write a file of predictions, which appears when it is complete.
 
@@ -60,7 +60,7 @@ def write(
     `scored`: predictions of pieces, in order.
     `source`: the input file, for errors.
     `before`: number of earlier rows in the input file.
-    `told`: called with the rows of each piece.
+    `progress`: called with the rows of each piece.
     Returns the number of predictions. Raises `InputError` if rows don't fit the model, or can't be read.
     Raises `OSError` if the file can't be written.
     """
@@ -81,7 +81,7 @@ def write(
                 put(pa.Table.from_batches(group))
                 group, rows = [], 0
             done += count
-            told(count, 0)
+            progress(count, 0)
         if rows:
             put(pa.Table.from_batches(group))
     return done

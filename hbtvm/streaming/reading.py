@@ -73,7 +73,7 @@ class Source:
     def _check(self, wanted: Iterable[str], present: Iterable[str]) -> None:
         lacking = set(wanted) - set(present)
         if lacking:
-            raise InputError(f"{self.path}: column {min(lacking)!r} is not there, but is in {self.first}.")
+            raise InputError(f"{self.path}: column {min(lacking)!r} is missing, but {self.first} has it.")
 
 
 class Dataset:

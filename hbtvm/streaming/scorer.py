@@ -101,9 +101,9 @@ class Scorer:
     def _schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the result's schema: kept columns, then outputs."""
         outputs = [field.name for field in self._outputs]
-        twice = set(outputs) & set(self._keep)
-        if twice:
-            raise InputError(f"column {min(twice)!r} would occur twice, kept and predicted.")
+        repeated = set(outputs) & set(self._keep)
+        if repeated:
+            raise InputError(f"column {min(repeated)!r} would occur twice, kept and predicted.")
         return pa.schema([*(schema.field(name) for name in self._keep), *self._outputs])
 
     def __call__(self, batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:

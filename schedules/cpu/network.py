@@ -159,7 +159,7 @@ class _Scheduler:
         stored = stores_by_row(self.plan, int(sch.get(output).extent))
         if not stored:
             self._state(scores, 1)
-        names = [str(sch.get(one).name_hint) for one in sch.get_child_blocks(sch.get_sblock("root"))]
+        names = [str(sch.get(block).name_hint) for block in sch.get_child_blocks(sch.get_sblock("root"))]
         if stored:
             sch.annotate(row, STORED_BY_ROW, self.plan.lanes)
         elif self.plan.by_rows:
@@ -226,7 +226,7 @@ class _Scheduler:
         # Compute long functions for several vectors at once, to hide the latency of their steps.
         long = at >= 0 and plan.stages[at].form.get("function") in LONG
         together = plan.vectors if long else 1
-        sums = [one for one, reader in self.readers.items() if reader == at]
+        sums = [stage for stage, reader in self.readers.items() if reader == at]
         if sums:
             around, output = sch.split(w, [None, self._outputs(w, sums[0])])
             rows, register, lane = sch.split(r, [None, plan.vectors // together, plan.lanes * together])

@@ -90,7 +90,7 @@ def default(workload: Workload, target: Target) -> Config:
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
-    """Schedule the expressions in place (blocks ``found``, ``ranks``, ``walk_<level>``)."""
+    """Schedule the expressions in place (blocks ``positions``, ``ranks``, ``walk_<level>``)."""
     lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
     depth, row_tile = workload["depth"], int(config["row_tile"])
     scores, sums = sch.get_sblock("scores"), sch.get_sblock("lane_sums")
@@ -112,19 +112,19 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         vectorize(sch, own_lane, lanes)
         state_tile(sch, walk, "ranks", 3, by_row=True)
 
-    ranks, found, columns = (sch.get_sblock(name) for name in ("ranks", "found", "columns"))
+    ranks, positions, columns = (sch.get_sblock(name) for name in ("ranks", "positions", "columns"))
     sch.compute_at(ranks, tile, True)
-    sch.compute_at(found, tile, True)
+    sch.compute_at(positions, tile, True)
     by_row = row_tile >= lanes
-    for stage in (found, columns):
+    for stage in (positions, columns):
         if stage is columns:
             sch.compute_at(columns, tile, True)
         loops = sch.get_loops(stage)
-        c, rows = loops[2:4] if stage is found else loops[-2:]
+        c, rows = loops[2:4] if stage is positions else loops[-2:]
         inner = rows if by_row else c
         count = min(lanes, row_tile) if by_row else lanes
         _, lane = sch.split(inner, [None, count])
-        if stage is found:
+        if stage is positions:
             step = sch.get_loops(stage)[-1]
             if by_row:
                 sch.reorder(step, lane)
@@ -133,6 +133,6 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         elif not by_row:
             sch.reorder(rows, lane)
         vectorize(sch, lane, count)
-        if stage is found:
-            decompose(sch, found, step, count)
+        if stage is positions:
+            decompose(sch, positions, step, count)
     decompose(sch, sums, g, lanes)

@@ -57,9 +57,9 @@ def sizes(nodes: Sequence[Mapping[str, Any]], distances: Mapping[int, int]) -> t
     return (0, *(size for size in (16, 32, 64, 128, 256, 512, 1024) if size * _MOST_BLOCKS * 4 >= points))
 
 
-def default_size(nodes: Sequence[Mapping[str, Any]], found: Mapping[int, int]) -> int:
+def default_size(nodes: Sequence[Mapping[str, Any]], searches: Mapping[int, int]) -> int:
     """Return a good choice for unmeasured workloads."""
-    points = max(int(nodes[at]["tables"]["points"][0]) for at in found.values())
+    points = max(int(nodes[at]["tables"]["points"][0]) for at in searches.values())
     if points < _FEWEST:
         return 0
     size = next(
@@ -67,7 +67,7 @@ def default_size(nodes: Sequence[Mapping[str, Any]], found: Mapping[int, int]) -
         for choice in (32, 64, 128, 256, 512, 1024)
         if choice * _MOST_BLOCKS >= points or choice == 1024
     )
-    most = max(int(nodes[at]["k"]) for at in found)
+    most = max(int(nodes[at]["k"]) for at in searches)
     return size if most * 4 * size <= points else 16
 
 

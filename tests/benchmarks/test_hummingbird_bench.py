@@ -53,7 +53,7 @@ def test_transformers_take_columns_apart_and_give_dense_rows(ml: Any):
     np.testing.assert_array_equal(
         converted.transform(codes[:, :1], codes[:, 1:]), model.transform(codes).toarray()
     )
-    with pytest.raises(AssertionError, match="was not there in training"):
+    with pytest.raises(AssertionError, match="was not in the training data"):
         converted.transform(codes + 7)
 
 

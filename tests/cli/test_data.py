@@ -129,7 +129,7 @@ def test_categories_become_codes() -> None:
     assert read("1,red\n2,blue\n", COLORS) == [[1, 0], [2, 1]]
     strict = InputSpec(2, None, categories={1: ("red", "blue")}, unknown_category="error")
     assert refused("1,red\n3,green\n", strict) == (
-        "row 2, column 2: the category 'green' was not there in training; known are 'red', 'blue'"
+        "row 2, column 2: the category 'green' was not in the training data; known are 'red', 'blue'"
     )
 
 

@@ -205,7 +205,7 @@ def test_names_of_columns(spec: OutputSpec, output: str, shape: tuple[int], name
             "none.tar: there is no such file, expected a package",
         ),
         ("{package} none.csv", "none.csv: there is no such file, expected rows to predict"),
-        ("d.csv d.csv", "d.csv is no tar archive"),
+        ("d.csv d.csv", "d.csv is not a tar archive"),
         (
             "{package} d.csv -o o.xlsx",
             "o.xlsx: output with the suffix '.xlsx' can't be written",

@@ -107,7 +107,7 @@ def test_inspect_tells_steps(capsys: pytest.CaptureFixture[str]) -> None:
     assert "scaler of 2 columns: moved into 17 thresholds" in shown
     assert main(["inspect", "model.tar", "--json"]) == 0
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert told["steps"] == [list(step) for step in graph().steps] and told["told"] == list(graph().told)
+    assert told["steps"] == [list(step) for step in graph().steps] and told["told"] == list(graph().rewrites)
 
 
 def test_a_pipeline_that_transforms(capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,7 +94,7 @@ def test_refusals_name_the_column(machine: Machine) -> None:
         model.predict(full.assign(age=[1.0, 1.0, 1.0, np.nan, *[1.0] * 196]))
     with pytest.raises(InputError, match=r"column 'pay'.*row 0: got infinity"):
         model.predict({"age": 1.0, "pay": np.inf, "job": "law"})
-    with pytest.raises(InputError, match=r"column 'job'.*'new' was not there in training"):
+    with pytest.raises(InputError, match=r"column 'job'.*'new' was not in the training data"):
         model.predict({"age": 1.0, "pay": 2.0, "job": "new"})
     scaled = make_pipeline(StandardScaler(with_mean=False), LogisticRegression())
     scaled.fit(full[numbers].to_numpy(), y)

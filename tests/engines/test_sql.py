@@ -131,7 +131,7 @@ def test_what_cannot_be_registered(case: Case, connection: duckdb.DuckDBPyConnec
             "churn: got 3 columns; expected a row, as in SELECT churn(t) FROM t, or the",
         ),
         ("churn({'age': DATE '2020-01-01', 'city': city})", "churn: column 'age': expected numbers or categ"),
-        ("churn({'age': age, 'city': 'Mars'})", "column 'city': 'Mars' was not there in training"),
+        ("churn({'age': age, 'city': 'Mars'})", "column 'city': 'Mars' was not in the training data"),
         ("churn({'age': NULL, 'city': city})", "churn: column 'age', row 0: got NaN, but the model takes no"),
     ],
 )

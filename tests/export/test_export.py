@@ -95,7 +95,7 @@ def test_what_is_refused(model: Model, tmp_path: Path) -> None:
     assert "GPU" in refused(DATA / "package_v1_gpu.tar")
     assert "transforms" in refused(hbtvm.compile(OneHotEncoder().fit(X.round())))
     assert "transforms" in refused(hbtvm.compile(CountVectorizer().fit(["a text", "another text"])))
-    assert "no tar archive" in refused(b"no package" * 100)
+    assert "not a tar archive" in refused(b"no package" * 100)
     bad = replace(model.package, input=replace(model.package.input, feature_names=("a", "b\0c", "d")))
     assert "NUL" in refused(bad)
 
@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_written(model: Model, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="can't write"):
         hbtvm.export(model, tmp_path / "file" / "below" / "lib", "x")
-    with pytest.raises(InputError, match="no folder"):
+    with pytest.raises(InputError, match="not a folder"):
         hbtvm.export(model, tmp_path / "file", "x")
 
 

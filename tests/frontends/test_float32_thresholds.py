@@ -31,7 +31,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import hbtvm
 from hbtvm.frontends import from_object
-from hbtvm.graph.in_kernel import in_kernel
+from hbtvm.graph.passes.in_kernel import in_kernel
 from tests.answers import same
 from tests.typed_rows import predict, scores_of
 

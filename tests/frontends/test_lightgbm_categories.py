@@ -140,7 +140,7 @@ def ambiguous() -> tuple[lgb.Booster, Graph, pd.DataFrame]:
 def test_columns_elsewhere_are_refused() -> None:
     _, graph, X = ambiguous()
     swapped = X.assign(a=X["o"], o=X["a"])
-    with pytest.raises(InputError, match=r"column 3 \('a'\) was no column of categories in training"):
+    with pytest.raises(InputError, match=r"column 3 \('a'\) was not a category column in training"):
         predict(graph, swapped)
 
 

@@ -128,11 +128,11 @@ def test_a_library_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_what_makes_no_frame_is_refused() -> None:
     X = frame()
     sparse = OneHotEncoder().fit(X[["job"]]).set_output(transform="pandas")
-    with pytest.raises(UnsupportedModel, match="hold in a data frame"):
+    with pytest.raises(UnsupportedModel, match="data frames of pandas can"):
         hbtvm.compile(sparse)
     scaler = StandardScaler().fit(X[["age"]])
     scaler._sklearn_output_config = {"transform": "arrow"}
-    with pytest.raises(UnsupportedModel, match="gives its output as 'arrow'"):
+    with pytest.raises(UnsupportedModel, match="returns its output as 'arrow'"):
         hbtvm.compile(scaler)
     unnamed = ColumnTransformer(
         [("a", FunctionTransformer(np.log1p), ["age"]), ("b", StandardScaler(), ["pay"])]

@@ -40,7 +40,7 @@ def fit_words(trees: str, matrix: Any, y: np.ndarray) -> Any:
 
 
 def unknown_rows() -> np.ndarray:
-    """Rows with words that were not there in training."""
+    """Rows with words that were not in the training data."""
     rng = np.random.default_rng(6)
     return rng.choice(np.append(WORDS, ["pink", "Red"]), (200, 3))
 

@@ -124,7 +124,7 @@ def test_a_typical_pipeline() -> None:
     assert [feed.allow_nan for feed in graph.feeds[:3]] == [True, True, True]
     assert not any(feed.allow_inf for feed in graph.feeds[:3])
     assert graph.anchor.sums.sizes == (5,)  # type: ignore[union-attr]
-    told = " ".join(graph.told)
+    told = " ".join(graph.rewrites)
     assert "scalers and imputers of 5 columns" in told
     assert "4 encoded columns: sums of entries of 1 table" in told
     np.testing.assert_array_equal(graph.output.compute("label", scores), pipeline.predict(rows_of(raw)))
@@ -215,7 +215,7 @@ def test_functions_are_computed_by_the_host() -> None:
     assert [feed.steps for feed in graph.feeds] == [steps]
     # log1p(-1) is what the model refuses.
     assert not graph.feeds[0].allow_inf
-    assert "1 column computed by numpy" in graph.told[0]
+    assert "1 column computed by numpy" in graph.rewrites[0]
 
 
 def test_columns_without_weight_are_not_read() -> None:
@@ -228,7 +228,7 @@ def test_columns_without_weight_are_not_read() -> None:
     graph, scores = composed(raw, columns, model)
     close(scores[:, 0], model.predict(X))
     assert [feed.source for feed in graph.feeds] == [Raw(1), Raw(3)]
-    assert "4 of 7 columns have no weight" in graph.told[0]
+    assert "4 of 7 columns have no weight" in graph.rewrites[0]
 
 
 @pytest.mark.parametrize("first", [0, 3])

@@ -186,7 +186,7 @@ def test_missing_values_that_a_function_made_are_not_taken_for_raw_ones() -> Non
     model = TREES["lightgbm"]().fit(transform(X), y)
     columns = [Column(Raw(j), (Function("log"), Fill(2.5))) for j in range(COLUMNS)]
     result = check(model, columns, X, transform, (-3.0, np.nan))
-    assert any("computed by numpy" in one for one in result.told)
+    assert any("computed by numpy" in one for one in result.rewrites)
 
 
 def test_zeros_of_scaled_numbers_that_are_missing_are_computed_by_numpy() -> None:
@@ -280,7 +280,7 @@ def test_what_was_done_is_told() -> None:
     model = TREES["forest"]().set_params(max_depth=1).fit(fitted.transform(X), y)
     result = folded(model, [Column(Raw(j), standard(fitted, j)) for j in range(COLUMNS)])
     used = len(result.feeds.feeds)
-    assert result.told == (
+    assert result.rewrites == (
         *((f"{used} of 4 columns are read",) if used < 4 else ()),
         f"scalers and imputers of {used} columns: moved into 8 thresholds",
         f"for float64 rows, kernels for CPUs compute the scalers of {used} columns",

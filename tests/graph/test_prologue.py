@@ -104,7 +104,7 @@ def test_codes_beside_numbers_stay_as_they_are() -> None:
     assert coded
     np.testing.assert_array_equal(graph.scaled.prologue.constants[:, coded].T, [UNCHANGED] * len(coded))
     assert graph.scaled.prologue.operations == ("subtract", "divide")
-    assert "for float64 rows, kernels for CPUs compute the scalers of 3 columns" in graph.told
+    assert "for float64 rows, kernels for CPUs compute the scalers of 3 columns" in graph.rewrites
 
 
 def test_what_a_column_lacks_changes_no_number() -> None:

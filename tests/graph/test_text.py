@@ -91,7 +91,7 @@ def test_linear_models_swallow_terms() -> None:
     columns = Table(tuple(Column(feed.source, feed.steps) for feed in folded.feeds.feeds))
     found = folded.anchor.reference(evaluate(columns, raw))
     np.testing.assert_allclose(found, evaluate(table, raw) @ weight + intercept, rtol=1e-9, atol=1e-9)
-    assert f"{width:,} terms" in " ".join(folded.told)
+    assert f"{width:,} terms" in " ".join(folded.rewrites)
 
 
 def test_no_weight_at_all() -> None:

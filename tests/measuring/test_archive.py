@@ -84,7 +84,7 @@ def test_a_part_of_an_archive_is_refused(tmp_path: Path, share: float) -> None:
     path = archive_in(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(PackageError, match=r"trials\.tar is (cut short|no tar archive)"):
+    with pytest.raises(PackageError, match=r"trials\.tar is (cut short|not a tar archive)"):
         archive.read(path)
 
 
@@ -189,7 +189,7 @@ def test_no_more_is_inflated_than_is_listed(tmp_path: Path) -> None:
     write_archive(members, file)
     path.write_bytes(file.getvalue())
     folder.mkdir()
-    with pytest.raises(PackageError, match="has another hash"):
+    with pytest.raises(PackageError, match="does not match its hash in"):
         archive.read(path).unpack(folder)
     members[name] = b"no stream"
     file = io.BytesIO()

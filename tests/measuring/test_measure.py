@@ -247,7 +247,7 @@ def test_the_command_line_refuses_what_makes_no_sense(
         (["tune", file, "--export", out, "-o", "x.tar"], "takes no --out"),
         (["tune", file, "--export", out, "--time-budget", "5"], "takes no --time-budget"),
         (["tune", file, "--export", str(tmp_path / "no" / "t.tar")], "there is no folder"),
-        (["measure", file], "no tar archive"),
+        (["measure", file], "not a tar archive"),
         (["measure", str(tmp_path / "none.tar")], "there is no such file, expected an archive of trials"),
         (["log", "import", path, file, "--log", str(tmp_path / "log.jsonl")], "not a file of times"),
     ):

@@ -196,7 +196,7 @@ def test_other_archives(content: bytes) -> None:
         ("aten.full.default", {"size": [-4], "fill_value": 0.0}, "without elements"),
         ("aten.repeat.default", {"self": "h", "repeats": [1, 1, 1 << 40]}, "repeats a tensor"),
         ("aten.unsqueeze.default", {"self": "h", "dim": 1 << 70}, "axis"),
-        ("aten.view.default", {"self": "h", "size": [-1, -1]}, "form"),
+        ("aten.view.default", {"self": "h", "size": [-1, -1]}, "reshapes"),
         ("aten.relu.default", {"self": "h", "values": 3}, "arguments that a cell can't have"),
         ("aten.relu.default", {"self": "sum_1"}, "which nothing computes"),
         ("aten.sym_size.int", {"self": "h", "dim": 0}, "."),
@@ -308,6 +308,9 @@ def test_without_torch(content: bytes, tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.stdout.splitlines() == ["tree", "from_torch needs torch, which is not installed"], done.stderr
+    assert done.stdout.splitlines() == [
+        "tree",
+        "from_torch needs torch, which is not installed: pip install torch",
+    ], done.stderr
     with pytest.raises(ModelNotFoundError, match="can't be read"):
         read_pt2(tmp_path / "none.pt2")

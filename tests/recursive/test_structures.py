@@ -149,7 +149,7 @@ def test_structures_that_fit() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"child": (1, 0, -1)}, "structure 1, node 2: a child of it is no node"),
+        ({"child": (1, 0, -1)}, "structure 1, node 2: a child is not a node"),
         ({"child": (3, 2, -1)}, "structure 1, node [12]: it depends on itself"),
         ({"child": (1, 3, -1)}, "structure 1, node 2: it depends on itself"),
         ({"first": (0, 0, 0, 0, 3)}, "structure 1, node 2: it has 3 places"),

@@ -41,7 +41,7 @@ from hbtvm.compiler.building.cpu import text_library
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.in_kernel import in_kernel
+from hbtvm.graph.passes.in_kernel import in_kernel
 from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.runtime.native.front.front import Front, lowered, lowered_input
 from hbtvm.runtime.rows.inputs import Inputs

@@ -223,7 +223,7 @@ def test_arguments_that_do_not_fit_are_told(made: Any) -> None:
     table = entry.tables[-1]
     for other in (np.concatenate([table, table], axis=1), table.astype(np.float16)):
         wrong = replace(entry, tables=(*entry.tables[:-1], other))
-        with pytest.raises(ValueError, match="of the kernel for 1 rows, its code takes other arguments"):
+        with pytest.raises(ValueError, match="in the kernel for 1 rows, its code takes other arguments"):
             opened(wrong).check()
 
 

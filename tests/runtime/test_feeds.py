@@ -249,6 +249,6 @@ def test_codes_of_texts_are_computed_side_by_side_with_numbers() -> None:
         np.testing.assert_array_equal(read.prepare(row), wanted[at : at + 1])
     row["b"] = "new"
     for bad in (row, [row, row], X.assign(b="new"), X.assign(b="new")[:1]):
-        with pytest.raises(InputError, match="column 'b': 'new' was not there in training"):
+        with pytest.raises(InputError, match="column 'b': 'new' was not in the training data"):
             read.prepare(bad)
     assert read.prepare({**row, "a": 3.5, "b": "tech"})[0, 1:4].tolist() == [0, 0, 1]

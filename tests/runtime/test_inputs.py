@@ -206,7 +206,7 @@ def refused(X: Any, spec: InputSpec = TOWNS, compare: str = "float64", dtypes: A
         (np.ones((2, 3, 1)), r"expected rows of 3 columns, .*got shape \(2, 3, 1\)\."),
         (np.ones((2, 4)), r"^expected rows of 3 columns, got 4\.$"),
         (frame()["age"], r"got shape \(3,\)"),
-        ([[1, 2], [3]], "got a list that is no table of numbers"),
+        ([[1, 2], [3]], "got a list that is not a table of numbers"),
         ([], r"got shape \(0,\)"),
         ("rows.csv", "got a str"),
         (None, "got a NoneType"),
@@ -224,12 +224,12 @@ def refused(X: Any, spec: InputSpec = TOWNS, compare: str = "float64", dtypes: A
         (frame(age=pd.Timestamp(0)), r"column 0 \('age'\): expected numbers, got datetime64"),
         (frame(age=[1j, 2, 3]), r"column 0 \('age'\): expected numbers, got complex128"),
         (frame(town=["Bonn", "Rom", "Rom"]), r"\('town'\): the category 'Bonn' .* known are 'Bern', 'Rom'\."),
-        (frame(town=[0, 1, 0]), r"\('town'\) was a column of categories in training; .* got int64\."),
+        (frame(town=[0, 1, 0]), r"\('town'\) was a category column in training; .* got int64\."),
         (frame()[["age", "owns"]], r"^column 'town' is missing\.$"),
         (frame().drop(columns=["age", "town"]), r"^column 'age' is missing, and 1 more\.$"),
-        (frame(more=1), r"^column 'more' was not there in training\.$"),
+        (frame(more=1), r"^column 'more' was not in the training data\.$"),
         (frame()[["town", "age", "owns"]], r"another order .*: column 0 is 'town', expected 'age'\.$"),
-        (frame()[["age", "town", "owns", "owns"]], r"^column 'owns' is there twice\.$"),
+        (frame()[["age", "town", "owns", "owns"]], r"^column 'owns' appears twice\.$"),
         (pl.from_pandas(frame(age=datetime.date(2020, 1, 1))), r"column 0 \('age'\): .* got Date"),
         (pa.table({"age": [b"x"], "town": ["Rom"], "owns": [1]}), r"column 0 \('age'\): .* got binary"),
     ],
@@ -298,7 +298,7 @@ def test_dicts() -> None:
     assert prepare([{"c": 5}, {"c": 3}, {"c": 4}], numbers)[:2].ravel().tolist() == [1, 0]
     for X, spec, message in [
         ([{"age": 1, "town": "Rom", "owns": 1}, {"age": 1}], TOWNS, "column 'town' is missing in row 1"),
-        ({"age": 1, "town": "Ulm", "owns": 1}, TOWNS, "category 'Ulm' was not there"),
+        ({"age": 1, "town": "Ulm", "owns": 1}, TOWNS, "category 'Ulm' was not in the training data"),
         ([{"age": 1, "town": "Rom", "owns": 1}, 3], TOWNS, "got a int in row 1"),
         ({"a": 1}, THREE, "without column names"),
     ]:

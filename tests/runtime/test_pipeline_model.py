@@ -58,7 +58,7 @@ def graph() -> Graph:
         ),
         feeds=feeds,
         steps=(("encode", "ColumnTransformer"), ("model", "GradientBoostingClassifier")),
-        told=("scaler of 2 columns: moved into 17 thresholds",),
+        rewrites=("scaler of 2 columns: moved into 17 thresholds",),
     )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def test_package_gives_everything_back() -> None:
     X = frame()
     again = from_bytes(to_bytes(packed()))
     assert to_bytes(again) == to_bytes(packed())
-    assert (again.steps, again.told, again.input) == (graph().steps, graph().told, graph().input)
+    assert (again.steps, again.rewrites, again.input) == (graph().steps, graph().rewrites, graph().input)
     model = pickle.loads(pickle.dumps(Model(again)))
     np.testing.assert_array_equal(model.predict_proba(X), Model(packed()).predict_proba(X))
     assert "encode (ColumnTransformer)" in model.summary() and "17 thresholds" in model.summary()
@@ -233,7 +233,7 @@ def test_damaged_front_is_refused_or_works() -> None:
     manifest = json.loads(bytes(members.pop(MANIFEST)))
     members.pop("manifest.sha256")
     X, refused, worked = frame(5), 0, 0
-    front = ("shared", "parts", "float32_apart", "steps", "told")
+    front = ("shared", "parts", "float32_apart", "steps", "rewrites")
     for path in [one for one in paths(manifest) if one and one[0] in front]:
         mutant = json.loads(json.dumps(manifest))
         for value in change(None):

@@ -65,7 +65,9 @@ def test_unknown_category_is_refused(rows: int, form: str) -> None:
     encode = Encode(("a", "b"), "error", "step 'onehot' (OneHotEncoder), column 'c'")
     spec = InputSpec(1, ("c",), by_name=True)
     read = FeedReader(spec, [Feed(Raw(0), (encode,))], "float64", ("float64",))
-    with pytest.raises(InputError, match=r"step 'onehot' \(OneHotEncoder\), column 'c': 'new' was not there"):
+    with pytest.raises(
+        InputError, match=r"step 'onehot' \(OneHotEncoder\), column 'c': 'new' was not in the training data"
+    ):
         read.prepare(made[form])
     # A category of the frame that no row has is none of the rows'.
     assert read.prepare(X.astype("category")[: rows - 1]).shape == (rows - 1, 1)
@@ -114,7 +116,7 @@ def test_names() -> None:
         ordered.prepare(X.drop(columns="unread"))
     with pytest.raises(InputError, match="column 'job', which the pipeline reads, is missing, and 1 more"):
         reader().prepare(X.drop(columns=["job", "plan"]))
-    with pytest.raises(InputError, match="column 'job' is there twice"):
+    with pytest.raises(InputError, match="column 'job' appears twice"):
         reader().prepare(pd.concat([X, X[["job"]]], axis=1))
     with pytest.raises(InputError, match="expected rows of 8 columns"):
         reader().prepare(X.to_numpy()[:, :3])

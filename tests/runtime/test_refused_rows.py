@@ -147,7 +147,7 @@ def test_transformers_by_themselves() -> None:
         scipy.sparse.csr_matrix(ROWS.astype(np.int32)),
     ):
         with pytest.raises(
-            InputError, match=r"column 0 is int\d+, in which the AdditiveChi2Sampler computes"
+            InputError, match=r"column 0 is int\d+, for which the AdditiveChi2Sampler computes"
         ):
             model.transform(rows)
     same(model.transform(ROWS), sampler.transform(ROWS), 1e-6, 1e-9)
@@ -240,7 +240,7 @@ def test_columns_of_integers(name: str) -> None:
             got = predict(graph, frame, "proba")
         except InputError as error:
             refused.append(str(error))
-            assert "computes other numbers than in float64; convert it to float64" in str(error)
+            assert "computes other numbers than for float64; convert it to float64" in str(error)
             for rows in others:
                 with pytest.raises(InputError, match="computes other numbers"):
                     predict(graph, rows, "proba")
@@ -289,7 +289,7 @@ def test_python_numbers(name: str) -> None:
             if name == "logarithms" or fractions:
                 same(predict(graph, given, "proba"), model.predict_proba(frame), 1e-6, 1e-9)
             else:
-                with pytest.raises(InputError, match="is int64, in which"):
+                with pytest.raises(InputError, match="is int64, for which"):
                     predict(graph, given)
     with pytest.raises(InputError, match="column 'a' is bool"):
         predict(graph, [{"a": True, "b": False, "c": True}])

@@ -94,7 +94,7 @@ def assert_equal(found: np.ndarray, expected: np.ndarray, exact: bool = True) ->
 )
 def test_linear_models(pipeline: Any, labels: np.ndarray) -> None:
     model = compiled(pipeline, TEXTS, labels)
-    assert any("without a matrix" in one for one in model.package.told)
+    assert any("without a matrix" in one for one in model.package.rewrites)
     assert "without a matrix" in model.summary()
 
 

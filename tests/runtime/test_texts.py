@@ -190,14 +190,14 @@ def test_random_texts_as_the_reference_has_them() -> None:
         expected = operation.reference(texts_of(texts))
         np.testing.assert_allclose(kernel.sums(of_strings(texts)), expected, rtol=1e-12, atol=1e-15)
         for row in range(0, 400, 7):
-            np.testing.assert_allclose(kernel.one(texts[row])[0], expected[row], rtol=1e-12, atol=1e-15)
+            np.testing.assert_allclose(kernel.of_text(texts[row])[0], expected[row], rtol=1e-12, atol=1e-15)
 
 
 def test_a_long_text_by_itself() -> None:
     vectorizer = HashingVectorizer(n_features=16, norm=None)
     kernel = TextKernel(TextLibrary(text_library()), operation_of(vectorizer))
     text = "Ένας ΣΑΣ word " * 1000
-    assert np.array_equal(kernel.one(text), vectorizer.transform([text]).toarray())
+    assert np.array_equal(kernel.of_text(text), vectorizer.transform([text]).toarray())
 
 
 def test_packages_keep_texts(counts: Model) -> None:
@@ -215,7 +215,7 @@ def test_a_library_of_another_version_is_refused(counts: Model, monkeypatch: pyt
 
 def test_a_library_that_is_none_is_refused(counts: Model) -> None:
     with pytest.raises(PackageError, match="can't be loaded"):
-        TextKernel(TextLibrary(b"\x7fELF"), operation_of(CountVectorizer().fit(TEXTS))).one("a")
+        TextKernel(TextLibrary(b"\x7fELF"), operation_of(CountVectorizer().fit(TEXTS))).of_text("a")
 
 
 def manifest_of(model: Model) -> tuple[dict[str, Any], dict[str, memoryview]]:

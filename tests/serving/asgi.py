@@ -36,7 +36,7 @@ class Answer:
     @property
     def error(self) -> str:
         """The sentence of an error."""
-        told = self.told
+        told = self.rewrites
         assert set(told) == {"error"}, told
         found: str = told["error"]
         return found

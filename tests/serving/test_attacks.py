@@ -363,6 +363,6 @@ def test_a_package_that_blocks(wide: Path, tmp_path: Path) -> None:
         server.logged("a.tar is not a regular file. (version 1 stays)")
         (tmp_path / "new").write_bytes(b"no package")
         os.replace(tmp_path / "new", tmp_path / "b.tar")
-        server.logged("b.tar is no tar archive. (version 1 stays)")
+        server.logged("b.tar is not a tar archive. (version 1 stays)")
         assert ask(server, binary(9).replace(b"models/wide", b"models/a"))[0] == 200
         assert server.stop() == 0

@@ -260,7 +260,7 @@ def test_bodies_without_a_length(deployed: tuple[Path, Server]) -> None:
     [
         (["classes.tar", "x=classes.tar", "x=binary.tar"], 2, "there are two models x; give them names"),
         (["missing.tar"], 2, "missing.tar"),
-        (["bad.tar"], 2, "bad.tar is no tar archive"),
+        (["bad.tar"], 2, "bad.tar is not a tar archive"),
         (["pipe"], 2, "pipe is not a regular file"),
         (["a b=classes.tar"], 2, "a model's name has letters"),
         (["classes.tar", "--port", "99999"], 2, "expected at most 65535"),

@@ -29,7 +29,7 @@ def test_products_of_what_each_child_gives_are_refused() -> None:
         return {"h": node.word + rec.total(rec.relu(w.U @ rec.tanh(node.children.h)))}
 
     cell = odd.bind({"words": np.ones((VOCABULARY, 8)), "U": np.eye(8)})
-    with pytest.raises(UnsupportedModel, match="products of each of any number of children"):
+    with pytest.raises(UnsupportedModel, match="products for each of any number of children"):
         classes_of(cell)
 
 

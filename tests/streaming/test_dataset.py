@@ -129,8 +129,8 @@ def test_other_predictions_are_not_mixed_in(
     [
         ("truncated", "2.parquet: this file is damaged"),
         ("types", "2.parquet: this file is damaged, or has other types than the first file"),
-        ("missing", "2.parquet: column 'age' is not there, but is in 0.parquet"),
-        ("unknown", "'Atlantis' was not there in training"),
+        ("missing", "2.parquet: column 'age' is missing, but 0.parquet has it"),
+        ("unknown", "'Atlantis' was not in the training data"),
     ],
 )
 def test_a_file_that_does_not_fit(

@@ -123,7 +123,7 @@ def link_library(compiled: Any, path: str, target: Target | None = None) -> None
             )
         except RuntimeError as error:
             raise BuildError(f"linking the kernel failed: {str(error).strip().splitlines()[0]}") from None
-        objects = [one for one in Path(folder).glob("*.o") if one != support]
+        objects = [path for path in Path(folder).glob("*.o") if path != support]
         if len(objects) == 1:  # code for GPUs has further objects
             os.replace(objects[0], path + OBJECT)
         os.replace(built, path)

@@ -143,7 +143,7 @@ def _launch(kernel: Any, host: Any) -> Launch:
             return int(value)
         if isinstance(value, tirx.Var) and str(value.name) in sizes:
             return sizes[str(value.name)]
-        raise BuildError(f"a kernel takes {value}, which is no size of its arrays")
+        raise BuildError(f"a kernel takes {value}, which is not a size of its arrays")
 
     def argument(value: Any) -> Size | str:
         if isinstance(value, ir.Call):  # an array's address
@@ -158,9 +158,9 @@ def _launch(kernel: Any, host: Any) -> Launch:
     by_axis = {name: size(extent) for name, extent in zip(names, extents, strict=True)}
     x, y, z, *block = (by_axis.pop(axis, 1) for axis in _AXES)
     shared = by_axis.pop(_SHARED, 0)
-    if by_axis or not all(isinstance(one, int) for one in (*block, shared)):
+    if by_axis or not all(isinstance(size, int) for size in (*block, shared)):
         raise BuildError(f"a kernel is started with {', '.join(names)}, which packages can't tell")
-    width, height, depth = (int(one) for one in block)  # type: ignore[arg-type]
+    width, height, depth = (int(size) for size in block)  # type: ignore[arg-type]
     wanted = kernel.attrs.get(ATTRIBUTE) if kernel.attrs is not None else None
     return Launch(
         str(call.args[0].value),

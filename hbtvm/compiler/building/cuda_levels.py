@@ -33,7 +33,7 @@ def level_source(kernels: Kernels, target: Target) -> tuple[str, Kernels]:
     with tvm.transform.PassContext(disabled_pass=["tirx.CommonSubexprElim"]):
         source, _, module = split(tvm.IRModule(kernels.functions), target, persistent)
     taken = {
-        str(variable.name_hint): tuple(_argument(str(one.name)) for one in function.params)
+        str(variable.name_hint): tuple(_argument(str(parameter.name)) for parameter in function.params)
         for variable, function in module.functions_items()
     }
     return ROUNDED_ONCE + source, replace(
@@ -78,7 +78,7 @@ def _argument(name: str) -> StepArgument:
 
 
 def _program(program: Program, taken: Mapping[str, tuple[StepArgument, ...]]) -> Program:
-    return replace(program, main=tuple(_step(one, taken) for one in program.main))
+    return replace(program, main=tuple(_step(step, taken) for step in program.main))
 
 
 def _step(step: Step, taken: Mapping[str, tuple[StepArgument, ...]]) -> Step:

@@ -70,7 +70,9 @@ def lower(module: Any, target: Target) -> tuple[str, Any]:
 
 def helpers(source: str) -> str:
     """Return the helper functions that CUDA source calls."""
-    return "".join(one.SOURCE for one in (near_entries, kept_bits, prefetch) if f"{one.NAME}(" in source)
+    return "".join(
+        helper.SOURCE for helper in (near_entries, kept_bits, prefetch) if f"{helper.NAME}(" in source
+    )
 
 
 def _lowered(module: Any) -> Any:
@@ -92,9 +94,13 @@ def _of_one_type(function: Any) -> Any:
     refuses.
     """
 
-    def same(one: Any) -> Any:
-        kind = str(one.a.ty.dtype)
-        return one if str(one.b.ty.dtype) == kind else tirx.LT(one.a, one.b.astype(kind))
+    def same(comparison: Any) -> Any:
+        kind = str(comparison.a.ty.dtype)
+        return (
+            comparison
+            if str(comparison.b.ty.dtype) == kind
+            else tirx.LT(comparison.a, comparison.b.astype(kind))
+        )
 
     return function.with_body(tvm_ffi.structural_map(function.body, (tirx.LT, same)))
 
@@ -153,8 +159,8 @@ def _compiled(command: list[str], source: str) -> bytes:
         source_file.write_text(source)
         done = subprocess.run([*command, "-o", str(binary), str(source_file)], capture_output=True, text=True)
         if done.returncode:
-            said = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr.strip()]
-            raise BuildError(f"nvcc could not compile a kernel: {said[0]}")
+            errors = [line for line in done.stderr.splitlines() if "error" in line] or [done.stderr.strip()]
+            raise BuildError(f"nvcc could not compile a kernel: {errors[0]}")
         code = binary.read_bytes()
         return code + done.stderr.encode() + len(code).to_bytes(8, "little")
 

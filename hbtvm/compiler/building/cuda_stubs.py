@@ -89,6 +89,6 @@ def _load(library: str, functions: list[str]) -> None:
         command = [build.c_compiler(), "-x", "c", "-", "-shared", "-fPIC", "-o", str(stub), *names]
         done = subprocess.run(command, input=source, capture_output=True, text=True)
         if done.returncode:
-            said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-            raise BuildError(f"a stand-in for {library} could not be built: {said[0]}")
+            message = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            raise BuildError(f"a stand-in for {library} could not be built: {message[0]}")
         ctypes.CDLL(str(stub), ctypes.RTLD_GLOBAL)

@@ -51,7 +51,7 @@ def prepare(
     """Make the tasks of pieces, and write the files of workers; parameters as of `make_tasks`."""
     # Pieces of the same workload run the same code.
     workloads = [canonical(workload_of(piece.operands[0], 1, threads)) for piece in pieces]
-    same = [workloads.index(one) for one in workloads]
+    same = [workloads.index(workload) for workload in workloads]
     works = []
     runs = executor(target) if target["kind"] != "cuda" and not fleet else b""
     for number, piece in enumerate(pieces):

@@ -90,10 +90,10 @@ def operands_of(
             return "float32" if single and prologue and graph.output.kind == "transformer" else "float64"
 
         return [
-            make_network(narrow if one == "float32" else anchor, one, scores(one), narrow=prologue)
-            for one in types
+            make_network(narrow if dtype == "float32" else anchor, dtype, scores(dtype), narrow=prologue)
+            for dtype in types
         ]
-    return [make_linear(anchor, one, anchor.sums.fills_missing) for one in types]
+    return [make_linear(anchor, dtype, anchor.sums.fills_missing) for dtype in types]
 
 
 def anchor_of(graph: Graph, operand: Operand) -> KernelAnchor:
@@ -127,7 +127,7 @@ def forests_of(
     """
     if on_gpu:
         cpu_forests = forests_of(ensemble, dtype, complete=False, single=single, scaled=scaled)
-        return [replace(one, on_gpu=True) for one in cpu_forests]
+        return [replace(forest, on_gpu=True) for forest in cpu_forests]
     values: DType = "float64" if ensemble.precise or dtype == "float64" else "float32"
     narrow = ensemble if single is None else single
     if scaled is not None and single is not None:

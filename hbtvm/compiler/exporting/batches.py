@@ -46,7 +46,7 @@ def batches_of(package: Package) -> Batches:
 
     fields, kept = filled(front, text_of)
     texts = {address: f"hbtvm_text_{i}" for i, address in enumerate(layouts)}
-    read = tuple(front.texts[one.text].column if one.kind == 3 else one.column for one in front.feeds)
+    read = tuple(front.texts[feed.text].column if feed.kind == 3 else feed.column for feed in front.feeds)
     return Batches(fields, Recorder.of(kept), read, texts, (*layouts.values(),))
 
 

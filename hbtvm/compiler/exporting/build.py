@@ -19,7 +19,7 @@ _EXECUTOR = (*EXECUTOR, "exported/exported.c", "kernels/workspace.c")
 _ARROW = (
     "exported/arrow.c",
     "text/text.c",
-    *sorted(f"arrow/{one.name}" for one in (SOURCES / "arrow").glob("*.c")),
+    *sorted(f"arrow/{path.name}" for path in (SOURCES / "arrow").glob("*.c")),
 )
 """Sources of the reader of Arrow batches."""
 
@@ -118,22 +118,22 @@ def build(
         run([tools.objcopy, "--keep-global-symbols=names", whole, f"{name}.o"], "hide functions", folder)
         _shared(name, parts.names, tools, options, folder)
         run([tools.ar, "rcsD", f"lib{name}.a", f"{name}.o"], "write the static library", folder)
-        for one in (f"lib{name}.a", f"lib{name}.so"):
-            (into / one).write_bytes((folder / one).read_bytes())
+        for library in (f"lib{name}.a", f"lib{name}.so"):
+            (into / library).write_bytes((folder / library).read_bytes())
 
 
 def _rename(tools: Tools, name: str, names: Mapping[str, str], folder: Path) -> None:
     """Rename an object's functions, and hide all other symbols except scratch memory's."""
-    kept = [f"--keep-global-symbol={one}" for one in (*names.values(), *_SCRATCH)]
+    kept = [f"--keep-global-symbol={symbol}" for symbol in (*names.values(), *_SCRATCH)]
     renamed = [f"--redefine-sym={old}={new}" for old, new in names.items()]
     run([tools.objcopy, *renamed, name], "name a kernel", folder)
     run([tools.objcopy, *kept, name], "name a kernel", folder)
 
 
 def _shared(name: str, names: Sequence[str], tools: Tools, options: Sequence[str], folder: Path) -> None:
-    listed = "".join(f"    {one};\n" for one in names)
+    listed = "".join(f"    {symbol};\n" for symbol in names)
     (folder / "versions").write_text(f"{name}_1.0 {{\n  global:\n{listed}  local: *;\n}};\n")
-    checked = [] if any(one.startswith("-fsanitize") for one in options) else ["-Wl,-z,defs"]
+    checked = [] if any(option.startswith("-fsanitize") for option in options) else ["-Wl,-z,defs"]
     command = [
         tools.compiler, "-shared", *options, f"{name}.o", "-o", f"lib{name}.so",
         f"-Wl,-soname,lib{name}.so", "-Wl,--version-script=versions", "-Wl,-z,relro", "-Wl,-z,now",

@@ -76,12 +76,12 @@ class Recorder(Kept):
         """Record arrays and structures that others keep alive."""
         recorder = cls()
         # An empty array may share its address with another object.
-        for one in sorted(kept, key=lambda one: isinstance(one, np.ndarray) and one.size > 0):
-            if isinstance(one, np.ndarray):
-                recorder.numpy(one)
-            elif not isinstance(one, list | tuple):
-                recorder.objects.append(one)
-                recorder.at[ctypes.addressof(one)] = one
+        for item in sorted(kept, key=lambda item: isinstance(item, np.ndarray) and item.size > 0):
+            if isinstance(item, np.ndarray):
+                recorder.numpy(item)
+            elif not isinstance(item, list | tuple):
+                recorder.objects.append(item)
+                recorder.at[ctypes.addressof(item)] = item
         return recorder
 
     def array(self, kind: Any, values: Sequence[Any]) -> int | None:
@@ -120,11 +120,11 @@ class Constants:
     def array(self, array: np.ndarray) -> str:
         """Define an array of numbers; return its name."""
         kind = _TYPES[array.dtype.name]
-        return self._define(kind, "[]", _braced([number(one) for one in array.reshape(-1).tolist()]))
+        return self._define(kind, "[]", _braced([number(value) for value in array.reshape(-1).tolist()]))
 
     def texts(self, texts: Sequence[str]) -> str:
         """Define an array of texts; return its name."""
-        return self._define("char *const", "[]", _braced([quoted(one) for one in texts]))
+        return self._define("char *const", "[]", _braced([quoted(text) for text in texts]))
 
     def define(self, kind: str, body: str) -> str:
         """Define a constant with a type; return its name."""
@@ -145,7 +145,9 @@ class Constants:
                 content = self._fields(content, kept)
             elif isinstance(content, ctypes.Array):
                 inner = issubclass(content._type_, ctypes.Structure)
-                content = _braced([self._fields(one, kept) if inner else number(one) for one in content])
+                content = _braced(
+                    [self._fields(entry, kept) if inner else number(entry) for entry in content]
+                )
             elif kind is ctypes.c_void_p and content is not None:
                 content = self._pointer(name, content, kept)
             elif isinstance(content, bytes):
@@ -171,7 +173,7 @@ class Constants:
         if target._type_ is ctypes.c_char:
             return self._blob(np.frombuffer(target, np.uint8))
         if issubclass(target._type_, ctypes.Structure):
-            bodies = [self._fields(one, kept) for one in target]
+            bodies = [self._fields(entry, kept) for entry in target]
             return self._define(f"struct {NAMES[target._type_]}", "[]", _braced(bodies))
         return self.array(np.array(list(target), np.int64))
 
@@ -207,11 +209,11 @@ def _braced(items: Sequence[str]) -> str:
     if not items:
         return "{0}"
     lines, line = [], "  "
-    for one in items:
-        if len(line) + len(one) > _LINE and line.strip():
+    for item in items:
+        if len(line) + len(item) > _LINE and line.strip():
             lines.append(line.rstrip())
             line = "  "
-        line += f"{one}, "
+        line += f"{item}, "
     lines.append(line.rstrip(" ").rstrip(","))
     if len(lines) == 1:
         return "{" + lines[0].strip() + "}"

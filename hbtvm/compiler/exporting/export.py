@@ -97,8 +97,8 @@ def export(
     try:
         prepared = _prepared(opened, name)
     except PackageError as error:
-        what = f"{os.fspath(package)}" if isinstance(package, str | os.PathLike) else "the model"
-        raise PackageError(f"{what} can't be exported to C: it {error}.") from None
+        title = f"{os.fspath(package)}" if isinstance(package, str | os.PathLike) else "the model"
+        raise PackageError(f"{title} can't be exported to C: it {error}.") from None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as place:
@@ -112,7 +112,7 @@ def export(
         ) from error
     target = cast(Target, opened.target)
     compiler = Path(c_compiler(target)).name if is_cross(target) else "cc"
-    written = tuple(folder / one for one in files)
+    written = tuple(folder / file for file in files)
     return Exported(name, written, prepared.functions, prepared.lacking, compiler)
 
 
@@ -141,18 +141,22 @@ class _Prepared:
             try:
                 self._parts.append(self._part(package.transform, _rows(package.transform)))
             except PackageError:
-                methods = [one for one in methods if one.model == 0]
+                methods = [method for method in methods if method.model == 0]
                 lacking.append("transform")
         if not methods or (not package.transforms and not methods[0].name.startswith("predict")):
-            raise PackageError("computes its predictions in a way that C does not know yet")
+            raise PackageError("computes its predictions in a way that libraries for C do not support")
         spec = package.input
         labels = label_names(package, methods)
-        names = [*(spec.feature_names or ()), *(text for own in labels for text in own)]
-        if any("\0" in one for one in names):
+        names = [*(spec.feature_names or ()), *(text for values in labels for text in values)]
+        if any("\0" in column for column in names):
             raise PackageError(
-                "has a column or a class whose name holds a NUL character, which ends texts in C"
+                "has a column or a class whose name holds a NUL character, which ends strings in C"
             )
-        codes = () if spec.numbers_are_categories else sorted(i for i, own in spec.categories.items() if own)
+        codes = (
+            ()
+            if spec.numbers_are_categories
+            else sorted(i for i, categories in spec.categories.items() if categories)
+        )
         library = Library(
             name=name,
             model=f"{package.library} {package.model}",
@@ -167,8 +171,8 @@ class _Prepared:
             lacking=lacking,
             features=package.target["features"] if architecture(package.target) == "x86_64" else (),
         )
-        unread = [one.name for one in methods if not [*ends_of(library, one)]]
-        methods = [one for one in methods if one.name not in unread]
+        unread = [method.name for method in methods if not [*ends_of(library, method)]]
+        methods = [method for method in methods if method.name not in unread]
         self._library = replace(library, methods=methods, lacking=[*lacking, *unread])
         self.functions = tuple(one.name for one in methods)
         self.lacking = (*lacking, *unread)
@@ -186,14 +190,14 @@ class _Prepared:
                 self._batches = batches_of(package)
             except UnsupportedModel as error:
                 if rows is None:
-                    what = str(error).rstrip(".")
-                    raise PackageError(f"{others}, nor does it from Arrow: {what}") from None
+                    reason = str(error).rstrip(".")
+                    raise PackageError(f"{others}, nor does it from Arrow: {reason}") from None
         return self._part(package, rows)
 
     def _part(self, package: Package, rows: Rows | None) -> Part:
-        if not all(one.object for one in package.all_kernels):
-            raise PackageError("holds nothing that can be linked; compile the model again")
-        functions = [Function(1 + self._number(one.object)) for one in package.all_kernels]
+        if not all(kernel.object for kernel in package.all_kernels):
+            raise PackageError("has no object files to link; compile the model again")
+        functions = [Function(1 + self._number(kernel.object)) for kernel in package.all_kernels]
         return stages_of(package, functions), described(package, row_reader(package)), rows
 
     def _number(self, content: bytes) -> int:
@@ -216,7 +220,7 @@ class _Prepared:
 
 def _rows(package: Package) -> Rows:
     if package.parts.table is not None:
-        raise PackageError("transforms in ways that no kernel computes, of which C computes nothing yet")
+        raise PackageError("transforms rows by steps that only Python computes")
     return rows_of(package, row_reader(package))
 
 
@@ -234,18 +238,18 @@ def _name(package: Package | Model | Source, name: str | None) -> str:
         name = name[:64]
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
         raise InputError(
-            f"name is {name!r:.100}; expected letters, digits and underscores, such as 'churn', that begin "
-            "with a letter and are no word of C."
+            f"name is {name!r:.100}; expected a letter, then letters, digits and underscores, such as "
+            "'churn', but not a keyword of C."
         )
     return name
 
 
 def _check_folder(folder: Path, files: Sequence[str], force: bool) -> None:
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is no folder.")
-    there = [one for one in files if (folder / one).exists()]
-    if there and not force:
-        raise InputError(f"{folder} has {', '.join(there)} already; --force (force=True) replaces files.")
+        raise InputError(f"{folder} is not a folder.")
+    existing = [file for file in files if (folder / file).exists()]
+    if existing and not force:
+        raise InputError(f"{folder} has {', '.join(existing)} already; --force (force=True) replaces files.")
 
 
 def _publish(built: Path, folder: Path, files: Sequence[str]) -> None:
@@ -253,5 +257,5 @@ def _publish(built: Path, folder: Path, files: Sequence[str]) -> None:
     if not folder.exists():
         os.rename(built, folder)
         return
-    for one in files:
-        os.replace(built / one, folder / one)
+    for file in files:
+        os.replace(built / file, folder / file)

@@ -22,14 +22,14 @@ CODES = (
     ("ERROR_BATCH", "not an Arrow record batch, or a damaged one"),
     ("ERROR_COLUMN_COUNT", "a batch with more or fewer columns than the model"),
     ("ERROR_MISSING_COLUMN", "a batch that lacks a column"),
-    ("ERROR_EXTRA_COLUMN", "a batch with a column that was not there in training"),
+    ("ERROR_EXTRA_COLUMN", "a batch with a column that was not in the training data"),
     ("ERROR_COLUMN_TWICE", "a batch that has a column twice"),
     ("ERROR_COLUMN_ORDER", "a batch with columns in another order than in training"),
     ("ERROR_TYPE", "a column of an unsupported type"),
     ("ERROR_NOT_A_NUMBER", "a text where a number is expected"),
     ("ERROR_NOT_A_TEXT", "not a text where a text is expected"),
     ("ERROR_NOT_A_CATEGORY", "numbers where training had categories or texts"),
-    ("ERROR_UNKNOWN_CATEGORY", "a category that was not there in training"),
+    ("ERROR_UNKNOWN_CATEGORY", "a category that was not in the training data"),
     ("ERROR_NULL", "a missing value in a column that had none in training"),
 )
 """Names and meanings of status codes, in the order of their numbers (`enum exported_code`)."""
@@ -129,7 +129,7 @@ def _numbers(library: Library) -> str:
         f"#define {upper}_COLUMNS {library.width}",
         "",
         comment("Results of a row, by function."),
-        *(f"#define {upper}_{one.name.upper()}_COLUMNS {one.columns}" for one in library.methods),
+        *(f"#define {upper}_{method.name.upper()}_COLUMNS {method.columns}" for method in library.methods),
     ]  # fmt: skip
     return "\n".join(lines)
 
@@ -181,13 +181,13 @@ def _functions(library: Library, method: Method) -> str:
     name = library.name
     each = "one" if method.columns == 1 else f"{method.columns} side by side"
     text = (
-        f"Compute {method.told}: {each} for each of the n rows, written to `out`. `threads` is the most that "
-        "work on this call; 0 for those that the model was opened with, which are also the most. Returns "
-        f"{name.upper()}_OK or another code, which also stands in `error` with the place unless that is a "
-        "null pointer; `out` holds anything then."
+        f"Compute {method.description}: {each} for each of the n rows, and write "
+        "it to `out`. At most `threads` threads compute; 0 for those that the model was opened with, which "
+        f"are also the limit. Returns {name.upper()}_OK or an error code. Unless `error` is a null pointer, "
+        "it receives the code and the place. After an error, the content of `out` is undefined."
     )
     if method.name == "predict_class":
-        text += f" The labels are told by {name}_class_name, in the same order as in Python's `classes_`."
+        text += f" {name}_class_name returns the labels, in the same order as Python's `classes_`."
     ends = [*ends_of(library, method)]
     lines = [comment(text)]
     for dtype, kind, result in zip(DTYPES, ("float", "double"), method.c_types, strict=True):
@@ -256,7 +256,10 @@ def _facts(library: Library) -> str:
 
 def plain(text: str) -> str:
     """Return a package's text for a comment, which it must not end."""
-    return "".join(one if one.isprintable() and one.isascii() and one != "*" else "?" for one in text)
+    return "".join(
+        character if character.isprintable() and character.isascii() and character != "*" else "?"
+        for character in text
+    )
 
 
 def declared(library: Library) -> list[str]:
@@ -275,5 +278,5 @@ def declared(library: Library) -> list[str]:
     ends += ["output_columns"]
     if library.labels:
         ends += ["classes", "class_name"] + (["targets"] if len(library.labels) > 1 else [])
-    ends += [f"{one.name}_{end}" for one in library.methods for end in ends_of(library, one)]
+    ends += [f"{method.name}_{end}" for method in library.methods for end in ends_of(library, method)]
     return [f"{library.name}_{end}" for end in ends]

@@ -23,7 +23,7 @@ _NAMES = {
     "raw": "predict_raw",
 }
 
-_TOLD = {
+_DESCRIPTIONS = {
     "predict": "what the model predicts",
     "predict_label": "the class labels",
     "predict_proba": "the probability of each class",
@@ -47,7 +47,7 @@ class Method:
     name: str  # as in Python; ``"predict_class"`` returns positions of labels
     model: int  # 0 for the package's kernels, 1 for those of its ``transform``
     epilogues: tuple[Epilogue, Epilogue]  # for float32 and float64 rows
-    told: str  # a description of a row's results
+    description: str  # a description of a row's results
 
     @property
     def columns(self) -> int:
@@ -57,8 +57,8 @@ class Method:
     @property
     def c_types(self) -> tuple[str, str]:
         """C types of the results for float32 and float64 rows."""
-        one, other = (_C_TYPES[epilogue.dtype.name] for epilogue in self.epilogues)
-        return one, other
+        narrow, wide = (_C_TYPES[epilogue.dtype.name] for epilogue in self.epilogues)
+        return narrow, wide
 
 
 def methods_of(package: Package) -> tuple[list[Method], list[str]]:
@@ -85,13 +85,13 @@ def methods_of(package: Package) -> tuple[list[Method], list[str]]:
                 lookups=(),
                 table=np.empty(0, np.uint8),
             )
-            methods.append(Method("predict_class", 0, (positions, positions), _TOLD["predict_class"]))
+            methods.append(Method("predict_class", 0, (positions, positions), _DESCRIPTIONS["predict_class"]))
             if epilogue.lookups or epilogue.dtype.name not in _C_TYPES:
                 continue
         if epilogue.dtype.name not in _C_TYPES:
             lacking.append(method)
             continue
-        description = _TOLD[method]
+        description = _DESCRIPTIONS[method]
         if spec.hangs_on_power(spec.name_of(name)):
             description += " (a power decides, whose last bit may be another than in Python)"
         methods.append(Method(method, 0, (epilogue, epilogue), description))
@@ -120,7 +120,7 @@ def _outputs(package: Package) -> int:
 
 def _transform(package: Package, model: int) -> Method:
     spec = package.output
-    one, other = (
+    narrow, wide = (
         epilogue_of_columns(spec.label_dtype, rows, _outputs(package), spec.keeps_axis) for rows in DTYPES
     )
-    return Method("transform", model, (one, other), _TOLD["transform"])
+    return Method("transform", model, (narrow, wide), _DESCRIPTIONS["transform"])

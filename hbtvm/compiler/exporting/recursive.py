@@ -39,16 +39,18 @@ class Prepared:
         assert entry is not None
         self._package, self._options, self._entry = package, options, entry
         methods, lacking = methods_of(package) if package.kernels else ([], [])
-        if not all([one.object for one in entry.kernels] + [one.object for one in package.all_kernels]):
-            raise PackageError("has kernels that can't be linked; compile the model again")
+        if not all(
+            [kernel.object for kernel in entry.kernels] + [kernel.object for kernel in package.all_kernels]
+        ):
+            raise PackageError("has no object files to link; compile the model again")
         labels = label_names(package, methods)
-        texts = [*(one.name for one in entry.inputs), *(text for own in labels for text in own)]
-        if any("\0" in one for one in texts):
+        texts = [*(input_.name for input_ in entry.inputs), *(text for values in labels for text in values)]
+        if any("\0" in text for text in texts):
             raise PackageError(
-                "has an input or a class whose name holds a NUL character, which ends texts in C"
+                "has an input or a class whose name holds a NUL character, which ends strings in C"
             )
-        self._objects = list(dict.fromkeys(one.object for one in entry.kernels))
-        self._heads = list(dict.fromkeys(one.object for one in package.all_kernels))
+        self._objects = list(dict.fromkeys(kernel.object for kernel in entry.kernels))
+        self._heads = list(dict.fromkeys(kernel.object for kernel in package.all_kernels))
         self._library = RecursiveLibrary(
             name=name,
             model=package.model,
@@ -59,7 +61,7 @@ class Prepared:
             lacking=lacking,
             features=package.target["features"] if architecture(package.target) == "x86_64" else (),
         )
-        self.functions = tuple(one for one, _, _ in self._library.outputs)
+        self.functions = tuple(output for output, _, _ in self._library.outputs)
         self.lacking = tuple(lacking)
 
     def write(self, folder: Path) -> None:
@@ -69,7 +71,7 @@ class Prepared:
         code = self._source(tables)
         declarations = header(library)
         sources = [
-            (content, {f"{_SYMBOL}{one}": _name(number, one) for one in self._names(content)})
+            (content, {f"{_SYMBOL}{symbol}": _name(number, symbol) for symbol in self._names(content)})
             for number, content in enumerate(self._objects)
         ]
         parts = Parts(
@@ -81,7 +83,7 @@ class Prepared:
 
     def _names(self, content: bytes) -> list[str]:
         """Return the functions of an object that steps call."""
-        lists = (names_of(one) for one in self._entry.kernels if one.object == content)
+        lists = (names_of(kernel) for kernel in self._entry.kernels if kernel.object == content)
         return list(dict.fromkeys(name for names in lists for name in names))
 
     def _source(self, tables: Tables) -> str:
@@ -91,15 +93,17 @@ class Prepared:
 
         def function(name: str) -> Function:
             # A placeholder for the address.
-            at = next((at for at, one in known.items() if one == name), len(known) + 1)
+            at = next((at for at, known_name in known.items() if known_name == name), len(known) + 1)
             known[at] = name
             return Function(at)
 
         recursive = []
-        for one in entry.kernels:
-            number = self._objects.index(one.object)
-            recursive.append({name: function(_name(number, name)) for name in names_of(one)})
-        heads = [function(kernel_name(self._heads.index(one.object))) for one in self._package.all_kernels]
+        for kernel in entry.kernels:
+            number = self._objects.index(kernel.object)
+            recursive.append({name: function(_name(number, name)) for name in names_of(kernel)})
+        heads = [
+            function(kernel_name(self._heads.index(kernel.object))) for kernel in self._package.all_kernels
+        ]
         constants, kept = Constants(tables, known), Recorder()
         model = constants.structure(model_of(kept, entry, recursive), kept)
         behind = ""
@@ -110,7 +114,7 @@ class Prepared:
             rows = input_of(constants, rows_of(self._package, reader))
             behind = f", .behind = {{.count = 1, .models = {{{layers}}}, .inputs = {{{rows}}}}}"
         exported = constants.define("struct exported_recursive", f"{{.model = {model}{behind}}}")
-        methods = {one.name: f"&{method_of(constants, one)}" for one in library.methods}
+        methods = {method.name: f"&{method_of(constants, method)}" for method in library.methods}
         labels = constants.texts(library.labels) if library.labels else ""
         body = [
             cpu_check(library.name, library.features),
@@ -136,7 +140,7 @@ def _run(library: RecursiveLibrary) -> str:
     """Return the C function that all functions of outputs call."""
     name = library.name
     names = input_names(library.entry)
-    fields = ", ".join(f"given ? given->{one} : NULL" for one in names) or "NULL"
+    fields = ", ".join(f"given ? given->{input_} : NULL" for input_ in names) or "NULL"
     return f"""static int run(const {name}_model *model, const struct method *method,
     const {name}_structures *given, void *out, int64_t *results, int threads, {name}_error *error) {{
   const void *const inputs[] = {{{fields}}};

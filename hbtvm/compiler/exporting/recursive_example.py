@@ -48,8 +48,8 @@ def example(library: RecursiveLibrary) -> str:
     """Return the C file, with compiler commands at the top."""
     output, result, _ = library.outputs[0]
     fields, names = [], input_names(library.entry)
-    for one, name in zip(library.entry.inputs, names, strict=True):
-        kind, size = ("float", f"NODES * {one.size}") if one.kind == "vector" else ("int32_t", "NODES")
+    for input_, name in zip(library.entry.inputs, names, strict=True):
+        kind, size = ("float", f"NODES * {input_.size}") if input_.kind == "vector" else ("int32_t", "NODES")
         fields.append(f"static const {kind} {name}_of[{size}]; /* all 0 */")
     is_real = result in ("float", "double")
     values = {

@@ -65,7 +65,7 @@ class RecursiveLibrary:
     def outputs(self) -> list[tuple[str, str, int]]:
         """Return the name, C type and size of a result, for each function of outputs."""
         width = math.prod(self.entry.shape)
-        outputs = [(one.name, one.c_types[0], one.columns) for one in self.methods]
+        outputs = [(method.name, method.c_types[0], method.columns) for method in self.methods]
         # Without layers behind, the readout is the prediction.
         return [*outputs, ("readout", "float", width)] if outputs else [("predict", "float", width)]
 
@@ -73,16 +73,26 @@ class RecursiveLibrary:
 def input_names(entry: RecursionEntry) -> list[str]:
     """Return the inputs' C identifiers: their names if possible, else numbered."""
     names: list[str] = []
-    for at, one in enumerate(entry.inputs):
-        fits = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", one.name, re.ASCII) and one.name not in _RESERVED
-        name = one.name if fits else f"input_{at}"
+    for at, input_ in enumerate(entry.inputs):
+        fits = (
+            re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", input_.name, re.ASCII)
+            and input_.name not in _RESERVED
+        )
+        name = input_.name if fits else f"input_{at}"
         names.append(name if name not in names else f"input_{at}_")
     return names
 
 
 def declared(library: RecursiveLibrary) -> list[str]:
     """Return the names of all functions."""
-    ends = ["abi_version", "message", "open", "close", "cpu_lacks", *(one for one, _, _ in library.outputs)]
+    ends = [
+        "abi_version",
+        "message",
+        "open",
+        "close",
+        "cpu_lacks",
+        *(output for output, _, _ in library.outputs),
+    ]
     if library.labels:
         ends += ["classes", "class_name"]
     return [f"{library.name}_{end}" for end in ends]
@@ -100,7 +110,7 @@ def header(library: RecursiveLibrary) -> str:
         _structures(library),
         opening(library.name),
         _calls(library),
-        "\n\n".join(_function(library, *one) for one in library.outputs),
+        "\n\n".join(_function(library, *output) for output in library.outputs),
         *([_labels(library.name)] if library.labels else []),
         f"#ifdef __cplusplus\n}}\n#endif\n\n#endif /* {upper}_H */",
     ]
@@ -183,22 +193,22 @@ def _structures(library: RecursiveLibrary) -> str:
         "  const int32_t *first; /* nodes + 1 */",
         "  const int32_t *child; /* edges */",
         *(
-            f"  {_field(one, field_name)}"
-            for one, field_name in zip(entry.inputs, input_names(entry), strict=True)
+            f"  {_field(input_, field_name)}"
+            for input_, field_name in zip(entry.inputs, input_names(entry), strict=True)
         ),
     ]
     return "\n".join([text, f"typedef struct {name}_structures {{", *fields, f"}} {name}_structures;"])
 
 
-def _field(one: RecursiveInput, name: str) -> str:
-    suffix = "" if one.name == name else f", {plain(one.name)}"
-    if one.kind == "vector":
-        return f"const float *{name}; /* nodes x {one.size}{suffix} */"
-    none = "; -1 for none" if one.optional else ""
-    return f"const int32_t *{name}; /* nodes{suffix}: from 0 to {one.size - 1}{none} */"
+def _field(input_: RecursiveInput, name: str) -> str:
+    suffix = "" if input_.name == name else f", {plain(input_.name)}"
+    if input_.kind == "vector":
+        return f"const float *{name}; /* nodes x {input_.size}{suffix} */"
+    none = "; -1 for none" if input_.optional else ""
+    return f"const int32_t *{name}; /* nodes{suffix}: from 0 to {input_.size - 1}{none} */"
 
 
-_TOLD = {
+_DESCRIPTIONS = {
     "predict": "what the model predicts",
     "predict_class": "positions of class labels",
     "predict_label": "the class labels",
@@ -213,21 +223,20 @@ def _calls(library: RecursiveLibrary) -> str:
     """Return the documentation that all functions of outputs share."""
     results = _RESULTS[library.entry.over]
     return comment(
-        f"The functions below write their results to `out`: {results}. `results` tells for how many there is "
-        "room, and becomes their number, also where that is larger. `threads` is the most that work on this "
-        "call; 0 for those that the model was opened with, which are also the most. They return "
-        f"{library.name.upper()}_OK or another code, which also stands in `error` with the place unless that "
-        "is a null pointer; `out` holds anything then."
+        f"The functions below write their results to `out`: {results}. `results` states for how many `out` "
+        "has room, and receives their number, even if that is larger. At most `threads` threads compute; 0 "
+        "for those that the model was opened with, which are also the limit. They return "
+        f"{library.name.upper()}_OK or an error code. Unless `error` is a null pointer, it receives the code "
+        "and the place. After an error, the content of `out` is undefined."
     )
 
 
 def _function(library: RecursiveLibrary, output: str, kind: str, columns: int) -> str:
     name = library.name
-    text = (
-        f"{_TOLD.get(output, output)}: {'a number' if columns == 1 else f'{columns} numbers side by side'}."
-    )
+    numbers = "a number" if columns == 1 else f"{columns} numbers side by side"
+    text = f"{_DESCRIPTIONS.get(output, output)}: {numbers}."
     if output == "predict_class":
-        text += f" The labels are told by {name}_class_name, in the same order as in Python's `classes_`."
+        text += f" {name}_class_name returns the labels, in the same order as Python's `classes_`."
     return (
         f"{comment(text[0].upper() + text[1:])}\n"
         f"int {name}_{output}(const {name}_model *model, const {name}_structures *structures,\n"

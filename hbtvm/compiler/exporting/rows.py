@@ -48,16 +48,16 @@ def rows_of(package: Package, inputs: Inputs | FeedReader) -> Rows:
     """
     spec, read = package.input, tuple[int, ...]()
     if spec.rows_are_values:
-        raise PackageError("reads texts or other values, which C does not read in rows of numbers")
+        raise PackageError("reads texts or other values, and rows in C are numbers")
     if isinstance(inputs, FeedReader):
         read = _columns(package, inputs)
     elif spec.categories and spec.numbers_are_categories:
-        raise PackageError("knows categories by their values, which C does not look up in rows of numbers")
+        raise PackageError("knows categories by their values, and rows in C are numbers")
     compare = "float64" if package.stages else package.forest["compare_dtype"]
     types = DTYPES if package.stages else {kernel.dtype for kernel in package.kernels}
     missing = spec.missing_value if isinstance(inputs, Inputs) else None
-    one, other = (_conversion(dtype, compare, {*types}) for dtype in DTYPES)
-    return Rows(spec.n_features, read, missing, (one, other))
+    narrow, wide = (_conversion(dtype, compare, {*types}) for dtype in DTYPES)
+    return Rows(spec.n_features, read, missing, (narrow, wide))
 
 
 def _columns(package: Package, reader: FeedReader) -> tuple[int, ...]:
@@ -67,8 +67,7 @@ def _columns(package: Package, reader: FeedReader) -> tuple[int, ...]:
         if feed.steps or not isinstance(feed.source, Raw):
             where = feed.where or "a column"
             raise PackageError(
-                f"has categories, or steps that no kernel computes ({where}), which C does not read in rows "
-                "of numbers"
+                f"has categories, or steps that no kernel computes ({where}); rows in C are numbers"
             )
         columns.append(feed.source.index)
     return () if columns == list(range(package.input.n_features)) else tuple(columns)

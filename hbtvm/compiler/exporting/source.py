@@ -43,11 +43,13 @@ def source(
         "struct exported",
         f"{{.count = {len(parts)}, .models = {{{', '.join(models)}}}, .inputs = {{{', '.join(inputs)}}}}}",
     )
-    methods = [(one, method_of(constants, one)) for one in library.methods]
+    methods = [(method, method_of(constants, method)) for method in library.methods]
     body = [cpu_check(library.name, library.features), opening(library.name, exported)]
     for method, constant in methods:
         ends = [*ends_of(library, method)]
-        body += [_function(library.name, method, one, constant) for one in DTYPES if suffix(one) in ends]
+        body += [
+            _function(library.name, method, dtype, constant) for dtype in DTYPES if suffix(dtype) in ends
+        ]
         if batches is not None and "arrow" in ends:
             body.append(_batch_function(library.name, method, constant, constants, batches))
     body += _facts(library, constants)
@@ -69,7 +71,10 @@ def input_of(constants: Constants, rows: Rows | None) -> str:
     missing = ""
     if rows.missing is not None:
         missing = f", .missing = {constants.array(np.array([rows.missing], np.float32))}"
-    conversions = ", ".join(f"{{{one.through}, {one.to}, {int(one.exact)}}}" for one in rows.conversions)
+    conversions = ", ".join(
+        f"{{{conversion.through}, {conversion.to}, {int(conversion.exact)}}}"
+        for conversion in rows.conversions
+    )
     return f"{{.columns = {rows.columns}{read}{missing}, .conversions = {{{conversions}}}}}"
 
 
@@ -100,7 +105,7 @@ def preamble(name: str, headers: Sequence[str]) -> list[str]:
         "#include <math.h>",
         "#include <stdlib.h>",
         "",
-        *(f'#include "{one}"' for one in headers),
+        *(f'#include "{header}"' for header in headers),
         "",
         "extern const uint8_t hbtvm_tables[];",
     ]
@@ -108,7 +113,7 @@ def preamble(name: str, headers: Sequence[str]) -> list[str]:
 
 def cpu_check(name: str, features: Sequence[str]) -> str:
     """Return the C function that names the first instruction set that the CPU lacks."""
-    checks = [f'  if (!__builtin_cpu_supports("{one}")) return "{one}";' for one in features]
+    checks = [f'  if (!__builtin_cpu_supports("{feature}")) return "{feature}";' for feature in features]
     start = ["  __builtin_cpu_init();"] if checks else []
     lines = [f"const char *{name}_cpu_lacks(void) {{", *start, *checks, "  return NULL;", "}"]
     return "\n".join([*lines, ""])
@@ -176,10 +181,10 @@ def _batch_function(name: str, method: Method, constant: str, constants: Constan
 def _facts(library: Library, constants: Constants) -> list[str]:
     name, methods, before = library.name, library.methods, len(constants.lines)
     columns = constants.texts(library.columns) if library.columns else ""
-    names = constants.texts([one.name for one in methods])
-    widths = constants.array(np.array([one.columns for one in methods], np.int64))
-    labels = [constants.texts(one) for one in library.labels]
-    counts = constants.array(np.array([len(one) for one in library.labels], np.int64)) if labels else ""
+    names = constants.texts([method.name for method in methods])
+    widths = constants.array(np.array([method.columns for method in methods], np.int64))
+    labels = [constants.texts(values) for values in library.labels]
+    counts = constants.array(np.array([len(values) for values in library.labels], np.int64)) if labels else ""
     count, width = len(methods), library.width
     lines = [*constants.lines[before:], ""]
     del constants.lines[before:]

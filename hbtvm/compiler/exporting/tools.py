@@ -44,18 +44,17 @@ def _beside(folder: str, prefix: str, program: str) -> str:
         if path:
             return path
     raise BuildError(
-        f"{prefix}{program} was not found, which libraries for C are put together with; on Debian: apt-get "
-        "install binutils"
+        f"{prefix}{program} was not found; libraries for C need it; on Debian: apt-get install binutils"
     )
 
 
-def run(command: Sequence[str], what: str, folder: Path) -> None:
+def run(command: Sequence[str], task: str, folder: Path) -> None:
     """Run a program.
 
-    Raises `BuildError` if it fails; `what` describes its task in a verb phrase.
+    Raises `BuildError` if it fails; `task` is a verb phrase.
     """
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     if done.returncode:
         lines = [line for line in done.stderr.strip().splitlines() if "error" in line or "undefined" in line]
-        said = (lines or done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[0]
-        raise BuildError(f"{os.path.basename(command[0])} could not {what}: {said}")
+        message = (lines or done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[0]
+        raise BuildError(f"{os.path.basename(command[0])} could not {task}: {message}")

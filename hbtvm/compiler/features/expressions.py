@@ -115,8 +115,8 @@ class Expressions:
         if kind == "Call":
             return self._call(node)
         if kind == "Cast":
-            real = "float" in str(node.ty.dtype) or "float" in str(node.value.ty.dtype)
-            return self._computed(f"Cast {node.ty.dtype}", "convert" if real else "", int, node.value)
+            floats = "float" in str(node.ty.dtype) or "float" in str(node.value.ty.dtype)
+            return self._computed(f"Cast {node.ty.dtype}", "convert" if floats else "", int, node.value)
         if kind == "Select":
             parts = node.condition, node.true_value, node.false_value
             return self._computed(kind, "select", _select, *parts)

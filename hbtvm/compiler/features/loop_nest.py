@@ -89,7 +89,7 @@ class _Walk:
         self._expressions = Expressions(sizes)
         self._around: list[Loop] = []
         self._threads: dict[str, Loop] = {}
-        self._made = 0
+        self._created = 0
         tvm_ffi.structural_walk(
             function.body, (tirx.BufferStore, lambda store: self._written.add(hash(store.buffer)))
         )
@@ -160,16 +160,16 @@ class _Walk:
     @contextmanager
     def _together(self) -> Iterator[None]:
         """Treat a warp's threads as one in the context, in which they multiply a tile on a tensor core."""
-        around = self._around
-        self._around = [loop for loop in around if loop is not self._threads.get("threadIdx.x")]
+        outer = self._around
+        self._around = [loop for loop in outer if loop is not self._threads.get("threadIdx.x")]
         yield
-        self._around = around
+        self._around = outer
 
     @contextmanager
     def _entered(self, variable: Any, extent: Any, kind: int, start: Any = None) -> Iterator[Loop]:
         expressions = self._expressions
-        self._made += 1
-        loop = Loop(max(expressions.value(extent).first, 1), kind, self._made)
+        self._created += 1
+        loop = Loop(max(expressions.value(extent).first, 1), kind, self._created)
         if self._shared and str(getattr(extent, "name", "")) == self._shared:
             self.divided.add(loop.number)
         first = expressions.value(start).first if start is not None else 0

@@ -154,10 +154,10 @@ def transposed(vectors: Sequence[Any], bind: Callable[[Any, str], Any]) -> list[
         for n in range(size):
             if n & half:
                 continue
-            one, other = names[n], names[n + half]
+            lower, upper = names[n], names[n + half]
             low = [lane if not lane & half else size + lane - half for lane in range(size)]
             high = [lane + half if not lane & half else size + lane for lane in range(size)]
             for place, lanes in ((n, low), (n + half, high)):
-                exchanged[place] = bind(tirx.Shuffle([one, other], lanes), f"exchanged_{half}_{place}")
+                exchanged[place] = bind(tirx.Shuffle([lower, upper], lanes), f"exchanged_{half}_{place}")
         names, half = exchanged, half // 2
     return names

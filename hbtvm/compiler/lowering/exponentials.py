@@ -96,10 +96,12 @@ def _entries(n: Any, lanes: int) -> Any:
     """Return entries of the table by the lowest four bits of each number."""
     if lanes > 8:
         halves = [part(f"int64x{lanes // 2}", n) for part in (tirx.vectorlow, tirx.vectorhigh)]
-        parts = [_let(one, lambda one: _entries(one, lanes // 2)) for one in halves]
+        parts = [_let(half, lambda index: _entries(index, lanes // 2)) for half in halves]
         return tirx.vectorcombine(f"int64x{lanes}", *parts)
     low, high = (
-        tirx.Shuffle([tirx.const(int(one), "int64") for one in _ENTRIES[first : first + 8]], list(range(8)))
+        tirx.Shuffle(
+            [tirx.const(int(entry), "int64") for entry in _ENTRIES[first : first + 8]], list(range(8))
+        )
         for first in (0, 8)
     )
     return tirx.call_llvm_pure_intrin("int64x8", "llvm.x86.avx512.vpermi2var.q.512", low, n, high)

@@ -101,7 +101,7 @@ def _one_by_one(buffer: Any, start: Any, index: Any, lanes: int) -> Any:
 
 def _permute(buffer: Any, start: Any, index: Any, entries: int, dtype: str, lanes: int, pairs: bool) -> Any:
     """Load the whole run, permute each register (or pair), and select by the index."""
-    one, two = _PERMUTES[dtype, lanes]
+    single, paired = _PERMUTES[dtype, lanes]
     name = tirx.Var("index", f"int32x{lanes}")
     # The instructions use the low bits only; the selects below use the high bits.
     low = name if np.dtype(dtype).itemsize == 4 else tirx.Cast(f"int64x{lanes}", name)
@@ -115,11 +115,11 @@ def _permute(buffer: Any, start: Any, index: Any, entries: int, dtype: str, lane
     if pairs and len(registers) > 1:
         step = 2 * lanes
         neighbours = zip(registers[0::2], registers[1::2], strict=False)
-        parts = [tirx.call_llvm_pure_intrin(kind, two, a, low, b) for a, b in neighbours]
+        parts = [tirx.call_llvm_pure_intrin(kind, paired, a, low, b) for a, b in neighbours]
         registers = registers[2 * len(parts) :]
     for register in registers:
         # AVX2's instructions take the index last, like LLVM's AVX-512 intrinsics.
-        parts.append(tirx.call_llvm_pure_intrin(kind, one, register, low))
+        parts.append(tirx.call_llvm_pure_intrin(kind, single, register, low))
     while len(parts) > 1:
         upper = (name & tirx.const(step, f"int32x{lanes}")) != tirx.const(0, f"int32x{lanes}")
         merged = [tirx.Select(upper, b, a) for a, b in zip(parts[0::2], parts[1::2], strict=False)]
@@ -156,10 +156,10 @@ def _gather(buffer: Any, start: Any, index: Any, dtype: str, lanes: int) -> Any:
     zero = tirx.const(0, kind)
     name = _GATHERS[dtype, lanes]
     if "avx512" in name:
-        every = tirx.const(True, f"boolx{lanes}")
-        return tirx.call_llvm_pure_intrin(kind, name, zero, address, index, every, tirx.const(size, "int32"))
-    every = tirx.reinterpret(kind, tirx.const(-1, f"int{8 * size}x{lanes}"))
-    return tirx.call_llvm_pure_intrin(kind, name, zero, address, index, every, tirx.const(size, "int8"))
+        mask = tirx.const(True, f"boolx{lanes}")
+        return tirx.call_llvm_pure_intrin(kind, name, zero, address, index, mask, tirx.const(size, "int32"))
+    mask = tirx.reinterpret(kind, tirx.const(-1, f"int{8 * size}x{lanes}"))
+    return tirx.call_llvm_pure_intrin(kind, name, zero, address, index, mask, tirx.const(size, "int8"))
 
 
 def _unit() -> str:

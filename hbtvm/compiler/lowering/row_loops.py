@@ -14,10 +14,10 @@ from hbtvm.schedules.statements import (
     Place,
     any_lane,
     broadcast,
-    every,
     scratch,
     sequence,
     serial,
+    splat,
 )
 from hbtvm.strategies.network.row_loops import COUPLING, IMPUTATION
 
@@ -59,8 +59,8 @@ def make_row_loop(loop: Any) -> Any:
         return Columns(Place(buffer, first), sym.Analyzer().simplify(second - first))
 
     name, *arguments = store.value.args
-    loads = [one for one in arguments if not isinstance(one, tirx.IntImm)]
-    sizes = [int(one.value) for one in arguments if isinstance(one, tirx.IntImm)]
+    loads = [argument for argument in arguments if not isinstance(argument, tirx.IntImm)]
+    sizes = [int(argument.value) for argument in arguments if isinstance(argument, tirx.IntImm)]
     (index,) = store.indices
     out = columns(store.buffer, at(index), at(index, 1))
     build, count = _BUILDERS[str(name.value)]
@@ -68,7 +68,7 @@ def make_row_loop(loop: Any) -> Any:
         columns(first.source, at(first.indices[0]), at(second.indices[0]))
         for first, second in zip(loads[0 : 2 * count : 2], loads[1 : 2 * count : 2], strict=True)
     ]
-    tables = [Place(one.source, at(one.indices[0])) for one in loads[2 * count :]]
+    tables = [Place(load.source, at(load.indices[0])) for load in loads[2 * count :]]
     return build(out, inputs, tables, sizes, int(loop.extent))
 
 
@@ -90,10 +90,10 @@ def _imputation(
         least, most, sum_ = broadcast(low.load(s), n), broadcast(high.load(s), n), total.load(0, n)
         value = tirx.Select(sum_ < least, least, sum_)
         value = tirx.Select(value > most, most, value)
-        marked = missing.load(here, n) != every(0.0, "float64", n)
+        marked = missing.load(here, n) != splat(0.0, "float64", n)
         work = sequence(
             [
-                *total.made(),
+                *total.allocation(),
                 total.store(broadcast(intercept.load(s), n), 0, n),
                 serial("f", width, add),
                 out.store(tirx.Select(marked, value, out.load(here, n)), here, n),
@@ -193,15 +193,15 @@ def _coupled_row(out: Columns, pairs: Columns, classes: int, rounds: int, row: A
 
     limit = tirx.const(TOLERANCE / classes, "float64")
     going = tirx.And(done.load(0) < tirx.const(rounds, "int64"), error.load(0) >= limit)
-    again = [serial("t", classes, newton), done.store(done.load(0) + 1, 0), *look()]
+    iteration = [serial("t", classes, newton), done.store(done.load(0) + 1, 0), *look()]
     places = (diagonal, product, total, error, scale, done)
     return sequence(
         [
-            *(statement for place in places for statement in place.made()),
+            *(statement for place in places for statement in place.allocation()),
             done.store(tirx.const(0, "int64"), 0),
             serial("t", classes, begin),
             *look(),
-            tirx.While(going, sequence(again)),
+            tirx.While(going, sequence(iteration)),
         ]
     )
 

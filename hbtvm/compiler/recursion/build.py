@@ -93,7 +93,8 @@ def entry_of(
         shape=cell.states[readout.state],
         over=readout.over,
         inputs=tuple(
-            RecursiveInput(name, one.kind, one.size, one.optional) for name, one in cell.inputs.items()
+            RecursiveInput(name, input_.kind, input_.size, input_.optional)
+            for name, input_ in cell.inputs.items()
         ),
         kernels=kernels,
         vocabulary=vocabulary,

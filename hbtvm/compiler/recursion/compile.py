@@ -67,12 +67,12 @@ def work_of(
     target: Target,
     sizes: Sequence[int],
     threads: int,
-    given: Structures | None = None,
+    sampled: Structures | None = None,
 ) -> Work:
     """Prepare a model.
 
     `sizes`: structures of a call, by batch size.
-    `given`: structures to measure on; by default, random structures.
+    `sampled`: structures to measure on; by default, random structures.
     Raises `TargetError` if there are no kernels for such a target. Raises `InputError` if the given
     structures don't fit the model.
     """
@@ -80,13 +80,13 @@ def work_of(
         raise TargetError(
             "recursive models have kernels for CPUs and NVIDIA GPUs only; compile the model for one of these"
         )
-    if given is not None:
-        check_sample(model.cell, given)
+    if sampled is not None:
+        check_sample(model.cell, sampled)
     structures = {
-        rows: sample(model.cell, rows, seed=rows) if given is None else taken(given, rows, seed=rows)
+        rows: sample(model.cell, rows, seed=rows) if sampled is None else taken(sampled, rows, seed=rows)
         for rows in sizes
     }
-    words = sample_words(model.cell, given)
+    words = sample_words(model.cell, sampled)
     return Work(model, classes_of(model.cell), target, threads, structures, words)
 
 
@@ -186,7 +186,7 @@ def compiled(work: Work, log: Log | None, head: Head) -> Package:
         records += log.read().records
     require_compilers(work.target, linked=work.target["kind"] != "cuda")
     configs = {rows: chosen(work, rows, records) for rows in work.structures}
-    tuning = {"trials": 0, "started": utc_now(), "origins": [one[2] for one in configs.values()]}
+    tuning = {"trials": 0, "started": utc_now(), "origins": [config[2] for config in configs.values()]}
     calls = {rows: _kernels(work, rows, *configs[rows][:2]) for rows in configs}
     logged = {} if log is None else {rows: call for rows, call in calls.items() if configs[rows][2] == "log"}
     built = dict(

@@ -61,8 +61,8 @@ class CompiledCell:
         # Also numbered from the end: numbers computed from weights, rather than copied, then give different
         # indices.
         behind = {name: np.float32(count + 1) - array for name, array in numbered.items()}
-        again = strategy.kernels(classes_of(cell.bind(behind)), config, target).tables
-        self._places = [_places(*both, count) for both in zip(kernels.tables, again, strict=True)]
+        tables = strategy.kernels(classes_of(cell.bind(behind)), config, target).tables
+        self._places = [_places(*both, count) for both in zip(kernels.tables, tables, strict=True)]
         self._entry = entry_of(bound, classes, readout, (kernels,))
         names = names_of(kernels)
         self._functions = [dict(zip(names, load_functions(kernels.library, names), strict=True))]

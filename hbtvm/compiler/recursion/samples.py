@@ -31,18 +31,18 @@ def sample(cell: Cell, count: int, seed: int = 0) -> Structures:
         base = starts[-1]
         nodes = _chain() if places == 1 else _tree(rng)
         for children in nodes:
-            child += [base + one for one in children]
+            child += [base + node for node in children]
             first.append(len(child))
             leaf.append(not children)
         starts.append(base + len(nodes))
     inputs: dict[str, np.ndarray] = {}
     leaves = np.array(leaf)
-    for name, one in cell.inputs.items():
-        if one.kind == "vector":
-            inputs[name] = rng.standard_normal((len(leaves), one.size)).astype(np.float32)
+    for name, input_ in cell.inputs.items():
+        if input_.kind == "vector":
+            inputs[name] = rng.standard_normal((len(leaves), input_.size)).astype(np.float32)
             continue
-        numbers = rng.integers(0, one.size, len(leaves))
-        inputs[name] = np.where(leaves | (not one.optional) | (places == 1), numbers, -1).astype(np.int32)
+        numbers = rng.integers(0, input_.size, len(leaves))
+        inputs[name] = np.where(leaves | (not input_.optional) | (places == 1), numbers, -1).astype(np.int32)
     return Structures(
         np.array(starts, np.int64), np.array(first, np.int32), np.array(child, np.int32), inputs
     )
@@ -69,10 +69,10 @@ def taken(structures: Structures, count: int, seed: int = 0) -> Structures:
     `structures`: checked structures (see `check_sample`); those without nodes are left out.
     """
     sizes = np.diff(structures.starts)
-    there = np.flatnonzero(sizes)
-    rounds = -(-count // len(there))
+    nonempty = np.flatnonzero(sizes)
+    rounds = -(-count // len(nonempty))
     rng = np.random.default_rng(seed)
-    chosen = np.concatenate([rng.permutation(there) for _ in range(rounds)])[:count]
+    chosen = np.concatenate([rng.permutation(nonempty) for _ in range(rounds)])[:count]
     return _these(structures, chosen)
 
 
@@ -91,7 +91,7 @@ def _these(structures: Structures, chosen: np.ndarray) -> Structures:
         starts.astype(np.int64),
         first.astype(np.int32),
         np.where(child < 0, -1, child + moved).astype(np.int32),
-        {name: np.asarray(one)[nodes] for name, one in structures.inputs.items()},
+        {name: np.asarray(array)[nodes] for name, array in structures.inputs.items()},
     )
 
 
@@ -117,8 +117,8 @@ def shape_of(structures: Structures) -> tuple[int, int]:
     while True:
         deeper = levels.copy()
         parents = np.repeat(np.arange(len(levels)), np.diff(structures.first))
-        there = structures.child >= 0
-        np.maximum.at(deeper, parents[there], levels[structures.child[there]] + 1)
+        exists = structures.child >= 0
+        np.maximum.at(deeper, parents[exists], levels[structures.child[exists]] + 1)
         if (deeper == levels).all() or deeper.max() >= len(levels):
             break
         levels = deeper

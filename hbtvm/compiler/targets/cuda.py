@@ -71,9 +71,11 @@ def describe(fields: Mapping[str, Any]) -> Target:
         raise TargetError(f"CUDA architecture {arch!r} is too old; expected sm_{_OLDEST} or later")
     shared = 1024 * _SHARED_KIB.get(number, _SHARED_KIB_LATER)
     known = {"kind": "cuda", "arch": arch, "max_shared_memory_per_block": shared, **_COMMON}
-    wrong = [name for name in fields if name not in (*known, "cores")]
-    if wrong:
-        raise TargetError(f"a CUDA target has no entry {wrong[0]!r}; expected {', '.join((*known, 'cores'))}")
+    unknown = [name for name in fields if name not in (*known, "cores")]
+    if unknown:
+        raise TargetError(
+            f"a CUDA target has no entry {unknown[0]!r}; expected {', '.join((*known, 'cores'))}"
+        )
     for name in ("cores", *known):
         if name in fields and name not in ("kind", "arch"):
             if not isinstance(fields[name], int) or fields[name] < 1:

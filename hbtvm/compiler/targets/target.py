@@ -66,7 +66,10 @@ def _cpu(fields: dict[str, Any]) -> Target:
         mcpu = _GENERIC[arch]
     if not tvm.get_global_func("target.llvm_is_valid_cpu")(mcpu, triple(arch)):
         advice = _ADVICE[arch]
-        if any(tvm.get_global_func("target.llvm_is_valid_cpu")(mcpu, triple(one)) for one in ARCHITECTURES):
+        if any(
+            tvm.get_global_func("target.llvm_is_valid_cpu")(mcpu, triple(architecture))
+            for architecture in ARCHITECTURES
+        ):
             advice += '; a CPU of another architecture is told with "mtriple"'
         raise TargetError(f"LLVM knows no CPU named {mcpu!r} for {arch}; try {advice}")
     extra = [name.removeprefix("+") for name in fields.get("mattr", ()) if not name.startswith("-")]
@@ -93,7 +96,7 @@ def _architecture(mtriple: object) -> str:
     name, *rest = str(mtriple).lower().split("-")
     arch = known_as(name)
     if arch not in ARCHITECTURES or "linux" not in rest or rest[-1] not in ("gnu", "linux"):
-        known = " or ".join(f'"{triple(one)}"' for one in ARCHITECTURES)
+        known = " or ".join(f'"{triple(architecture)}"' for architecture in ARCHITECTURES)
         raise TargetError(f"target mtriple {mtriple!r} is not supported; expected {known}")
     return arch
 

@@ -53,7 +53,7 @@ def _codes(info: str) -> tuple[float, float] | None:
         values = [float(word) for word in (info[1:-1] if numeric else info).split(":")]
     except ValueError:
         return None
-    # Among categorical values, -1 stands for missing ones.
+    # Among categorical values, -1 stands for a missing value.
     if not all(value.is_integer() and value >= (0 if numeric else -1) for value in values):
         return None
     return min(values), max(values)

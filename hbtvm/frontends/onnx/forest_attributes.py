@@ -23,11 +23,16 @@ def of_attributes(call: Call, kind: Literal["target", "class"], outputs: int | N
     count = len(trees)
     names = call.texts("nodes_modes")
     values, double = _numbers(call, "nodes_values")
-    feature, yes, no = (call.integers(f"nodes_{one}ids") for one in ("feature", "truenode", "falsenode"))
-    if not count or not all(len(one) == count for one in (nodes, names, values, feature, yes, no)):
+    feature, yes, no = (
+        call.integers(f"nodes_{suffix}ids") for suffix in ("feature", "truenode", "falsenode")
+    )
+    if not count or not all(len(column) == count for column in (nodes, names, values, feature, yes, no)):
         raise call.damaged("its lists of nodes differ in length.")
     mode = np.array(
-        [MODES.index(one) if one in MODES[:6] else LEAF if one == "LEAF" else -2 for one in names]
+        [
+            MODES.index(mode_name) if mode_name in MODES[:6] else LEAF if mode_name == "LEAF" else -2
+            for mode_name in names
+        ]
     )
     if np.any(mode == -2):
         unknown = names[int(np.flatnonzero(mode == -2)[0])]
@@ -39,8 +44,8 @@ def of_attributes(call: Call, kind: Literal["target", "class"], outputs: int | N
     weights, _ = _numbers(call, f"{kind}_weights")
     if not len(targets) == len(holder_trees) == len(holder_nodes) == len(weights):
         raise call.damaged("its lists of leaves differ in length.")
-    for one in (trees, nodes, holder_trees, holder_nodes, yes, no):
-        if len(one) and not -1 <= one.min() <= one.max() < _MOST_ID:
+    for ids_ in (trees, nodes, holder_trees, holder_nodes, yes, no):
+        if len(ids_) and not -1 <= ids_.min() <= ids_.max() < _MOST_ID:
             raise call.damaged("the number of a tree or node is out of range.")
     # Trees in order of appearance; within them, nodes in order of appearance.
     distinct, first, which = np.unique(trees, return_index=True, return_inverse=True)
@@ -101,7 +106,7 @@ def of_tensors(call: Call) -> Forest:
     count, leaves = len(feature), len(targets)
     if not count or not leaves or len(weights) != leaves or not len(roots):
         raise call.damaged("it has no trees, or other numbers of weights and leaves.")
-    if not all(len(one) == count for one in (splits, mode, yes, no, yes_leaf, no_leaf)):
+    if not all(len(column) == count for column in (splits, mode, yes, no, yes_leaf, no_leaf)):
         raise call.damaged("its lists of nodes differ in length.")
     for ends, is_leaf in ((yes, yes_leaf), (no, no_leaf)):
         if np.any(ends < 0) or np.any(ends >= np.where(is_leaf, leaves, count)):

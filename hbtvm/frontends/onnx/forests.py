@@ -119,19 +119,19 @@ def _merge_sets(forest: Forest) -> None:
     base = np.repeat(forest.starts[:-1], np.diff(forest.starts))
     split = forest.mode != LEAF
     parents = np.bincount(np.concatenate([(base + forest.yes)[split], (base + forest.no)[split]]))
-    gone: set[int] = set()
+    merged: set[int] = set()
     for i in equal:
         values = [float(forest.value[i])]
-        while i not in gone:
+        while i not in merged:
             j = int(base[i] + forest.no[i])
             same = forest.mode[j] == EQ and forest.feature[j] == forest.feature[i]
             if not same or forest.yes[j] != forest.yes[i] or forest.tracks[j] != forest.tracks[i]:
                 break
-            if j == i or j in gone or parents[j] > 1:
+            if j == i or j in merged or parents[j] > 1:
                 break
             values += forest.members.get(j, (float(forest.value[j]),))
             forest.no[i] = forest.no[j]
-            gone.add(j)
+            merged.add(j)
         if len(values) > 1:
             forest.members[i] = tuple(values)
 

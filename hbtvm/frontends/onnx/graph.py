@@ -45,7 +45,7 @@ OPERATIONS: Mapping[tuple[str, str], Evaluate] = {
 """By domain and operator."""
 
 _MOST_CONSTANTS = 1 << 26  # bound of the values of all computed constants
-_DEEPEST = 16  # operators of the model within one another
+_DEEPEST = 16  # nesting depth of the model's operators
 
 _REFOLDING = ("Reshape", "Identity", "Cast")
 """Operators that accept `Rows.unfolded`; the first resolves it."""

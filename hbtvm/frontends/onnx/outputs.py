@@ -37,13 +37,13 @@ def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Known]) 
     Raises `UnsupportedModel` if its outputs are not those of a `Predictor`, or an operator is not supported.
     Raises `ModelError` if an output is not computed.
     """
-    found, left = _chosen(document, known)
+    outputs, left = _chosen(document, known)
     model = _name(document)
-    fast = _trees_alone(found)
+    fast = _trees_alone(outputs)
     if fast is not None:
         graph = _of_trees(fast, inputs, model)
-        return replace(graph, told=(*left, *graph.told)) if left else graph
-    predictor = predictor_of(found)
+        return replace(graph, rewrites=(*left, *graph.rewrites)) if left else graph
+    predictor = predictor_of(outputs)
     scores, names = loosened(predictor.scores()), inputs.feature_names
     operators = sum(not isinstance(node, Constant) for node in in_order(scores))
     if operators > _MOST_OPERATORS:
@@ -55,7 +55,7 @@ def graph_of(document: Document, inputs: InputSpec, known: Mapping[str, Known]) 
     columns = tuple(Column(Raw(i)) for i in range(inputs.n_features))
     raw = Table(columns) if names is None and not texts else None
     graph = of_nodes("onnx", model, inputs, scores, predictor.output_spec(), raw, lower)
-    return replace(graph, told=(*left, *graph.told))
+    return replace(graph, rewrites=(*left, *graph.rewrites))
 
 
 def _chosen(document: Document, known: Mapping[str, Known]) -> tuple[dict[str, Rows], tuple[str, ...]]:
@@ -70,11 +70,11 @@ def _chosen(document: Document, known: Mapping[str, Known]) -> tuple[dict[str, R
     if not values:
         raise UnsupportedModel("no output of the ONNX model depends on its rows.")
     names, tensors = list(values), list(values.values())
-    labels = [isinstance(one, Rows) and _is_label(one, alone=False) for one in tensors]
+    labels = [isinstance(value, Rows) and _is_label(value, alone=False) for value in tensors]
     kept = names[:1]
     levels = tensors[0].levels if isinstance(tensors[0], Rows) and labels[0] else None
     by_class = levels is not None and len(levels) == len(tensors) - 1 and not any(labels[1:])
-    if by_class and all(isinstance(one, Rows) and one.width == 1 for one in tensors):
+    if by_class and all(isinstance(value, Rows) and value.width == 1 for value in tensors):
         # A column for each class.
         kept = names
     elif len(names) > 1 and labels[0] != labels[1]:
@@ -82,18 +82,18 @@ def _chosen(document: Document, known: Mapping[str, Known]) -> tuple[dict[str, R
         third = tensors[2] if len(kept) == 2 and names[2:3] == [_SCORES] else None
         if isinstance(third, Rows) and third.width == 1 and third.dtype.startswith("float"):
             kept = names[:3]
-    found: dict[str, Rows] = {}
+    chosen: dict[str, Rows] = {}
     for name in kept:
         value = values[name]
         if isinstance(value, UnsupportedModel):
             raise value
         assert isinstance(value, Rows)
-        found[name] = value
-    left = [name for name in names if name not in found]
+        chosen[name] = value
+    left = [name for name in names if name not in chosen]
     if not left:
-        return found, ()
-    named = ", ".join(repr(shown(one, 40)) for one in left)
-    return found, (f"the outputs {named} of the ONNX model are left out",)
+        return chosen, ()
+    named = ", ".join(repr(shown(name, 40)) for name in left)
+    return chosen, (f"the outputs {named} of the ONNX model are left out",)
 
 
 def _of_classes(label: Known, scores: Known) -> bool:
@@ -114,20 +114,22 @@ def _name(document: Document) -> str:
     return shown((predicts or kinds or ["graph"])[-1], 60)
 
 
-def _trees_alone(found: Mapping[str, Rows]) -> Ensemble | None:
+def _trees_alone(outputs: Mapping[str, Rows]) -> Ensemble | None:
     """Return the trees that compute all outputs; None if others do."""
-    origins = [value.origin for value in found.values()]
-    if not all(isinstance(one, TreeOutput) for one in origins):
+    origins = [value.origin for value in outputs.values()]
+    if not all(isinstance(origin, TreeOutput) for origin in origins):
         return None
-    parts = [one.part for one in origins]
-    same = all(one.ensemble is origins[0].ensemble for one in origins)
+    parts = [origin.part for origin in origins]
+    same = all(origin.ensemble is origins[0].ensemble for origin in origins)
     if not same or sorted(parts) not in (["response"], ["label", "proba"], ["label"]):
         return None
-    if parts[0] == "response" and len(next(iter(found.values())).shape) != 2:
+    if parts[0] == "response" and len(next(iter(outputs.values())).shape) != 2:
         return None
     ensemble = origins[0].ensemble
     classes = [
-        value.levels for value, one in zip(found.values(), origins, strict=True) if one.part == "label"
+        value.levels
+        for value, origin in zip(outputs.values(), origins, strict=True)
+        if origin.part == "label"
     ]
     if classes:
         if classes[0] is None:
@@ -145,23 +147,23 @@ def _of_trees(ensemble: Ensemble, inputs: InputSpec, model: str) -> Graph:
         # The comparison rounds anyway.
         table = plain(table)
     last = Graph("onnx", model, InputSpec(len(table)), trees, ensemble.output)
-    bare = all(one.source == Raw(i) and not one.steps for i, one in enumerate(table.columns))
+    bare = all(column.source == Raw(i) and not column.steps for i, column in enumerate(table.columns))
     if bare and len(table) == inputs.n_features and inputs.feature_names is None:
         return last
     return compose(inputs, table, last, ())
 
 
-def predictor_of(found: Mapping[str, Rows]) -> Predictor:
+def predictor_of(values: Mapping[str, Rows]) -> Predictor:
     """Return the predictor of the model's outputs, given by name.
 
     Raises `UnsupportedModel` if their meaning is not clear.
     """
-    if list(found)[2:] == [_SCORES]:
-        first = predictor_of({name: value for name, value in found.items() if name != _SCORES})
-        return replace(first, outputs={**first.outputs, "score": _numbers(found[_SCORES])})
-    alone = len(found) == 1
-    labels = [value for value in found.values() if _is_label(value, alone)]
-    scores = [value for value in found.values() if not any(value is one for one in labels)]
+    if list(values)[2:] == [_SCORES]:
+        first = predictor_of({name: value for name, value in values.items() if name != _SCORES})
+        return replace(first, outputs={**first.outputs, "score": _numbers(values[_SCORES])})
+    alone = len(values) == 1
+    labels = [value for value in values.values() if _is_label(value, alone)]
+    scores = [value for value in values.values() if not any(value is label for label in labels)]
     if not labels:
         return _response(scores[0])
     (label,) = labels
@@ -170,7 +172,7 @@ def predictor_of(found: Mapping[str, Rows]) -> Predictor:
     if label.width > 1 or (label.levels is not None and extreme != "argmin"):
         return _classifier(label, scores)
     # Labels without levels: of clusters, or 1 and -1 of outliers.
-    numbers = [_numbers(one) for one in scores]
+    numbers = [_numbers(score) for score in scores]
     if len(scores) == 1 and scores[0].width == 1:
         outputs = {"index": _numbers(label), "decision": numbers[0]}
         return Predictor("anomaly", outputs, label_dtype="int64")
@@ -184,12 +186,12 @@ def _classifier(label: Rows, scores: Sequence[Rows]) -> Predictor:
     """Return labels and probabilities: for each target, or of class 1 of each."""
     outputs: dict[str, Node] = {}
     if scores:
-        outputs["proba"] = concat([_numbers(one) for one in scores])
+        outputs["proba"] = concat([_numbers(score) for score in scores])
     parts = _targets(label, scores)
     if parts:
-        outputs = {"index": concat([_positions(one) for one in parts]), **outputs}
+        outputs = {"index": concat([_positions(part) for part in parts]), **outputs}
         kind: Any = object if label.dtype == "str" else label.dtype
-        classes = tuple(_labels(np.asarray(one.levels).astype(kind)) for one in parts)
+        classes = tuple(_labels(np.asarray(part.levels).astype(kind)) for part in parts)
         return Predictor("classifier", outputs, classes)
     if label.levels is None or (
         label.width > 1 and scores and outputs["proba"].width != label.width * len(label.levels)
@@ -203,12 +205,12 @@ def _classifier(label: Rows, scores: Sequence[Rows]) -> Predictor:
 def _targets(label: Rows, scores: Sequence[Rows]) -> tuple[Rows, ...]:
     """Return the labels of each target, if they and the probabilities have several; else an empty tuple."""
     parts = label.origin.parts if isinstance(label.origin, Targets) else ()
-    if any(one.width != 1 for one in parts) or len(parts) != label.width or len(parts) < 2:
+    if any(part.width != 1 for part in parts) or len(parts) != label.width or len(parts) < 2:
         return ()
     if not scores:
         return parts
-    beside = scores[0].origin.parts if isinstance(scores[0].origin, Targets) else ()
-    same = [one.width for one in beside] == [np.size(np.asarray(one.levels)) for one in parts]
+    score_parts = scores[0].origin.parts if isinstance(scores[0].origin, Targets) else ()
+    same = [part.width for part in score_parts] == [np.size(np.asarray(part.levels)) for part in parts]
     return parts if same and len(scores) == 1 else ()
 
 

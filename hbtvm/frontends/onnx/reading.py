@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import MissingPackageError, ModelError, UnsupportedModel
+from hbtvm.errors import ModelError, UnsupportedModel, missing_package
 from hbtvm.words.printable import shown
 
 _MOST_NODES = 100_000  # bound of a graph's nodes, which are objects
@@ -98,14 +98,13 @@ def parse(content: bytes) -> Document:
         import onnx
         from google.protobuf.message import DecodeError
     except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            "reading ONNX models needs onnx, which is not installed: pip install 'hbtvm[onnx]'",
-            name=error.name,
-        ) from error
+        raise missing_package("reading ONNX models needs", error.name, "hbtvm[onnx]") from error
     try:
         proto = onnx.ModelProto.FromString(content)
     except (DecodeError, ValueError, RecursionError) as error:
-        raise ModelError("expected an ONNX model, but it is none, damaged or cut short.") from error
+        raise ModelError(
+            "expected an ONNX model, but it is damaged, cut short or of another format."
+        ) from error
     return of_proto(proto)
 
 
@@ -113,14 +112,14 @@ def of_proto(proto: Any) -> Document:
     """Read an ``onnx.ModelProto``; errors as in `parse`."""
     if not proto.HasField("graph"):
         raise ModelError("expected an ONNX model, but it has no graph.")
-    versions = {_domain(one.domain): int(one.version) for one in proto.opset_import}
+    versions = {_domain(opset.domain): int(opset.version) for opset in proto.opset_import}
     functions = {
-        (_domain(one.domain), one.name): (
-            tuple(one.input),
-            tuple(one.output),
-            tuple(_operation(node) for node in one.node),
+        (_domain(function.domain), function.name): (
+            tuple(function.input),
+            tuple(function.output),
+            tuple(_operation(node) for node in function.node),
         )
-        for one in proto.functions
+        for function in proto.functions
     }
     return Document(body_of(proto.graph), versions, functions)
 
@@ -133,13 +132,13 @@ def body_of(graph: Any) -> Body:
         )
     if graph.sparse_initializer:
         raise UnsupportedModel("the ONNX graph has sparse initializers, which are not supported.")
-    constants = {one.name: tensor(one) for one in graph.initializer}
+    constants = {initializer.name: tensor(initializer) for initializer in graph.initializer}
     return Body(
         tuple(_operation(node) for node in graph.node),
         constants,
         # Older files list constants among the inputs.
-        tuple(_port(one) for one in graph.input if one.name not in constants),
-        tuple(_port(one) for one in graph.output),
+        tuple(_port(value) for value in graph.input if value.name not in constants),
+        tuple(_port(value) for value in graph.output),
     )
 
 
@@ -156,40 +155,42 @@ def _port(info: Any) -> Port:
         if len(kind.shape.dim) > _MOST_RANK:
             raise ModelError(f"the ONNX value '{shown(info.name)}' has {len(kind.shape.dim)} axes.")
         shape = tuple(
-            one.dim_value if one.WhichOneof("value") == "dim_value" and one.dim_value > 0 else None
-            for one in kind.shape.dim
+            size.dim_value if size.WhichOneof("value") == "dim_value" and size.dim_value > 0 else None
+            for size in kind.shape.dim
         )
     return Port(info.name, DTYPES.get(kind.elem_type), shape)
 
 
 def _operation(node: Any) -> Operation:
-    attributes = {one.name: _attribute(one) for one in node.attribute}
+    attributes = {attribute.name: _attribute(attribute) for attribute in node.attribute}
     return Operation(
         node.op_type, _domain(node.domain), node.name, tuple(node.input), tuple(node.output), attributes
     )
 
 
-def _attribute(one: Any) -> Any:
-    match one.type:
+def _attribute(attribute: Any) -> Any:
+    match attribute.type:
         case 1:
-            return float(one.f)
+            return float(attribute.f)
         case 2:
-            return int(one.i)
+            return int(attribute.i)
         case 3:
-            return _text(one.s)
+            return _text(attribute.s)
         case 4:
-            return tensor(one.t)
+            return tensor(attribute.t)
         case 5:
-            return body_of(one.g)
+            return body_of(attribute.g)
         case 6:
-            return np.array(one.floats, np.float32)
+            return np.array(attribute.floats, np.float32)
         case 7:
-            return np.array(one.ints, np.int64)
+            return np.array(attribute.ints, np.int64)
         case 8:
-            return [_text(text) for text in one.strings]
-    if one.ref_attr_name:
-        return Reference(one.ref_attr_name)
-    raise UnsupportedModel(f"the ONNX attribute '{shown(one.name)}' is of a type that is not supported.")
+            return [_text(text) for text in attribute.strings]
+    if attribute.ref_attr_name:
+        return Reference(attribute.ref_attr_name)
+    raise UnsupportedModel(
+        f"the ONNX attribute '{shown(attribute.name)}' is of a type that is not supported."
+    )
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ def tensor(proto: Any) -> np.ndarray:
         )
     dtype, shape = DTYPES[proto.data_type], tuple(proto.dims)
     count = math.prod(shape)
-    if len(shape) > _MOST_RANK or any(one < 0 for one in shape):
+    if len(shape) > _MOST_RANK or any(size < 0 for size in shape):
         raise ModelError(f"{name} is damaged: its shape is {shown(shape)}.")
     raw: bytes = proto.raw_data
     stored: Sequence[Any] = getattr(proto, _STORED[proto.data_type])
@@ -245,5 +246,5 @@ def _texts(name: str, stored: Sequence[bytes], count: int) -> np.ndarray:
     if len(stored) != count:
         raise ModelError(f"{name} is damaged: it has {len(stored):,} values, expected {count:,}.")
     out = np.empty(count, object)
-    out[:] = [_text(one) for one in stored]
+    out[:] = [_text(text) for text in stored]
     return out

@@ -27,7 +27,7 @@ _SAME_WIDTH = _ARITHMETIC | frozenset(
 def width_of(name: str, body: Body, constants: Mapping[str, np.ndarray]) -> int | None:
     """Return the number of columns of an input.
 
-    `constants`: the graph's, including computed ones.
+    `constants`: the graph's constants, including computed constants.
     It is the number that an operator demands, else the least that has all columns that are read; None if no
     operator determines it.
     """

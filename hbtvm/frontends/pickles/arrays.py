@@ -198,5 +198,5 @@ def field(records: np.ndarray, name: str, default: Any = None) -> np.ndarray:
     return native
 
 
-def _damaged(what: str) -> ModelError:
-    return ModelError(f"expected a pickled model, but it is damaged: {what} cannot be.")
+def _damaged(subject: str) -> ModelError:
+    return ModelError(f"expected a pickled model, but it is damaged: {subject} cannot be.")

@@ -86,14 +86,14 @@ class Record:
         return shown(self.cls.name) if isinstance(self.cls, Global) else "object without a class"
 
     def is_a(self, library: str, *names: str) -> bool:
-        """Return whether the class is one of a library's, in any module."""
+        """Return whether the class belongs to a library, in any module."""
         return isinstance(self.cls, Global) and self.cls.library == library and self.cls.name in names
 
     @property
     def attributes(self) -> dict[str, Any]:
         """The attributes of the state, from ``__dict__`` and ``__slots__``."""
         if self._attributes is None:
-            # A pair is a state of __dict__ and one of __slots__.
+            # A pair holds the states of __dict__ and of __slots__.
             state = self.state
             parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
             attributes: dict[str, Any] = {}
@@ -181,8 +181,10 @@ class Record:
         return values
 
     def _unfit(self, name: str, value: Any, expected: str) -> ModelError:
-        found = shown(value, 40) if isinstance(value, (bool, int, float)) else kind_of(value)
-        return ModelError(f"the {self.kind} is damaged: expected {expected} as {shown(name)!r}, got {found}.")
+        actual = shown(value, 40) if isinstance(value, (bool, int, float)) else kind_of(value)
+        return ModelError(
+            f"the {self.kind} is damaged: expected {expected} as {shown(name)!r}, got {actual}."
+        )
 
 
 def fitted_booster(estimator: Record) -> Record:
@@ -211,22 +213,22 @@ def kind_of(value: Any) -> str:
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def as_array(value: Any, what: str, kinds: str = "biuf", ndim: int | None = None) -> np.ndarray:
-    """Return a value as an array, as `Record.array`; `what` describes it in errors."""
+def as_array(value: Any, title: str, kinds: str = "biuf", ndim: int | None = None) -> np.ndarray:
+    """Return a value as an array, as `Record.array`; `title` describes it in errors."""
     if isinstance(value, ObjectArray):
         value = value.array()
     elif isinstance(value, (list, tuple)):
         if not all(isinstance(v, (bool, int, float, str, np.generic)) for v in value):
-            raise ModelError(f"expected plain values in {what}.")
+            raise ModelError(f"expected plain values in {title}.")
         value = np.array(value)
     elif isinstance(value, (bool, int, float, str, np.generic)):
         value = np.asarray(value)
     if not isinstance(value, np.ndarray):
-        raise ModelError(f"expected an array as {what}, got {kind_of(value)}.")
+        raise ModelError(f"expected an array as {title}, got {kind_of(value)}.")
     if value.dtype.kind not in kinds:
-        raise ModelError(f"expected other values in {what} than {kind_of(value)}.")
+        raise ModelError(f"expected other values in {title} than {kind_of(value)}.")
     if ndim is not None and value.ndim != ndim:
-        raise ModelError(f"expected {ndim} dimensions in {what}, got {value.ndim}.")
+        raise ModelError(f"expected {ndim} dimensions in {title}, got {value.ndim}.")
     array: np.ndarray = value
     if array.dtype.names is None and not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))

@@ -30,7 +30,10 @@ _LZMA_MEMORY = 80 << 20
 _REFUSED = (
     (b"\x04\x22\x4d\x18", "compressed with lz4, which hbtvm does not read; save it with compress='zlib'"),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd, which hbtvm does not read; save it with compress='zlib'"),
-    (b"ZF0x", "compressed by a joblib older than 0.10; load it there and save it with a newer one"),
+    (
+        b"ZF0x",
+        "compressed by a joblib older than 0.10; load it with that joblib, and save it with a newer version",
+    ),
     (b"PK\x03\x04", "a zip archive (as of skops or PyTorch), not a pickle; save the model with joblib.dump"),
 )
 """First bytes of files that are mistaken for pickles, and the errors for them."""
@@ -147,7 +150,7 @@ class Source:
         return bytes(self._gathered(count))
 
     def view(self, count: int) -> memoryview:
-        """Do as `read`, without a copy if the bytes lie in one piece."""
+        """Like `read`, without a copy if the bytes are contiguous."""
         end = self._at + count
         if end <= len(self._piece):
             taken = memoryview(self._piece)[self._at : end]

@@ -46,8 +46,8 @@ def draft(record: Record) -> Draft | None:
         return Draft(record, _stored)
     if cls.name in ("NDArrayWrapper", "ZNDArrayWrapper"):
         raise ModelError(
-            "the file is of a joblib older than 0.10, which kept arrays in separate files; load it there "
-            "and save it with a newer one."
+            "the file is of a joblib older than 0.10, which kept arrays in separate files; load it "
+            "with that joblib, and save it with a newer version."
         )
     return None
 

@@ -77,8 +77,8 @@ def complement(record: Record, table: Table, where: Where) -> Predictor:
 def categorical(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``CategoricalNB``: the sum of the log probabilities of each column's code.
 
-    For codes that training did not have, scikit-learn raises an error; here probabilities are NaN, and there
-    is no label.
+    For codes that training did not have, scikit-learn raises an error; here probabilities are NaN, and the
+    label is missing.
     """
     labels = classes_of(record)
     stored = record.sequence("feature_log_prob_")

@@ -89,7 +89,7 @@ def calibrated_probabilities(
 ) -> Node:
     """Return a ``_CalibratedClassifier``'s probabilities of all classes.
 
-    `calibrators`: one for each column of `scores`, or a single ``_TemperatureScaling``.
+    `calibrators`: a calibrator for each column of `scores`, or a single ``_TemperatureScaling``.
     `scores`: the estimator's decision function, else its probabilities; with two classes those of the second
         class alone, width 1.
     `positions`: the positions of the estimator's classes among all classes.
@@ -109,7 +109,7 @@ def calibrated_probabilities(
         return apply("minimum", temperature(scores, float(beta[0]), probabilities), 1.0)
     if len(calibrators) != scores.width or len(positions) < scores.width:
         raise where.damaged(f"it has {len(calibrators)} calibrators for {scores.width} scores.")
-    columns = [calibrated(one, select(scores, [i]), where) for i, one in enumerate(calibrators)]
+    columns = [calibrated(calibrator, select(scores, [i]), where) for i, calibrator in enumerate(calibrators)]
     if n_classes == 2:
         if len(columns) != 1:
             raise where.damaged(f"it has {len(columns)} calibrators for two classes.")

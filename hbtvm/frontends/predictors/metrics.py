@@ -48,25 +48,25 @@ class Measure:
 def measure_of(record: Record, where: Where) -> Measure:
     """The metric of a neighbours' estimator.
 
-    Raises `UnsupportedModel` if it is another one than Minkowski's, with or without weights, cosine distance,
-    and Mahalanobis'.
+    Raises `UnsupportedModel` for metrics other than Minkowski's, with or without weights, cosine distance and
+    Mahalanobis'.
     """
     name = record.get("effective_metric_", None) or record.get("metric", "minkowski")
-    given = record.get("effective_metric_params_", None) or record.get("metric_params", None) or {}
-    if not isinstance(given, dict):
+    parameters = record.get("effective_metric_params_", None) or record.get("metric_params", None) or {}
+    if not isinstance(parameters, dict):
         raise where.damaged("its metric's parameters are not a dictionary.")
     if name == "cosine":
         return Measure(1.0, _cosine(least_norm(type_of(record, "_fit_X"))))
     if name == "mahalanobis":
-        return Measure(2.0, _mahalanobis(given, where))
+        return Measure(2.0, _mahalanobis(parameters, where))
     if not isinstance(name, str) or name not in _NAMES:
-        found = f"{name!r:.40}" if isinstance(name, str) else "a function of your own"
+        actual = f"{name!r:.40}" if isinstance(name, str) else "a custom function"
         known = ", ".join((*_NAMES, "cosine", "mahalanobis"))
-        raise where.unsupported(f"has {found} as its metric; supported are {known}.")
+        raise where.unsupported(f"has {actual} as its metric; supported are {known}.")
     metric, power = _NAMES[name], 1.0
-    weight = given.get("w") if metric == "minkowski" else None
+    weight = parameters.get("w") if metric == "minkowski" else None
     if metric == "minkowski":
-        power = _power(given.get("p", record.get("p", 2)), where)
+        power = _power(parameters.get("p", record.get("p", 2)), where)
         metric, power = _special(power)
     elif metric == "squared_euclidean" and name != "sqeuclidean":
         power = 2.0
@@ -74,7 +74,7 @@ def measure_of(record: Record, where: Where) -> Measure:
     if weight is not None:
         scale = _positive(weight, "w", where) ** (1.0 / power)
     elif name == "seuclidean":
-        scale = 1.0 / np.sqrt(_positive(given.get("V"), "V", where))
+        scale = 1.0 / np.sqrt(_positive(parameters.get("V"), "V", where))
 
     def away(rows: Node, points: np.ndarray) -> Node:
         factors = None if scale is None else np.ascontiguousarray(np.broadcast_to(scale, points.shape))
@@ -115,11 +115,11 @@ def _cosine(least: float) -> Callable[[Node, np.ndarray], Node]:
     return away
 
 
-def _mahalanobis(given: Mapping[str, object], where: Where) -> Callable[[Node, np.ndarray], Node]:
+def _mahalanobis(parameters: Mapping[str, object], where: Where) -> Callable[[Node, np.ndarray], Node]:
     """Return Euclidean distances after a product with a root of the inverse covariance."""
-    inverse = given.get("VI")
+    inverse = parameters.get("VI")
     name = "V" if inverse is None else "VI"
-    matrix = as_array(given.get(name), f"{name!r} of {where.step}", "biuf", 2).astype(np.float64)
+    matrix = as_array(parameters.get(name), f"{name!r} of {where.step}", "biuf", 2).astype(np.float64)
     if matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
         raise where.damaged(f"its metric's {name} is not a square matrix of numbers.")
     try:

@@ -26,8 +26,8 @@ from hbtvm.operators.shapes import Repeat, concat, reduce, select
 def classifier(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``KNeighborsClassifier``: votes of the nearest points, for one or several targets."""
     points = _points(record, table, where)
-    labels, ones = _classes(record, len(points), where)
-    votes = _nearest(record, table, points, ones, where)
+    labels, indicators = _classes(record, len(points), where)
+    votes = _nearest(record, table, points, indicators, where)
     return Predictor("classifier", _voted(votes, labels), labels)
 
 
@@ -48,17 +48,19 @@ def radius_classifier(record: Record, table: Table, where: Where) -> Predictor:
     probabilities are NaN, and there is no label.
     """
     points = _points(record, table, where)
-    labels, ones = _classes(record, len(points), where)
-    votes, some = _within(record, table, points, ones, where)
+    labels, indicators = _classes(record, len(points), where)
+    votes, has_votes = _within(record, table, points, indicators, where)
     outliers = record.get("outlier_label_", None)
     if outliers is None:
-        return Predictor("classifier", _voted(votes, labels, some), labels)
+        return Predictor("classifier", _voted(votes, labels, has_votes), labels)
     values = outliers if isinstance(outliers, (list, tuple)) else np.asarray(outliers).reshape(-1).tolist()
-    at = [np.flatnonzero(own == value) for own, value in zip(labels, values, strict=False)]
-    if len(at) != len(labels) or any(len(one) != 1 for one in at):
+    at = [np.flatnonzero(classes == value) for classes, value in zip(labels, values, strict=False)]
+    if len(at) != len(labels) or any(len(places) != 1 for places in at):
         raise where.unsupported("has an outlier_label that is not a class, which is not supported.")
-    lone = np.concatenate([np.eye(len(own))[one[0]] for own, one in zip(labels, at, strict=True)])
-    return Predictor("classifier", _voted(apply("where", some, votes, lone), labels), labels)
+    lone = np.concatenate(
+        [np.eye(len(classes))[places[0]] for classes, places in zip(labels, at, strict=True)]
+    )
+    return Predictor("classifier", _voted(apply("where", has_votes, votes, lone), labels), labels)
 
 
 def radius_regressor(record: Record, table: Table, where: Where) -> Predictor:
@@ -78,13 +80,13 @@ def outlier_factor(record: Record, table: Table, where: Where) -> Predictor:
         )
     points = _points(record, table, where)
     k = _count(record, "n_neighbors_", points, where)
-    own = finite(record, "_distances_fit_X_", where, len(points), None)
-    if own.shape[1] < k:
-        raise where.damaged(f"it has distances to {own.shape[1]} neighbours.")
+    neighbor_distances = finite(record, "_distances_fit_X_", where, len(points), None)
+    if neighbor_distances.shape[1] < k:
+        raise where.damaged(f"it has distances to {neighbor_distances.shape[1]} neighbours.")
     density = finite(record, "_lrd", where, len(points))
     away, at, measure = _top(record, table, points, k, where)
-    around = Take(at, np.stack([density, own[:, k - 1]], axis=1))
-    densities, reaches = select(around, range(k)), select(around, range(k, 2 * k))
+    neighbors = Take(at, np.stack([density, neighbor_distances[:, k - 1]], axis=1))
+    densities, reaches = select(neighbors, range(k)), select(neighbors, range(k, 2 * k))
     reach = reduce("sum", apply("maximum", measure.root(away), reaches))
     own_density = apply("reciprocal", apply("add", apply("divide", reach, float(k)), 1e-10))
     shares = reduce("sum", apply("divide", densities, own_density))
@@ -112,10 +114,12 @@ def _nearest(record: Record, table: Table, points: np.ndarray, values: np.ndarra
     k = _count(record, "n_neighbors", points, where)
     by_distance = _by_distance(record, where)
     away, at, measure = _top(record, table, points, k, where)
-    found: Node = Take(at, values)
+    nearest: Node = Take(at, values)
     if by_distance:
-        found = apply("multiply", found, Repeat(_weights(measure.root(away)), values.shape[1], tiled=True))
-    return reduce("sum", found, values.shape[1])
+        nearest = apply(
+            "multiply", nearest, Repeat(_weights(measure.root(away)), values.shape[1], tiled=True)
+        )
+    return reduce("sum", nearest, values.shape[1])
 
 
 def _within(
@@ -125,12 +129,12 @@ def _within(
     measure = measure_of(record, where)
     away = measure.away(TableRows(table), points)
     near: Node = apply("less_equal", away, record.number("radius") ** measure.power)
-    some = reduce("max", near)
+    has_neighbors = reduce("max", near)
     if _by_distance(record, where):
         # Of those further away, whatever number.
         inside = apply("where", near, measure.root(away), np.inf)
         near = _weights(inside)
-    return Contract(near, values).checked(), some
+    return Contract(near, values).checked(), has_neighbors
 
 
 def _weights(distance: Node) -> Node:
@@ -139,18 +143,18 @@ def _weights(distance: Node) -> Node:
     return apply("where", reduce("max", same), same, apply("divide", 1.0, distance))
 
 
-def _voted(votes: Node, labels: Sequence[np.ndarray], some: Node | None = None) -> dict[str, Node]:
+def _voted(votes: Node, labels: Sequence[np.ndarray], has_votes: Node | None = None) -> dict[str, Node]:
     """Return labels and probabilities of all targets from their classes' votes.
 
-    `some`: whether there are any votes; None if there always are.
+    `has_votes`: whether a row has votes; None if every row has.
     """
     first, index, proba = 0, [], []
-    for own in labels:
-        mine = select(votes, range(first, first + len(own)))
-        first += len(own)
-        largest: Node = reduce("argmax", mine)
-        index.append(largest if some is None else apply("where", some, largest, NO_LABEL))
-        proba.append(apply("divide", mine, reduce("sum", mine)))
+    for classes in labels:
+        class_votes = select(votes, range(first, first + len(classes)))
+        first += len(classes)
+        largest: Node = reduce("argmax", class_votes)
+        index.append(largest if has_votes is None else apply("where", has_votes, largest, NO_LABEL))
+        proba.append(apply("divide", class_votes, reduce("sum", class_votes)))
     return {"index": concat(index), "proba": concat(proba)}
 
 
@@ -174,27 +178,27 @@ def _count(record: Record, name: str, points: np.ndarray, where: Where) -> int:
 def _by_distance(record: Record, where: Where) -> bool:
     weights: Any = record.get("weights")
     if weights not in ("uniform", "distance", None):
-        found = f"{weights!r:.40}" if isinstance(weights, str) else "a function of your own"
-        raise where.unsupported(f"has {found} as its weights; supported are uniform and distance.")
+        actual = f"{weights!r:.40}" if isinstance(weights, str) else "a custom function"
+        raise where.unsupported(f"has {actual} as its weights; supported are uniform and distance.")
     return bool(weights == "distance")
 
 
 def _classes(record: Record, count: int, where: Where) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Return the labels of each target, and each point's classes as 1, float64, shape (T, all classes)."""
     if record.get("outputs_2d_", False):
-        labels = tuple(labels_of(one) for one in record.sequence("classes_"))
+        labels = tuple(labels_of(classes) for classes in record.sequence("classes_"))
     else:
         labels = (labels_of(record.get("classes_")),)
     codes = record.array("_y", "iu").astype(np.int64)
     codes = codes.reshape(len(codes), -1)
     if codes.shape != (count, len(labels)):
         raise where.damaged("its points have no class labels.")
-    ones = []
-    for own, target in zip(labels, codes.T, strict=True):
-        if not np.all((target >= 0) & (target < len(own))):
+    indicators = []
+    for classes, target in zip(labels, codes.T, strict=True):
+        if not np.all((target >= 0) & (target < len(classes))):
             raise where.damaged("its points have no class labels.")
-        ones.append(np.eye(len(own))[target])
-    return labels, np.concatenate(ones, axis=1)
+        indicators.append(np.eye(len(classes))[target])
+    return labels, np.concatenate(indicators, axis=1)
 
 
 def _targets(record: Record, count: int, where: Where) -> tuple[np.ndarray, bool]:

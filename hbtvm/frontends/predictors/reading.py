@@ -46,9 +46,7 @@ def choice(record: Record, name: str, where: Where, choices: tuple[str, ...]) ->
     """
     value = record.get(name)
     if not isinstance(value, str):
-        raise where.unsupported(
-            f"has an object of your own as its {name}; supported are {', '.join(choices)}."
-        )
+        raise where.unsupported(f"has a custom object as its {name}; supported are {', '.join(choices)}.")
     if value not in choices:
         raise where.unsupported(f"has {value!r:.40} as its {name}; supported are {', '.join(choices)}.")
     return value

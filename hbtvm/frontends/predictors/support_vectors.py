@@ -37,7 +37,7 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
         raise where.unsupported("has another decision_function_shape than 'ovr' and 'ovo'.")
     ties = bool(record.get("break_ties", False))
     if ties and own_shape == "ovo":
-        raise where.unsupported("has break_ties with 'ovo', of which scikit-learn predicts nothing.")
+        raise where.unsupported("has break_ties with 'ovo', for which scikit-learn does not predict.")
     votes = _votes(apply("greater", pairs, 0.0), count)
     index: Node = reduce("argmax", votes)
     if count == 2:
@@ -47,10 +47,10 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
         decision = pairs
     else:
         # Here a sum of 0 stands for the first of a pair, but in `votes` for the second.
-        own = _votes(apply("greater_equal", pairs, 0.0), count)
+        inclusive_votes = _votes(apply("greater_equal", pairs, 0.0), count)
         sums = Contract(pairs, _signs(count))
         bounded = apply("divide", sums, apply("multiply", apply("add", apply("absolute", sums), 1.0), 3.0))
-        decision = apply("add", own, bounded)
+        decision = apply("add", inclusive_votes, bounded)
         index = reduce("argmax", decision) if ties else index
     outputs = {"index": index}
     if record.get("probability", False) not in (False, "deprecated"):

@@ -49,7 +49,9 @@ def read(model: Record) -> Graph:
     output = _output(model, outputs)
     rate = model.number("learning_rate")
     trees, estimators = [], model.records("estimators_")
-    require_own_arrays(array for one in estimators for array in (nodes_of(one), values_of(one)))
+    require_own_arrays(
+        array for estimator in estimators for array in (nodes_of(estimator), values_of(estimator))
+    )
     for estimator in estimators:
         values = values_of(estimator)
         if values.shape[1:] != (1, 1):

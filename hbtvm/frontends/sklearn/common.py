@@ -79,12 +79,12 @@ def values_of(estimator: Record) -> np.ndarray:
     return wide
 
 
-def labels_of(classes: object, what: str = "the class labels") -> np.ndarray:
+def labels_of(classes: object, title: str = "the class labels") -> np.ndarray:
     """Class labels as an array of strings, numbers or bools.
 
     Raises `UnsupportedModel` if a label is anything else.
     """
-    labels = as_array(classes, what, "biufcUSO", 1)
+    labels = as_array(classes, title, "biufcUSO", 1)
     for label in labels.tolist():
         if not isinstance(label, (str, int, float, bool)):
             raise UnsupportedModel(
@@ -156,8 +156,8 @@ def one_of(model: Record, name: str, choices: tuple[str, ...]) -> str:
     """
     value = model.get(name)
     if not isinstance(value, str) or value not in choices:
-        found = repr(shown(value)) if isinstance(value, str) else "an object of your own"
+        actual = repr(shown(value)) if isinstance(value, str) else "a custom object"
         raise UnsupportedModel(
-            f"the {model.kind} has {found} as its {name}; supported are {', '.join(choices)}."
+            f"the {model.kind} has {actual} as its {name}; supported are {', '.join(choices)}."
         )
     return value

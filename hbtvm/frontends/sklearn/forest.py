@@ -95,7 +95,7 @@ def _read(model: Record, trees: Sequence[Record], allow_nan: bool) -> Graph:
 def _shares(values: np.ndarray, model: Record) -> np.ndarray:
     """Class shares of each node; scikit-learn before 1.4 kept weights, and divided when it predicted."""
     total = values.sum(axis=1)[:, np.newaxis]
-    # A later release may have saved an older one's trees again.
+    # A later release may have saved the trees of an older release again.
     if model.version() >= (1, 4) and np.all(np.abs(total - 1.0) < _ROUNDING):
         return values
     total[total == 0.0] = 1.0

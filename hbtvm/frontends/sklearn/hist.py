@@ -56,7 +56,7 @@ def read(model: Record) -> Graph:
     if any(len(stage) != outputs for stage in stages):
         raise ModelError(f"the {model.kind} is damaged: an iteration does not have {outputs} trees.")
     output = _output(model, outputs)
-    # Holds the number of columns against what there is of each, before anything of that size is made.
+    # Checks the number of columns against the data of each, before anything of that size is allocated.
     known = _KnownCategories(model.record("_bin_mapper"), n_features)
     columns, categories = _columns(model, n_features)
     predictors = [predictor for stage in stages for predictor in stage]
@@ -162,19 +162,19 @@ class _KnownCategories:
                 f"the model is damaged: it has bins of {len(self._values)} columns, not {n_features}."
             )
         self._categorical = _mask(mapper, n_features)
-        self._found: dict[int, np.ndarray] = {}
+        self._masks: dict[int, np.ndarray] = {}
 
     def of(self, column: int) -> np.ndarray:
         """Return whether training had each category of a column, bool, shape (256,)."""
-        if column not in self._found:
+        if column not in self._masks:
             if not self._categorical[column]:
                 raise ModelError("the model is damaged: a split asks for categories of a column of numbers.")
             values = as_array(self._values[column], "a column's categories", "f", 1)
             if not np.all((values >= 0) & (values < _CATEGORIES)):
                 raise ModelError("the model is damaged: a category is outside 0..255.")
-            self._found[column] = np.zeros(_CATEGORIES, bool)
-            self._found[column][values.astype(np.int64)] = True
-        return self._found[column]
+            self._masks[column] = np.zeros(_CATEGORIES, bool)
+            self._masks[column][values.astype(np.int64)] = True
+        return self._masks[column]
 
 
 def _tree(predictor: Record, columns: np.ndarray, known: _KnownCategories) -> Tree:

@@ -24,7 +24,7 @@ def read(model: Record) -> Graph:
     """Read an ``IsolationForest``: its raw score is the summed depth of a row's leaves."""
     n_features = column_count(model)
     # scikit-learn draws columns for each tree, but uses them only if they are fewer than all.
-    some = model.whole("_max_features", 1) != n_features
+    subset = model.whole("_max_features", 1) != n_features
     estimators, drawn = model.records("estimators_"), model.sequence("estimators_features_")
     if len(estimators) != len(drawn):
         raise ModelError("the IsolationForest is damaged: it has columns of a different number of trees.")
@@ -32,7 +32,7 @@ def read(model: Record) -> Graph:
     trees = []
     for estimator, of_tree in zip(estimators, drawn, strict=True):
         nodes = nodes_of(estimator)
-        columns = as_array(of_tree, "a tree's columns", "iu", 1) if some else None
+        columns = as_array(of_tree, "a tree's columns", "iu", 1) if subset else None
         if columns is not None and field(nodes, "feature").max() >= len(columns):
             raise ModelError("the IsolationForest is damaged: a tree uses columns that it does not have.")
         # A leaf of several samples stands for the tree that would separate them. The order of the

@@ -1,4 +1,4 @@
-"""scikit-learn's linear models: regressors, generalised linear ones, and classifiers.
+"""scikit-learn's linear models: regressors, generalised linear models, and classifiers.
 
 Coefficients and scores are in float64 whatever the rows are, as numpy's product of float32 rows with float64
 coefficients is. (A model that was fitted on float32 has float32 coefficients; of float32 rows the
@@ -141,10 +141,10 @@ def _is_multilabel(model: Record) -> bool:
 
 def _classes(model: Record) -> Any:
     """Return the labels; RidgeClassifier stores them differently in some releases of scikit-learn."""
-    found = model.get("classes_", None)
-    if found is None and "_label_binarizer" in model:
+    classes = model.get("classes_", None)
+    if classes is None and "_label_binarizer" in model:
         return model.record("_label_binarizer").get("classes_")
-    return model.get("classes_") if found is None else found
+    return model.get("classes_") if classes is None else classes
 
 
 def _graph(model: Record, anchor: Any, output: OutputSpec) -> Graph:

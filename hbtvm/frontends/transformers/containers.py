@@ -105,8 +105,8 @@ def feature_union(record: Record, table: Table, where: Where) -> Table:
         name, estimator = part
         if estimator is None or estimator == "drop":
             continue
-        made = _made(estimator, named, where.child(name))
-        parts.append(_weighted(made, weights.get(name)))
+        output = _transformed(estimator, named, where.child(name))
+        parts.append(_weighted(output, weights.get(name)))
         names.append(str(name))
         require_width(sum(map(len, parts)), where)
     kinds = {part.sparse for part in parts}
@@ -136,15 +136,15 @@ def column_transformer(record: Record, table: Table, where: Where) -> Table:
         # A few bytes may name the same long list again and again.
         taken += len(chosen)
         require_width(taken // 16, where)
-        made = _made(estimator, named.select(chosen), where.child(name))
-        parts.append(_weighted(made, weights.get(name)))
+        output = _transformed(estimator, named.select(chosen), where.child(name))
+        parts.append(_weighted(output, weights.get(name)))
         names.append(str(name))
         require_width(sum(map(len, parts)), where)
     sparse = bool(record.get("sparse_output_", False))
     return side_by_side(parts, sparse, _names(record, parts, names, where))
 
 
-def _made(estimator: Any, table: Table, where: Where) -> Table:
+def _transformed(estimator: Any, table: Table, where: Where) -> Table:
     if isinstance(estimator, str) and estimator == "passthrough":
         return table
     if not isinstance(estimator, Record):
@@ -158,10 +158,10 @@ def _indices(chosen: Any, width: int, where: Where) -> list[int]:
         chosen = chosen.get("data")
     if isinstance(chosen, list) and not chosen:
         return []
-    found: list[int] = as_array(chosen, f"the columns of {where.step}", "iu", 1).tolist()
-    if any(not 0 <= i < width for i in found):
-        raise where.damaged("it takes a column that is not there.")
-    return found
+    indices: list[int] = as_array(chosen, f"the columns of {where.step}", "iu", 1).tolist()
+    if any(not 0 <= i < width for i in indices):
+        raise where.damaged("it takes a column that does not exist.")
+    return indices
 
 
 def _weights(record: Record, where: Where) -> dict[Any, Any]:

@@ -30,16 +30,16 @@ def k_bins(record: Record, table: Table, where: Where) -> Table:
         first = (Cast("float32" if narrow else "float64"),)
     names = names_in(record, table)
     binned = [
-        column.then(*first, Bins(one[1:-1]))
-        for column, one in zip(accepting(unified(table), nan=False).columns, edges, strict=True)
+        column.then(*first, Bins(column_edges[1:-1]))
+        for column, column_edges in zip(accepting(unified(table), nan=False).columns, edges, strict=True)
     ]
     if encoding == "ordinal":
         return Table(tuple(binned), False, names)
     columns: list[Column] = []
     named: list[str] = []
-    for at, (column, one) in enumerate(zip(binned, edges, strict=True)):
-        require_width(len(columns) + len(one), where)
-        for number in range(len(one) - 1):
+    for at, (column, column_edges) in enumerate(zip(binned, edges, strict=True)):
+        require_width(len(columns) + len(column_edges), where)
+        for number in range(len(column_edges) - 1):
             columns.append(column.then(Equals((number,))))
             named.append("" if names is None else f"{names[at]}_{float(number)}")
     return Table(tuple(columns), encoding == "onehot", None if names is None else tuple(named))
@@ -54,8 +54,8 @@ def _edges(record: Record, width: int, where: Where) -> list[np.ndarray]:
     edges = [as_array(item, f"the edges of {where.step}", "f", 1).astype(np.float64) for item in items]
     if len(edges) != width:
         raise where.damaged(f"it has edges of {len(edges)} columns, but gets {width}.")
-    for one in edges:
-        if len(one) < 2 or not np.all(one[1:] >= one[:-1]):
+    for column_edges in edges:
+        if len(column_edges) < 2 or not np.all(column_edges[1:] >= column_edges[:-1]):
             raise where.damaged("the edges of its bins don't ascend.")
     return edges
 
@@ -71,14 +71,14 @@ def quantile(record: Record, table: Table, where: Where) -> Table:
     if table.sparse or distribution == "normal" or (stored[0] < 0).any():
         where.refuse_sparse(table, "leaves absent entries of sparse rows at 0, which is not supported")
     columns = []
-    for column, own in zip(accepting(unified(table)).columns, stored.T, strict=True):
-        if np.isnan(own).all():
+    for column, quantiles in zip(accepting(unified(table)).columns, stored.T, strict=True):
+        if np.isnan(quantiles).all():
             # All values were missing in training: numpy interpolates NaN.
             raise where.unsupported("was fitted on a column without any value, which is not supported.")
-        if not np.all(own[1:] >= own[:-1]):
+        if not np.all(quantiles[1:] >= quantiles[:-1]):
             raise where.damaged("the quantiles of a column don't ascend.")
         normal = distribution == "normal"
-        steps: list[Step] = [Quantile(own, shares, 1e-7 if normal else 0.0)]
+        steps: list[Step] = [Quantile(quantiles, shares, 1e-7 if normal else 0.0)]
         columns.append(column.then(*steps, *([NormalQuantile()] if normal else [])))
     return Table(tuple(columns), table.sparse, names_in(record, table))
 
@@ -92,8 +92,8 @@ def power(record: Record, table: Table, where: Where) -> Table:
         raise where.damaged(f"it has {len(exponents)} exponents for {len(table)} columns.")
     narrow = exponents.dtype == np.float32
     columns = tuple(
-        column.then(Power(method, one, bool(narrow)))  # type: ignore[arg-type]
-        for column, one in zip(accepting(unified(table)).columns, exponents.tolist(), strict=True)
+        column.then(Power(method, exponent, bool(narrow)))  # type: ignore[arg-type]
+        for column, exponent in zip(accepting(unified(table)).columns, exponents.tolist(), strict=True)
     )
     names = names_in(record, table)
     result = Table(columns, False, names)

@@ -129,5 +129,5 @@ def require_width(columns: int, where: Where) -> None:
 
 def names_in(record: Record, table: Table) -> tuple[str, ...] | None:
     """Return the names of an estimator's input columns, as its ``get_feature_names_out`` uses them."""
-    own = feature_names(record)
-    return own if own is not None and len(own) == len(table) else table.names
+    names = feature_names(record)
+    return names if names is not None and len(names) == len(table) else table.names

@@ -54,7 +54,9 @@ def known_function(function: Any, arguments: Any, where: Where) -> str | None:
             f"numpy, {', '.join(UFUNCS)}."
         )
     for key, value in (arguments or {}).items():
-        if key not in _HARMLESS or not any(value is one or value == one for one in _HARMLESS[key]):
+        if key not in _HARMLESS or not any(
+            value is harmless or value == harmless for harmless in _HARMLESS[key]
+        ):
             raise where.unsupported(
                 f"gives numpy.{name} the argument {str(key)[:40]!r}, which is not supported."
             )

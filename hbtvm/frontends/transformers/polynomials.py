@@ -45,8 +45,8 @@ def polynomial(record: Record, table: Table, where: Where) -> Table:
     rows = TableRows(inputs)
     names = names_in(record, table)
     named = None if names is None else tuple(_name(term, names) for term in terms)
-    made = computed(inputs, rows, Monomials(rows, factors).checked(), "", narrow=True)
-    return Table(made.columns, table.sparse, named)
+    monomials = computed(inputs, rows, Monomials(rows, factors).checked(), "", narrow=True)
+    return Table(monomials.columns, table.sparse, named)
 
 
 def _name(term: tuple[int, ...], names: tuple[str, ...]) -> str:

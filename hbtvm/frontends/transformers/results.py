@@ -90,7 +90,8 @@ def keeps_integers(table: Table) -> bool:
         return False
     steps = [step for column in table.columns for step in column.steps]
     kept = all(
-        isinstance(one, Above | IsMissing) or (isinstance(one, Fill) and one.keeps_integers) for one in steps
+        isinstance(step, Above | IsMissing) or (isinstance(step, Fill) and step.keeps_integers)
+        for step in steps
     )
     # Marks alone are bools.
     return (

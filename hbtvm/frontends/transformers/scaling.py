@@ -77,9 +77,9 @@ def binarizer(record: Record, table: Table, where: Where) -> Table:
 def normalizer(record: Record, table: Table, where: Where) -> Table:
     """``Normalizer``: each row divided by its norm."""
     norm = one_of(record, "norm", ("l1", "l2", "max"))
-    found = normalized(table, norm)
-    if found is not None:
-        return replace(found, names=names_in(record, table))
+    scaled = normalized(table, norm)
+    if scaled is not None:
+        return replace(scaled, names=names_in(record, table))
     inputs = accepting(unified(table), nan=False)
     operation = Normalize(inputs, norm, bool(table.sparse))  # type: ignore[arg-type]
     columns = tuple(Column(Made(operation, i)) for i in range(len(table)))

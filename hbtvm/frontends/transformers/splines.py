@@ -36,9 +36,9 @@ _MOST_PERIODS = 2.0**24
 class _Pieces:
     """Polynomials of one column."""
 
-    starts: np.ndarray  # float64, shape (I - 1,): where intervals begin, but for the first
-    origins: np.ndarray  # float64, shape (I,): what is subtracted from numbers
-    coefficients: np.ndarray  # float64, shape (I, D + 1, S): from the constant on, of each spline
+    starts: np.ndarray  # float64, shape (I - 1,): starts of intervals, without the first
+    origins: np.ndarray  # float64, shape (I,): numbers around which polynomials are expanded
+    coefficients: np.ndarray  # float64, shape (I, D + 1, S): of each spline, the constant first
 
 
 def spline(record: Record, table: Table, where: Where) -> Table:
@@ -47,20 +47,23 @@ def spline(record: Record, table: Table, where: Where) -> Table:
     modes = ("error", "constant", "linear", "continue", "periodic")
     mode = one_of(record, "extrapolation", modes)
     missing = record.get("handle_missing", "error") == "zeros"
-    knots = [_Knots.of(one, where) for one in record.records("bsplines_")]
+    knots = [_Knots.of(spline_record, where) for spline_record in record.records("bsplines_")]
     splines = knots[0].weights.shape[1] if knots else 0
-    if len(knots) != len(table) or any(one.weights.shape[1] != splines for one in knots):
+    if len(knots) != len(table) or any(knots_of.weights.shape[1] != splines for knots_of in knots):
         raise where.damaged(f"it has splines of {len(knots)} columns, but gets {len(table)}.")
     require_width(len(table) * splines, where)
     inputs = accepting(unified(table), nan=missing)
     if mode == "error":
         # Numbers beyond the knots become missing, which is refused.
-        within = [Within(one.low, one.high) for one in knots]
+        within = [Within(column_knots.low, column_knots.high) for column_knots in knots]
         columns = tuple(column.then(step) for column, step in zip(inputs.columns, within, strict=True))
         inputs = Table(columns, inputs.sparse, inputs.names)
     if mode == "periodic" and not missing:
         # Further away, the rest of a division by the period keeps too few digits.
-        reach = [(one.low, _MOST_PERIODS * (one.high - one.low)) for one in knots]
+        reach = [
+            (column_knots.low, _MOST_PERIODS * (column_knots.high - column_knots.low))
+            for column_knots in knots
+        ]
         near = [Within(low - most, low + most) if most else None for low, most in reach]
         columns = tuple(
             column if step is None else column.then(step)
@@ -83,8 +86,8 @@ def spline(record: Record, table: Table, where: Where) -> Table:
     named = None if names is None else tuple(f"{names[i // splines]}_sp_{i % splines}" for i in kept)
     # Of sparse results, scipy makes float64.
     sparse = bool(record.get("sparse_output", False))
-    made = computed(inputs, rows, select(values, kept), "", narrow=not sparse)
-    return Table(made.columns, sparse, named)
+    outputs = computed(inputs, rows, select(values, kept), "", narrow=not sparse)
+    return Table(outputs.columns, sparse, named)
 
 
 @dataclass(frozen=True)
@@ -113,16 +116,16 @@ class _Knots:
 
     @property
     def low(self) -> float:
-        """The first number that the splines were made for."""
+        """The lowest number within the training knots."""
         return float(self.at[self.degree])
 
     @property
     def high(self) -> float:
-        """The last."""
+        """The highest number within the training knots."""
         return float(self.at[len(self.weights)])
 
     def pieces(self) -> _Pieces:
-        """The polynomials between `low` and `high`, and on beyond.
+        """Return the polynomials between `low` and `high`, which extend beyond both.
 
         As scipy does, numbers below `low` take the first interval and those from `high` on the last, also
         where knots are equal and the interval is empty: its polynomials are zeros.
@@ -130,7 +133,7 @@ class _Knots:
         t, first, last = self.at, self.degree, len(self.weights) - 1
         inner = [m for m in range(first, last + 1) if m in (first, last) or t[m] < t[m + 1]]
         coefficients = np.stack([self._basis(m) @ self.weights for m in inner])
-        # An empty first interval ends where the next one begins, an empty last one begins at `high`.
+        # An empty first interval ends where the next begins; an empty last interval begins at `high`.
         return _Pieces(t[inner[1:]], t[inner], coefficients)
 
     def _basis(self, m: int) -> np.ndarray:
@@ -155,15 +158,15 @@ class _Knots:
 
 def _pieces(knots: list[_Knots], mode: str) -> list[_Pieces]:
     if mode not in ("constant", "linear"):
-        return [one.pieces() for one in knots]
+        return [column_knots.pieces() for column_knots in knots]
     result = []
     degree = knots[0].degree
-    for one in knots:
+    for column_knots in knots:
         # As in scikit-learn: lines need a degree of at least 1, which stays raised afterwards.
-        low, high = float(one.at[degree]), float(one.at[-degree - 1])
+        low, high = float(column_knots.at[degree]), float(column_knots.at[-degree - 1])
         if mode == "linear" and degree <= 1:
             degree += 1
-        result.append(_extended(one.pieces(), low, high, degree, mode == "linear"))
+        result.append(_extended(column_knots.pieces(), low, high, degree, mode == "linear"))
     return result
 
 
@@ -194,16 +197,16 @@ def _extended(inner: _Pieces, low: float, high: float, degree: int, lines: bool)
 
 def _value_and_slope(coefficients: np.ndarray, x: float) -> tuple[np.ndarray, np.ndarray]:
     value, slope = np.zeros(coefficients.shape[1]), np.zeros(coefficients.shape[1])
-    for one in coefficients[::-1]:
+    for coefficient in coefficients[::-1]:
         slope = slope * x + value
-        value = value * x + one
+        value = value * x + coefficient
     return value, slope
 
 
 def _into_period(x: Node, knots: list[_Knots]) -> Node:
     """Return numbers moved by whole periods to between `low` and `high`."""
-    low = np.array([one.low for one in knots])
-    period = np.array([one.high - one.low for one in knots])
+    low = np.array([column_knots.low for column_knots in knots])
+    period = np.array([column_knots.high - column_knots.low for column_knots in knots])
     away = apply("subtract", x, low)
     rest = apply("subtract", away, apply("multiply", apply("floor", apply("divide", away, period)), period))
     # Where the quotient was rounded up to a whole number, the rest is below 0.
@@ -215,14 +218,16 @@ def _into_period(x: Node, knots: list[_Knots]) -> Node:
 def _polynomials(x: Node, pieces: list[_Pieces]) -> Node:
     """Return the splines of each column, side by side."""
     splines, powers = pieces[0].coefficients.shape[2], pieces[0].coefficients.shape[1]
-    interval = Bucketize(x, ragged([one.starts for one in pieces], np.inf), "right")
+    interval = Bucketize(x, ragged([piece.starts for piece in pieces], np.inf), "right")
     columns = range(len(pieces))
-    away = Repeat(apply("subtract", x, lookup(interval, columns, [one.origins for one in pieces])), splines)
+    away = Repeat(
+        apply("subtract", x, lookup(interval, columns, [piece.origins for piece in pieces])), splines
+    )
     wide = [i for i in columns for _ in range(splines)]
     result: Node | None = None
     for power in reversed(range(powers)):
-        tables = [one.coefficients[:, power, s] for one in pieces for s in range(splines)]
-        own = lookup(interval, wide, tables)
-        result = own if result is None else apply("add", apply("multiply", result, away), own)
+        tables = [piece.coefficients[:, power, s] for piece in pieces for s in range(splines)]
+        term = lookup(interval, wide, tables)
+        result = term if result is None else apply("add", apply("multiply", result, away), term)
     assert result is not None
     return result

@@ -114,8 +114,8 @@ def _tfidf(record: Record, outer: dict[str, Any], table: Table, where: Where) ->
     columns: Any = accepting(unified(table), nan=False).columns
     if idf is not None:
         columns = tuple(
-            column.then(Cast("float64"), Arithmetic("multiply", one))
-            for column, one in zip(columns, idf.tolist(), strict=True)
+            column.then(Cast("float64"), Arithmetic("multiply", weight))
+            for column, weight in zip(columns, idf.tolist(), strict=True)
         )
     result = Table(columns, True, names)
     if norm:
@@ -180,19 +180,21 @@ def _hashed(
 
 def _vocabulary(record: Record, where: Where) -> list[str]:
     """Return the terms in the order of their columns."""
-    found = record.get("vocabulary_", None)
-    if found is None:
-        given = record.get("vocabulary", None)
-        if given is None:
+    vocabulary = record.get("vocabulary_", None)
+    if vocabulary is None:
+        parameter = record.get("vocabulary", None)
+        if parameter is None:
             raise where.unsupported("is not fitted; hbtvm compiles trained models.")
-        found = (
-            given if isinstance(given, dict) else {term: at for at, term in enumerate(_words(given, where))}
+        vocabulary = (
+            parameter
+            if isinstance(parameter, dict)
+            else {term: at for at, term in enumerate(_words(parameter, where))}
         )
-    if not isinstance(found, dict) or not found:
+    if not isinstance(vocabulary, dict) or not vocabulary:
         raise where.damaged("its vocabulary is empty, or not a dictionary.")
-    terms: list[str] = [""] * len(found)
-    taken = np.zeros(len(found), bool)
-    for term, at in found.items():
+    terms: list[str] = [""] * len(vocabulary)
+    taken = np.zeros(len(vocabulary), bool)
+    for term, at in vocabulary.items():
         if not isinstance(term, str):
             raise where.unsupported(f"has a term in its vocabulary that is {kind_of(term)}, not a text.")
         if (
@@ -213,11 +215,11 @@ def _analyzer(record: Record, where: Where, filtered: bool) -> Analyzer:
     `filtered`: whether its vocabulary has no stop words, as after fitting: then those count for sequences of
         words only.
     """
-    if (given := record.get("input", "content")) != "content":
-        raise where.unsupported(f"has input={shown(given, 40)!r}; supported is 'content'.")
+    if (input_ := record.get("input", "content")) != "content":
+        raise where.unsupported(f"has input={shown(input_, 40)!r}; supported is 'content'.")
     for name in ("preprocessor", "tokenizer"):
         if record.get(name, None) is not None:
-            raise where.unsupported(f"has a {name} of your own, which is not supported.")
+            raise where.unsupported(f"has a custom {name}, which is not supported.")
     kind = cast(Kind, one_of(record, "analyzer", ("word", "char", "char_wb")))
     accents = record.get("strip_accents", None)
     if accents is not None:
@@ -244,12 +246,12 @@ def _analyzer(record: Record, where: Where, filtered: bool) -> Analyzer:
 
 
 def _stop_words(record: Record, where: Where) -> tuple[str, ...]:
-    given = record.get("stop_words", None)
-    if given is None:
+    value = record.get("stop_words", None)
+    if value is None:
         return ()
-    if isinstance(given, str):
-        if given != "english":
-            raise where.unsupported(f"has the stop_words {shown(given, 40)!r}, which scikit-learn refuses.")
+    if isinstance(value, str):
+        if value != "english":
+            raise where.unsupported(f"has the stop_words {shown(value, 40)!r}, which scikit-learn refuses.")
         try:
             words = importlib.import_module("sklearn.feature_extraction.text").ENGLISH_STOP_WORDS
         except ImportError:
@@ -257,16 +259,16 @@ def _stop_words(record: Record, where: Where) -> tuple[str, ...]:
                 "has stop_words='english', a list that scikit-learn has, which is not installed here."
             ) from None
         return tuple(sorted(words))
-    return tuple(_words(given, where))
+    return tuple(_words(value, where))
 
 
-def _words(given: Any, where: Where) -> list[str]:
+def _words(value: Any, where: Where) -> list[str]:
     """Return the texts of a list, a set or an array; those of a set are sorted."""
-    if isinstance(given, (set, frozenset)):
-        given = sorted(given)
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value)
     words: list[Any] = as_array(
-        list(given) if isinstance(given, tuple) else given, f"words of {where.step}", "UO"
+        list(value) if isinstance(value, tuple) else value, f"words of {where.step}", "UO"
     ).tolist()
-    if not all(isinstance(one, str) for one in words):
+    if not all(isinstance(word, str) for word in words):
         raise where.unsupported("has words that are not texts.")
     return words

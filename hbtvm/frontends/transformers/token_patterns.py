@@ -20,9 +20,9 @@ def token_of(pattern: str, where: Where) -> tuple[str, int, bool]:
     `pattern`: a ``token_pattern``, such as ``(?u)\b\w\w+\b``.
     Raises `UnsupportedModel` if it is more than some characters of one class, between word boundaries or not.
     """
-    found = _PATTERN.fullmatch(pattern)
-    assert found is not None
-    body, left, right = found["body"], bool(found["left"]), bool(found["right"])
+    match = _PATTERN.fullmatch(pattern)
+    assert match is not None
+    body, left, right = match["body"], bool(match["left"]), bool(match["right"])
     if body.startswith("(") and body.endswith(")") and not body.startswith("(?") and body.count("(") == 1:
         body = body[1:-1]
     items = _items(body)

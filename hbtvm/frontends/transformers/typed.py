@@ -1,8 +1,8 @@
 """Types of columns' numbers, for transformers that compute in the rows' type.
 
-A column of numbers is float32 or float64 as the caller's are ("input"); encoders make numbers of a type of
-their own, which is their columns' last step; indicators by themselves make bools ("weak"), which are float64
-to whatever computes with them alone, and else take on the type of what they stand beside.
+A column of numbers has the type of the caller's rows, float32 or float64 ("input"). Encoders cast numbers to
+their output type, the last step of their columns. Indicators alone are bools ("weak"): steps that read only
+indicators compute in float64; beside other columns, indicators take the type of those.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def kind_of(column: Column) -> Kind:
     operation = column.source.operation
     if isinstance(operation, Computed) and not operation.narrow:
         return "float64"
-    # Of the type of what it reads; an operation's columns that are not cast are all of one type.
+    # The type of the columns that it reads. An operation's columns that are not cast share a type.
     different = {}
-    for one in operation.inputs.columns:
-        plain = isinstance(one.source, Made) and not any(isinstance(step, Cast) for step in one.steps)
-        different[id(one.source.operation) if plain and isinstance(one.source, Made) else id(one)] = one
-    kinds = {kind_of(one) for one in different.values()}
+    for read in operation.inputs.columns:
+        plain = isinstance(read.source, Made) and not any(isinstance(step, Cast) for step in read.steps)
+        different[id(read.source.operation) if plain and isinstance(read.source, Made) else id(read)] = read
+    kinds = {kind_of(column) for column in different.values()}
     if "float64" in kinds:
         return "float64"
     return "float32" if kinds == {"float32"} else "input"
@@ -108,9 +108,9 @@ def refuse_integers(
 ) -> None:
     """Refuse types of the caller's integers for which a function differs from its float64 results.
 
-    `table`: what the function reads, as it comes.
-    `function`: as the library computes it, of one column or of arrays.
-    `together`: whether the library makes one array of the columns first: of floats if there are any.
+    `table`: the columns that the function reads.
+    `function`: the library's function, of a column or of arrays.
+    `together`: whether the library first converts the columns to an array, of floats if there are any.
     """
     columns: dict[tuple[Step, ...], list[int]] = {}
     for column in table.columns:

@@ -19,7 +19,7 @@ def is_na(value: Any) -> bool:
     return isinstance(value, Global) and value.library == "pandas" and value.name in ("NA", "NAType")
 
 
-def scalar(value: Any, what: str) -> Any:
+def scalar(value: Any, title: str) -> Any:
     """Return a string, bool, number or None in Python's type.
 
     Raises `ModelError` if it is anything else.
@@ -28,7 +28,7 @@ def scalar(value: Any, what: str) -> Any:
         value = value.item()
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
-    raise ModelError(f"expected a number or a string as {what}, got {kind_of(value)}.")
+    raise ModelError(f"expected a number or a string as {title}, got {kind_of(value)}.")
 
 
 def missing_of(record: Record, where: Where) -> Missing:
@@ -36,8 +36,8 @@ def missing_of(record: Record, where: Where) -> Missing:
     value = record.get("missing_values", np.nan)
     if is_na(value):
         return NA
-    found: Missing = scalar(value, f"the missing_values of {where.step}")
-    return found
+    missing: Missing = scalar(value, f"the missing_values of {where.step}")
+    return missing
 
 
 def dtype_of(value: Any, where: Where) -> np.dtype[Any]:

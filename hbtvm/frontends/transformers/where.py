@@ -20,31 +20,31 @@ _DEEPEST, _MOST_STEPS = 32, 10_000
 
 
 Rows = Literal["columns", "names", "values", "labels", "vectors"]
-"""What an estimator takes: columns; a frame's columns by their names; rows of one value each; labels, shape
-(n,); or columns and, of a single column, vectors of shape (n,)."""
+"""The input of an estimator: columns; a frame's columns by name; rows of one value each; labels, shape (n,);
+or columns and, for a single column, vectors of shape (n,)."""
 
 
 @dataclass(frozen=True)
 class Estimator:
     """The readers of a class of estimators; None for methods that the class lacks."""
 
-    model: Callable[[Record], Graph] | None = None  # reads a model by itself, over its own rows
-    # Reads what ``predict`` and its kin compute of a table, as operators
+    model: Callable[[Record], Graph] | None = None  # reads a model outside of pipelines
+    # Reads the results of ``predict`` and related methods for a table, as operators
     predicts: Callable[[Record, Table, Where], Predictor] | None = None
-    # Reads the table that ``transform`` makes of another one
+    # Reads the table that ``transform`` returns for a table
     transforms: Callable[[Record, Table, Where], Table] | None = None
-    # Of a transformer, reads what ``score_samples`` computes of a table
+    # Reads the results of a transformer's ``score_samples`` for a table
     scores: Callable[[Record, Table, Where], Predictor] | None = None
-    inner: Callable[[Record, Where], Record] | None = None  # returns the estimator that this one stands for
-    # Returns the last estimator within, the table that it reads, and its place, where it is the one that
-    # predicts (the argument behind the place) or transforms; None if it is the estimator itself
+    inner: Callable[[Record, Where], Record] | None = None  # returns the wrapped estimator
+    # Returns the innermost estimator that predicts (if the argument behind the place is true) or transforms,
+    # the table that it reads, and its place; None if it is the estimator itself
     last: Callable[[Record, Table, Where, bool], tuple[Record, Table, Where] | None] | None = None
-    # Returns the graph of an estimator around the last one, from that of the last one
+    # Returns the graph of an estimator around the innermost estimator, from the graph of the latter
     undoes: Callable[[Record, Graph, Where], Graph] | None = None
-    # Returns the estimators within that get the rows as this one gets them. By default `inner`, or the
-    # members of an ensemble that predicts.
+    # Returns the inner estimators that get the rows unchanged. By default `inner`, or the members of an
+    # ensemble that predicts.
     first: Callable[[Record, Where], list[Record]] | None = None
-    rows: Rows = "columns"  # what it takes
+    rows: Rows = "columns"  # its input
     fitted: bool = True  # whether fitting gives it attributes
     selects: bool = False  # whether it keeps some columns as they are
     transform_predicts: bool = False  # whether ``transform`` returns what ``predict`` does
@@ -63,10 +63,10 @@ class RowRules:
         if not self.sparse_refused and not self.types_refused:
             return graph
         read = _columns_read(graph)
-        types = [one for one in dict.fromkeys(self.types_refused) if not read.isdisjoint(one.columns)]
+        types = [rule for rule in dict.fromkeys(self.types_refused) if not read.isdisjoint(rule.columns)]
         refused = tuple(
-            one if one.together else replace(one, columns=tuple(i for i in one.columns if i in read))
-            for one in types
+            rule if rule.together else replace(rule, columns=tuple(i for i in rule.columns if i in read))
+            for rule in types
         )
         return replace(
             graph, input=replace(graph.input, sparse_refused=self.sparse_refused, types_refused=refused)

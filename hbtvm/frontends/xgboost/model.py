@@ -56,13 +56,14 @@ def from_ubjson(content: bytes) -> Graph:
         document = ubjson.loads(content)
     except ValueError as error:
         raise ModelError(
-            f"expected an XGBoost model in UBJSON, but it is none, damaged or cut short ({error})."
+            "expected an XGBoost model in UBJSON, but it is damaged, cut short or of another format "
+            f"({error})."
         ) from error
     return from_document(document)
 
 
 def from_document(document: Any) -> Graph:
-    """As `from_json`, for the parsed document."""
+    """Read the parsed document, as `from_json`."""
     try:
         learner = document["learner"]
         saved = json.loads(learner.get("attributes", {}).get("scikit_learn", "{}"))
@@ -74,7 +75,7 @@ def from_document(document: Any) -> Graph:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         if isinstance(document, dict) and "tree_info" in document:
             raise ModelError(
-                "this is what LightGBM's dump_model gives, expected what save_model writes (a text)."
+                "expected the text that save_model writes, got the result of LightGBM's dump_model."
             ) from error
         raise ModelError(
             "expected an XGBoost model as save_model writes it, but the document has no whole learner."
@@ -165,7 +166,7 @@ def _read(learner: Any, name: str, n_classes: int | None, missing: float, labels
         base_score=base_margin(parameters["base_score"], objective, n_outputs),
     )
     names = learner.get("feature_names") or None
-    if names is not None and (len(names) != n_features or not all(isinstance(one, str) for one in names)):
+    if names is not None and (len(names) != n_features or not all(isinstance(name, str) for name in names)):
         raise ValueError(f"there are {len(names)} feature names for {n_features} features")
     inputs = InputSpec(
         n_features=n_features,
@@ -187,7 +188,7 @@ def _trees_in_use(model: Any, attributes: Any, name: str, n_outputs: int) -> int
         return int(model["iteration_indptr"][rounds])
     parameters = model["gbtree_model_param"]
     if "num_parallel_tree" not in parameters:
-        # XGBoost 1.3: the estimator's own attributes tell it, in trees of one class.
+        # XGBoost 1.3 stores it in the estimator's attributes, in trees of one class.
         saved = json.loads(attributes.get("scikit_learn", "{}"))
         return min(int(saved.get("best_ntree_limit", rounds)) * n_outputs, trees)
     return min(rounds * int(parameters.get("num_parallel_tree", 1)) * n_outputs, trees)

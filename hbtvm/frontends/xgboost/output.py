@@ -97,7 +97,7 @@ def _rounded(values: Node) -> Node:
 
 
 def booster_output(objective: str, n_outputs: int, kind: Kind) -> OutputSpec:
-    """What a ``Booster``, a regressor or a ranker returns."""
+    """Return the outputs of a ``Booster``, a regressor or a ranker."""
     margin = _rounded(Input(n_outputs))
     return OutputSpec(kind, n_outputs, {"response": _response(_link(objective), margin), "raw": margin})
 
@@ -105,24 +105,24 @@ def booster_output(objective: str, n_outputs: int, kind: Kind) -> OutputSpec:
 def classifier_output(
     objective: str, n_outputs: int, n_classes: int, labels: np.ndarray | None = None
 ) -> OutputSpec:
-    """What ``XGBClassifier`` returns: its labels are class numbers, unless others are given.
+    """Return the outputs of ``XGBClassifier``; without `labels`, the labels are class numbers.
 
-    XGBoost takes several columns for two classes as one yes or no for each (multi-label).
+    For two classes, XGBoost treats several columns as a binary label each (multi-label).
     """
     link, margin = _link(objective), _rounded(Input(n_outputs))
     picks = link == "class_index"
-    each = n_outputs > 1 and not picks and n_classes == 2
-    if labels is not None and not (each or len(labels) == max(n_classes, 2)):
+    multi_label = n_outputs > 1 and not picks and n_classes == 2
+    if labels is not None and not (multi_label or len(labels) == max(n_classes, 2)):
         raise ValueError(f"there are {len(labels)} labels for {max(n_classes, 2)} classes")
     numbers = np.arange(max(n_classes, 2), dtype=np.int32 if picks else np.int64)
     proba = response = _response("softmax" if picks else link, margin)
     if n_outputs == 1:
         proba = _rounded(with_complement(response))
-    index = apply("greater", response, 0.5) if each or n_outputs == 1 else reduce("argmax", proba)
+    index = apply("greater", response, 0.5) if multi_label or n_outputs == 1 else reduce("argmax", proba)
     return OutputSpec(
         "classifier",
         n_outputs,
         {"index": reduce("argmax", margin) if picks else index, "proba": proba, "raw": margin},
-        () if each else (numbers if labels is None else labels,),
-        label_dtype="float64" if each else None,
+        () if multi_label else (numbers if labels is None else labels,),
+        label_dtype="float64" if multi_label else None,
     )

@@ -15,7 +15,7 @@ from hbtvm.graph.trees.rounding import float32_below
 _MOST_CATEGORIES = 1 << 24  # XGBoost reads categories from here on as invalid
 
 _MOST_MEMBERS = 1 << 27
-"""Bytes that the categorical splits of a model may take here, before equal ones are found."""
+"""Bytes that the categorical splits of a model may take here, before deduplication."""
 
 _OF_CATEGORIES = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
 
@@ -30,10 +30,10 @@ def read_trees(stored: Any, weights: Any) -> list[Tree]:
     damaged.
     """
     trees, held = [], 0
-    for i, one in enumerate(stored):
+    for i, tree_record in enumerate(stored):
         # What is too large for float32 becomes infinite, and is refused if it is a leaf's.
         with np.errstate(over="ignore"):
-            trees.append(tree := _tree(one, weights[i] if weights else 1.0))
+            trees.append(tree := _tree(tree_record, weights[i] if weights else 1.0))
         held += sum(len(chosen.member) for chosen in (tree.categories or {}).values())
         if held > _MOST_MEMBERS:
             raise UnsupportedModel(
@@ -77,7 +77,7 @@ def _leaf_vectors(tree: Any, left: np.ndarray, width: int) -> np.ndarray:
 
 
 def _category_sets(tree: Any) -> dict[int, CategorySet]:
-    """XGBoost lists the categories that go right; all others, even impossible ones, go left."""
+    """XGBoost lists the categories that go right; all others, even impossible categories, go left."""
     # XGBoost knows categories since 1.3, and reads documents that say nothing of them.
     if not any(field in tree for field in _OF_CATEGORIES):
         if np.any(tree.get("split_type", 0)):
@@ -98,7 +98,7 @@ def _category_sets(tree: Any) -> dict[int, CategorySet]:
 
 
 def read_categories(stored: Any) -> dict[int, tuple[Any, ...]]:
-    """The categories that XGBoost 3 keeps of data frames: strings in one buffer, or numbers."""
+    """Return the categories of data frames as XGBoost 3 stores them: strings in a buffer, or numbers."""
     result: dict[int, tuple[Any, ...]] = {}
     for column, values in enumerate((stored or {}).get("enc", [])):
         if not values.get("values"):

@@ -19,7 +19,7 @@ _CONSTANTS = {"T": True, "F": False, "Z": None}
 def loads(content: bytes) -> Any:
     """The value of a document, in the types that ``json.loads`` gives.
 
-    Raises `ValueError` if it is no such document, or cut short.
+    Raises `ValueError` if it is not such a document, or cut short.
     """
     reader = _Reader(content)
     try:
@@ -46,7 +46,7 @@ class _Reader:
         return chr(self.content[self.at - 1])
 
     def value(self, mark: str) -> Any:
-        """What follows a type mark."""
+        """Read the value after a type mark."""
         if mark == "{":
             return self._object()
         if mark == "[":

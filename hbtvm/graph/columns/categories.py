@@ -24,18 +24,18 @@ class CategoryList:
 
 
 def place(
-    lists: Sequence[CategoryList], sure: Collection[int] = (), words: Collection[int] = ()
+    lists: Sequence[CategoryList], categorical: Collection[int] = (), words: Collection[int] = ()
 ) -> dict[int, frozenset[int | None]]:
     """Return the lists that each column may hold.
 
     `lists`: in the order of the columns that they belong to.
-    `sure`: columns that certainly hold categories.
+    `categorical`: columns that certainly hold categories.
     `words`: those of them that hold text, so that their categories must include text.
     Returns, for each column of any list, the indices of the lists that it may hold, and None if it may hold
     numbers. A set of one element is certain: no other assignment of all lists fits. Empty if no assignment
     fits.
     """
-    columns = sorted({column for known in lists for column in known.columns} | set(sure))
+    columns = sorted({column for known in lists for column in known.columns} | set(categorical))
     possible = [frozenset(known.columns) for known in lists]
     texts = [any(isinstance(value, str) for value in known.values) for known in lists]
     count = len(lists)
@@ -47,11 +47,11 @@ def place(
     before = [{0}]
     for column in columns:
         held = {i + 1 for i in before[-1] if i < count and holds(column, i)}
-        before.append(held if column in sure else held | before[-1])
+        before.append(held if column in categorical else held | before[-1])
     after = [{count}]
     for column in reversed(columns):
         held = {i - 1 for i in after[-1] if i > 0 and holds(column, i - 1)}
-        after.append(held if column in sure else held | after[-1])
+        after.append(held if column in categorical else held | after[-1])
     after.reverse()
     if count not in before[-1]:
         return {}
@@ -60,7 +60,7 @@ def place(
         options: set[int | None] = {
             i for i in before[j] if i < count and i + 1 in after[j + 1] and holds(column, i)
         }
-        if column not in sure and before[j] & after[j + 1]:
+        if column not in categorical and before[j] & after[j + 1]:
             options.add(None)
         result[column] = frozenset(options)
     return result
@@ -92,7 +92,7 @@ def certain(
 
 def named(columns: Iterable[int], names: Sequence[str] | None, most: int = 5) -> str:
     """Return the names of columns for an error, at most `most` of them."""
-    every = list(columns)
-    some = ", ".join(str(i) if names is None else f"'{shown(names[i])}'" for i in every[:most])
-    more = f" and {len(every) - most} more" if len(every) > most else ""
-    return f"column{'s' if len(every) > 1 else ''} {some}{more}"
+    numbers = list(columns)
+    listed = ", ".join(str(i) if names is None else f"'{shown(names[i])}'" for i in numbers[:most])
+    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
+    return f"column{'s' if len(numbers) > 1 else ''} {listed}{more}"

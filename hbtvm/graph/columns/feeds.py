@@ -27,7 +27,7 @@ class Feed:
 
     @property
     def encoder(self) -> Encode | None:
-        """The last step if it makes codes, else None."""
+        """The last step if it is an encoder, else None."""
         last = self.steps[-1] if self.steps else None
         return last if isinstance(last, Encode) else None
 

@@ -94,7 +94,7 @@ class Feeds:
         """Feed a column after all of its steps, which the host computes."""
         return self.merge(Feed(column.source, column.steps, allow_nan, allow_inf))
 
-    def made(self, operation: RowOperation, index: int) -> int:
+    def computed(self, operation: RowOperation, index: int) -> int:
         """Feed a column of an operation, whatever its values."""
         return self.merge(Feed(Made(operation, index)))
 

@@ -70,16 +70,16 @@ def together(steps: Sequence[Any]) -> Apply:
     if isinstance(step, Arithmetic):
         return _arithmetic(steps)
     if isinstance(step, Clip):
-        lows, highs = _constants([one.low for one in steps]), _constants([one.high for one in steps])
+        lows, highs = _constants([step.low for step in steps]), _constants([step.high for step in steps])
         return lambda x: x.clip(lows[x.dtype], highs[x.dtype])
     if isinstance(step, Within):
-        least, most = _constants([one.low for one in steps]), _constants([one.high for one in steps])
+        least, most = _constants([step.low for step in steps]), _constants([step.high for step in steps])
         return lambda x: np.where((x >= least[x.dtype]) & (x <= most[x.dtype]), x, x.dtype.type(np.nan))
     if isinstance(step, Above):
-        thresholds = _constants([one.threshold for one in steps])
+        thresholds = _constants([step.threshold for step in steps])
         return lambda x: (x > thresholds[x.dtype]).astype(x.dtype)
     if isinstance(step, Fill):
-        values, missing = _constants([one.value for one in steps]), step.missing
+        values, missing = _constants([step.value for step in steps]), step.missing
         return lambda x: np.where(missing_in(x, missing), values[x.dtype], x)
     if isinstance(step, Function):
         ufunc: Apply = UFUNCS[step.name]
@@ -89,7 +89,7 @@ def together(steps: Sequence[Any]) -> Apply:
     if isinstance(step, Lookup):
         return _lookup(steps)
     if isinstance(step, Bins | Quantile | Power):
-        return lambda x: np.stack([one.apply(row) for one, row in zip(steps, x, strict=True)])
+        return lambda x: np.stack([step.apply(row) for step, row in zip(steps, x, strict=True)])
     # The other kinds have no constants.
     whole: Apply = step.apply
     return whole
@@ -97,7 +97,7 @@ def together(steps: Sequence[Any]) -> Apply:
 
 def _arithmetic(steps: Sequence[Arithmetic]) -> Apply:
     ufunc, cast = ARITHMETIC[steps[0].operation], steps[0].cast
-    constants = _constants([one.constant for one in steps])
+    constants = _constants([step.constant for step in steps])
     double = constants[FLOATS[1]]
 
     def apply(x: np.ndarray) -> np.ndarray:

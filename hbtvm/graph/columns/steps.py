@@ -240,7 +240,7 @@ class Encode(Step):
     def refused(self, value: Any) -> InputError:
         """Return the error for an unknown value."""
         known = ", ".join(map(repr, self.categories[:5])) + (", ..." if len(self.categories) > 5 else "")
-        return InputError(f"{self.where}: {value!r} was not there in training; known are {known}.")
+        return InputError(f"{self.where}: {value!r} was not in the training data; known are {known}.")
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         result: np.ndarray = np.array([self.code(value) for value in x.ravel().tolist()], np.float64)

@@ -29,7 +29,7 @@ class Folded:
 
     feeds: Feeds
     anchor: Linear
-    told: tuple[str, ...]
+    rewrites: tuple[str, ...]
 
 
 @dataclass
@@ -113,20 +113,22 @@ def fold(
         # Even if a missing number adds 0, the kernel has to check for it.
         any(feeds.feeds[at].allow_nan for at, _ in keys),
     )
-    told = []
+    rewrites = []
     if len(used) < len(table):
         dropped = len(table) - len(used)
-        told.append(
+        rewrites.append(
             f"{dropped:,} of {len(table):,} columns have no weight: they are neither computed nor read"
         )
     if absorbed:
-        told.append(f"scalers and imputers of {count(absorbed, 'column')}: moved into weights")
+        rewrites.append(f"scalers and imputers of {count(absorbed, 'column')}: moved into weights")
     if encoded:
-        told.append(f"{count(encoded, 'encoded column')}: sums of entries of {count(len(tables), 'table')}")
-    told += texts.told()
+        rewrites.append(
+            f"{count(encoded, 'encoded column')}: sums of entries of {count(len(tables), 'table')}"
+        )
+    rewrites += texts.rewrites()
     if hosted:
-        told.append(f"{count(hosted, 'column')} computed by numpy before the kernel")
-    return Folded(feeds, Linear(linear, base), tuple(told))
+        rewrites.append(f"{count(hosted, 'column')} computed by numpy before the kernel")
+    return Folded(feeds, Linear(linear, base), tuple(rewrites))
 
 
 def _without_blocks(table: Table, weight: np.ndarray, used: np.ndarray, texts: TextSums) -> list[int]:

@@ -32,7 +32,7 @@ def other_columns(table: Table) -> Iterator[Column]:
             yield from part
 
 
-def told(table: Table) -> tuple[str, ...]:
+def text_rewrites(table: Table) -> tuple[str, ...]:
     """Return sentences about the texts of a table that is a pipeline's output."""
     operations = [block for block in blocks_of(table) if isinstance(block, Vectorize)]
     terms = sum(operation.columns for operation in operations)
@@ -67,9 +67,9 @@ class TextSums:
             used = np.flatnonzero(weight.any(axis=0)).tolist() or [0]
             sums = operation.weighted(weight[:, used])
             for place, output in enumerate(used):
-                yield feeds.made(sums, place), output
+                yield feeds.computed(sums, place), output
 
-    def told(self) -> list[str]:
+    def rewrites(self) -> list[str]:
         """Return the rewrites in sentences."""
         terms = sum(operation.columns for operation in self._known)
         if not self._known:

@@ -157,7 +157,7 @@ class Network:
         return np.ascontiguousarray(np.broadcast_to(scores, (len(X), self.n_outputs)))
 
     def facts(self) -> dict[str, Any]:
-        """What the runtime and its user need to know."""
+        """Facts for the runtime, and for descriptions."""
         return {
             "operator": "network",
             "n_features": self.n_features,
@@ -207,7 +207,7 @@ class Linear:
         return scores
 
     def facts(self) -> dict[str, Any]:
-        """What the runtime and its user need to know."""
+        """Facts for the runtime, and for descriptions."""
         return {
             "operator": "linear",
             "n_features": self.n_features,

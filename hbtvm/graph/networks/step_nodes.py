@@ -39,7 +39,7 @@ def rows_of(
     columns: Sequence[Column],
     feeds: Feeds,
     rows: Node,
-    made: Of,
+    node_of: Of,
     allow_nan: bool,
     allow_inf: bool,
     narrow: bool = False,
@@ -54,7 +54,7 @@ def rows_of(
         Feeds of the columns that are read are added here.
     rows
         The kernel's rows: column j is feed j. (Their width is unknown yet.)
-    made
+    node_of
         See `Of`.
     allow_nan, allow_inf
         Whether the reader of the table accepts them.
@@ -63,7 +63,7 @@ def rows_of(
         rows. Behind a `Cast`, its type decides.
     """
     groups: dict[Any, list[int]] = {}
-    plans = [_Plan(column, feeds, rows, made, allow_nan, allow_inf) for column in columns]
+    plans = [_Plan(column, feeds, rows, node_of, allow_nan, allow_inf) for column in columns]
     for i, plan in enumerate(plans):
         groups.setdefault(plan.key, []).append(i)
     parts = [plans[group[0]].build([plans[i] for i in group], narrow) for group in groups.values()]
@@ -75,13 +75,13 @@ class _Plan:
     """A column: the source of its values, and the steps on them."""
 
     def __init__(
-        self, column: Column, feeds: Feeds, rows: Node, made: Of, allow_nan: bool, allow_inf: bool
+        self, column: Column, feeds: Feeds, rows: Node, node_of: Of, allow_nan: bool, allow_inf: bool
     ) -> None:
         self.rows, self.steps = rows, column.steps
         self.values: np.ndarray | None = None
         self.hot: int | None = None
         nan, inf = column.allow_nan and allow_nan, column.allow_inf and allow_inf
-        computed = made(column.source) if isinstance(column.source, Made) else None
+        computed = node_of(column.source) if isinstance(column.source, Made) else None
         # Whether the operation returns float64 for float32 rows, too.
         self.wide = computed is not None and not getattr(column.source.operation, "narrow", True)  # type: ignore[union-attr]
         resolved = resolve(column)
@@ -200,24 +200,24 @@ def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
 
     match step:
         case Arithmetic():
-            constants = np.array([one.constant for one in steps])
+            constants = np.array([step.constant for step in steps])
             if step.cast:
                 constants = rounded(constants)
             result = apply(step.operation, x, constants)
             return single(result) if narrow else result
         case Clip():
-            low, high = rounded([one.low for one in steps]), rounded([one.high for one in steps])
+            low, high = rounded([step.low for step in steps]), rounded([step.high for step in steps])
             return apply("minimum", apply("maximum", x, low), high)
         case Within():
-            low, high = np.array([one.low for one in steps]), np.array([one.high for one in steps])
+            low, high = np.array([step.low for step in steps]), np.array([step.high for step in steps])
             inside = apply("multiply", apply("greater_equal", x, low), apply("less_equal", x, high))
             return apply("where", inside, x, np.nan)
         case Above():
-            return apply("greater", x, rounded([one.threshold for one in steps]))
+            return apply("greater", x, rounded([step.threshold for step in steps]))
         case Cast():
             return apply("round_float32", x) if step.dtype == "float32" else x
         case Fill():
-            values = rounded([float(one.value) for one in steps])
+            values = rounded([float(step.value) for step in steps])
             return apply("where", _missing(x, step.missing, rounded), values, x)
         case IsMissing():
             return _missing(x, step.missing, rounded)
@@ -227,7 +227,7 @@ def step_node(steps: Sequence[Any], x: Node, narrow: bool = False) -> Node:
             mapped = function_node(step.name, x)
             return single(mapped) if narrow and mapped is not x else mapped
         case Bins():
-            return Bucketize(x, ragged([one.edges for one in steps], np.inf), "right")
+            return Bucketize(x, ragged([step.edges for step in steps], np.inf), "right")
         case Quantile():
             return _quantile(steps, x, narrow)
         case NormalQuantile():
@@ -248,12 +248,12 @@ def function_node(name: str, x: Node) -> Node:
 
 def _quantile(steps: Sequence[Quantile], x: Node, narrow: bool) -> Node:
     """Return shares; unless quantiles are equal, both interpolations are the same."""
-    at, share = ragged([one.quantiles for one in steps]), ragged([one.references for one in steps])
+    at, share = ragged([step.quantiles for step in steps]), ragged([step.references for step in steps])
     result: Node = Interpolate(x, at, share)
     first = at[:, 0]
-    last = np.array([one.quantiles[-1] for one in steps])
+    last = np.array([step.quantiles[-1] for step in steps])
     if steps[0].ties:
-        back = [-one.quantiles[::-1] for one in steps], [-one.references[::-1] for one in steps]
+        back = [-step.quantiles[::-1] for step in steps], [-step.references[::-1] for step in steps]
         other = Interpolate(apply("negative", x), ragged(back[0]), ragged(back[1]))
         result = apply("multiply", apply("subtract", result, other), 0.5)
     if narrow:
@@ -274,7 +274,7 @@ def _quantile(steps: Sequence[Quantile], x: Node, narrow: bool) -> Node:
 
 
 def _power(steps: Sequence[Power], x: Node) -> Node:
-    exponents = np.array([one.exponent for one in steps])
+    exponents = np.array([step.exponent for step in steps])
     if steps[0].method == "box-cox":
         logs = apply("log", x)
         return logs if not exponents.any() else _less_one(logs, constant(exponents), exponents)

@@ -43,11 +43,11 @@ def simplify(outputs: Sequence[Node], leaf: Leaf = narrow_table) -> tuple[list[N
         if all(a is b for a, b in zip(before, result, strict=True)):
             break
     result, merged = side_by_side(result)
-    told = []
+    rewrites = []
     if products:
-        told.append(f"{count(products, 'product')} merged with what is around")
+        rewrites.append(f"{count(products, 'product')} merged with what is around")
     if merged:
-        told.append(f"{count(merged, 'product')} computed with others of the same columns")
+        rewrites.append(f"{count(merged, 'product')} computed with others of the same columns")
     if dropped:
-        told.append("columns that nothing reads are not computed")
-    return result, told
+        rewrites.append("columns that nothing reads are not computed")
+    return result, rewrites

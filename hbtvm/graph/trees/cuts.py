@@ -190,7 +190,7 @@ class _Segment:
         edges = ordinal(-np.inf, self._to), ordinal(np.inf, self._to)
         # Round the bounds to the results' type.
         error = self._steps[0].error
-        around = [
+        neighbors = [
             self._last(
                 floats(
                     np.clip(ordinals(np.asarray(bound + sign * error, self._to)) + shift, *edges), self._to
@@ -199,8 +199,8 @@ class _Segment:
             )
             for sign, shift in ((-1, -_ULPS), (1, _ULPS))
         ]
-        first = np.maximum(np.minimum(*around) - 1, self._low)
-        counts = np.minimum(np.maximum(*around) + 1, self._high) - first + 1
+        first = np.maximum(np.minimum(*neighbors) - 1, self._low)
+        counts = np.minimum(np.maximum(*neighbors) + 1, self._high) - first + 1
         # Counts that overflow are negative.
         if np.any(counts < 1) or float(np.sum(counts, dtype=np.float64)) > _TRIED:
             return False

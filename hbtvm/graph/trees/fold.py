@@ -38,7 +38,7 @@ class Folded:
     feeds: Feeds
     anchor: TreeEnsemble
     single: TreeEnsemble | None
-    told: tuple[str, ...]
+    rewrites: tuple[str, ...]
     scaled: Scaled | None = None
 
 
@@ -91,7 +91,7 @@ def fold(
         feeds,
         _over(anchor, place, len(feeds.feeds)),
         None if single is None else _over(single, place, len(feeds.feeds)),
-        _told(table, [column for column in used if column.index in read], anchor, scaled),
+        _rewrites(table, [column for column in used if column.index in read], anchor, scaled),
         scaled,
     )
 
@@ -160,28 +160,28 @@ def _over(ensemble: TreeEnsemble, place: np.ndarray, width: int) -> TreeEnsemble
     return replace(ensemble, n_features=width, feature=feature).validate()
 
 
-def _told(
+def _rewrites(
     table: Table, used: Sequence[TreeColumn], anchor: TreeEnsemble, scaled: Scaled | None
 ) -> tuple[str, ...]:
     numbers = [column for column in used if isinstance(column.form, dict) and column.steps]
     coded = [column for column in used if isinstance(column.form, Coded)]
     hosted = [column for column in used if column.form is None]
-    told = []
+    rewrites = []
     if len(used) < len(table):
-        told.append(f"{len(used):,} of {len(table):,} columns are read")
+        rewrites.append(f"{len(used):,} of {len(table):,} columns are read")
     if numbers:
         splits = sum(len(column.nodes) for column in numbers)
-        told.append(f"scalers and imputers of {len(numbers):,} columns: moved into {splits:,} thresholds")
+        rewrites.append(f"scalers and imputers of {len(numbers):,} columns: moved into {splits:,} thresholds")
     if scaled is not None and scaled.prologue.operations:
         columns = int((scaled.prologue.constants.T != UNCHANGED).any(axis=1).sum())
-        told.append(f"for float64 rows, kernels for CPUs compute the scalers of {columns:,} columns")
+        rewrites.append(f"for float64 rows, kernels for CPUs compute the scalers of {columns:,} columns")
     if coded:
         encoders = len({id(column.encoder) for column in coded})
         splits = sum(len(column.nodes) for column in coded)
-        told.append(
+        rewrites.append(
             f"encoders of {encoders:,} columns ({len(coded):,} behind them): {splits:,} splits on codes, "
             f"{len(anchor.category_sets):,} category sets"
         )
     if hosted:
-        told.append(f"{len(hosted):,} columns are computed by numpy before the kernel")
-    return tuple(told)
+        rewrites.append(f"{len(hosted):,} columns are computed by numpy before the kernel")
+    return tuple(rewrites)

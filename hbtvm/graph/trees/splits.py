@@ -110,8 +110,8 @@ class Splits:
         left = np.empty((len(nodes), len(distinct)), bool)
         step = max(1, _AT_ONCE // len(distinct))
         for start in range(0, len(nodes), step):
-            some = nodes[start : start + step]
-            left[start : start + step] = self._goes_left(some[:, None], distinct)
+            block = nodes[start : start + step]
+            left[start : start + step] = self._goes_left(block[:, None], distinct)
         result: np.ndarray = left[:, of_code.reshape(-1)]
         return result
 

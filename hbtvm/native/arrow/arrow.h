@@ -173,15 +173,15 @@ enum arrow_status {
   HBTVM_ARROW_MALFORMED = 32,       /* not a batch, or impossible lengths, offsets or buffers */
   HBTVM_ARROW_COLUMN_COUNT = 33,    /* more or fewer columns than the model's */
   HBTVM_ARROW_MISSING_COLUMN = 34,  /* `column` */
-  HBTVM_ARROW_EXTRA_COLUMN = 35,    /* `given` was not there in training */
+  HBTVM_ARROW_EXTRA_COLUMN = 35,    /* `given` was not in the training data */
   HBTVM_ARROW_COLUMN_TWICE = 36,    /* `column` */
   HBTVM_ARROW_COLUMN_ORDER = 37,    /* `column` has another position */
   HBTVM_ARROW_TYPE = 38,            /* `column` has an unsupported type */
   HBTVM_ARROW_NOT_A_NUMBER = 39,    /* a text where numbers are expected */
   HBTVM_ARROW_NOT_A_TEXT = 40,      /* a null, or a number, where texts are expected */
   HBTVM_ARROW_NOT_A_CATEGORY = 41,  /* numbers where training had categories or texts */
-  HBTVM_ARROW_UNKNOWN_CATEGORY = 42, /* that was not there in training */
-  HBTVM_ARROW_NULL = 43,            /* a null or NaN that was not there in training */
+  HBTVM_ARROW_UNKNOWN_CATEGORY = 42, /* that was not in the training data */
+  HBTVM_ARROW_NULL = 43,            /* a null or NaN that was not in the training data */
   HBTVM_ARROW_INFINITY = 44,        /* where only finite numbers are accepted */
   HBTVM_ARROW_INEXACT = 45          /* a number that float32 does not hold, for a model of float32 rows only */
 };

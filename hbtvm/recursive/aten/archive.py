@@ -57,8 +57,8 @@ def graph_of(content: bytes) -> Graph:
         AttributeError, EOFError, LookupError, NotImplementedError, OSError, OverflowError, RecursionError,
         RuntimeError, TypeError, ValueError, zlib.error,
     ) as error:  # fmt: skip
-        what = f"{type(error).__name__}: {shown(error, most=200)}"
-        raise ModelError(f"the .pt2 file is damaged, or of another format ({what})") from error
+        reason = f"{type(error).__name__}: {shown(error, most=200)}"
+        raise ModelError(f"the .pt2 file is damaged, or of another format ({reason})") from error
 
 
 def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
@@ -123,9 +123,9 @@ class _Weights:
 
         Raises `ModelError` if it is pickled, damaged, or weights have too many bytes.
         """
-        what = f"in the .pt2 file, weight {shown(name)!r}"
+        place = f"in the .pt2 file, weight {shown(name)!r}"
         if entry.get("use_pickle"):
-            raise ModelError(f"{what} is pickled, which is never opened")
+            raise ModelError(f"{place} is pickled, which is never opened")
         meta = _dict(entry["tensor_meta"])
         dtype = DTYPES.get(meta["dtype"], "of an unknown type")
         if dtype != "float32":
@@ -135,14 +135,14 @@ class _Weights:
         offset = _whole(meta["storage_offset"]["as_int"])
         path = f"data/{folder}/{entry['path_name']}"
         if meta["layout"] != 7 or len(strides) != len(shape) or len(shape) > 8:
-            raise ModelError(f"{what} is not a dense array")
+            raise ModelError(f"{place} is not a dense array")
         if path not in self._members:
-            raise ModelError(f"{what} is missing")
+            raise ModelError(f"{place} is missing")
         size, count = self._members[path].file_size, math.prod(shape)
         # Check the last number and the count against the file's bytes.
         last = offset + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
         if size % 4 or count * 4 > size or (count and last * 4 >= size):
-            raise ModelError(f"{what} has shape {tuple(shape)} and {size} bytes")
+            raise ModelError(f"{place} has shape {tuple(shape)} and {size} bytes")
         self._left -= count * 4
         if self._left < 0:
             raise ModelError(

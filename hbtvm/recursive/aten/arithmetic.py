@@ -127,10 +127,10 @@ def reduction(kind: str) -> Callable[..., Tensor]:
     ) -> Tensor:  # fmt: skip
         check_dtype(dtype)
         named = [dim] if isinstance(dim, int) else dim or range(len(x.axes))
-        gone = sorted({x.axis(one) for one in named}, reverse=True)
-        for at in gone:
+        removed = sorted({x.axis(dim) for dim in named}, reverse=True)
+        for at in removed:
             x = _reduced(values, kind, x, at)
-        kept = [axis for at, axis in enumerate(x.axes) if keepdim or at not in gone]
+        kept = [axis for at, axis in enumerate(x.axes) if keepdim or at not in removed]
         return tensor(x.data, kept, x)
 
     return apply
@@ -153,7 +153,7 @@ def mean(
 ) -> Tensor:  # fmt: skip
     named = [dim] if isinstance(dim, int) else dim or range(len(x.axes))
     count = 1
-    for at in {x.axis(one) for one in named}:
+    for at in {x.axis(dim) for dim in named}:
         if "c" in x.axes[at] and values.places is None:
             raise ModelError("takes the mean over children, and the cell takes any number (children=None)")
         count *= numbers(x.axes[at]) * ((values.places or 1) if "c" in x.axes[at] else 1)

@@ -73,10 +73,10 @@ class _Run:
         self._values = values
         self._graph = graph
         self._states = states
-        self._found: dict[str, Any] = {}
+        self._by_name: dict[str, Any] = {}
         self._numbers = 0
         for argument, role in zip(graph.arguments, call.roles, strict=True):
-            self._found[argument.name] = self._given(role, len(argument.sizes))
+            self._by_name[argument.name] = self._argument(role, len(argument.sizes))
 
     def outputs(self) -> dict[str, int]:
         """Return the number of each state's value."""
@@ -84,7 +84,7 @@ class _Run:
             self._compute(node)
         if len(self._graph.outputs) != len(self._states):
             raise ModelError(
-                f"the module gives {len(self._graph.outputs)} results; expected one for each of its states: "
+                f"the module returns {len(self._graph.outputs)} results; expected one per state: "
                 f"{', '.join(self._states)}"
             )
         return {
@@ -92,7 +92,7 @@ class _Run:
             for (name, shape), output in zip(self._states.items(), self._graph.outputs, strict=True)
         }
 
-    def _given(self, role: Role, axes: int) -> Tensor:
+    def _argument(self, role: Role, axes: int) -> Tensor:
         values = self._values
         if role.form == "input":
             input_ = values.inputs[role.name]
@@ -137,7 +137,7 @@ class _Run:
             raise ModelError(f"{where} should give {len(node.outputs)} results, and does not")
         for key, item in zip(node.outputs, results, strict=True):
             if key is not None:
-                self._found[key] = item
+                self._by_name[key] = item
             self._numbers += item.data.size if isinstance(item, Tensor) else 0
         if self._numbers > MOST_RESULTS:
             raise ModelError(f"{where} makes the module too large; expected at most {MOST_RESULTS} numbers")
@@ -147,20 +147,20 @@ class _Run:
             return [self._value(item) for item in value]
         if not isinstance(value, Ref):
             return value
-        if value.name in self._graph.constants and value.name not in self._found:
-            self._found[value.name] = _constant(self._graph.constants[value.name])
-        if self._found.get(value.name) is None:
+        if value.name in self._graph.constants and value.name not in self._by_name:
+            self._by_name[value.name] = _constant(self._graph.constants[value.name])
+        if self._by_name.get(value.name) is None:
             raise ModelError(f"reads {shown(value.name)!r}, which nothing computes")
-        return self._found[value.name]
+        return self._by_name[value.name]
 
     def _output(self, name: str, shape: Shape, result: Any) -> int:
-        axes = tuple(axis_of(one) for one in shape)
+        axes = tuple(axis_of(length) for length in shape)
         known = isinstance(result, Tensor) and (
             result.axes == (("b",), *axes) or (result.constant and result.axes in (axes, ((), *axes)))
         )
         if not known:
             raise ModelError(
-                f"the module gives state {shown(name)!r} in another form than it takes it; expected "
+                f"the module returns state {shown(name)!r} in another shape than it takes; expected "
                 f"(batch, {', '.join(map(str, shape))})"
             )
         return self._values.value_of(self._values.referring(result), shape)

@@ -18,7 +18,7 @@ from hbtvm.recursive.aten.values import Values
 
 def full(values: Values, size: Sequence[int | Size], fill_value: float, dtype: int | None = None) -> Tensor:
     check_dtype(dtype)
-    axes = [axis_sized(one) for one in size]
+    axes = [axis_sized(length) for length in size]
     return tensor(np.array(spread(np.float32(fill_value), sizes(axes)), np.float32), axes)
 
 
@@ -67,9 +67,9 @@ def check_dtype(dtype: int | None) -> None:
 
 def axis_sized(size: int | Size) -> Axis:
     """Return a new axis of a size."""
-    one = as_size(size)
-    if (one.batch, one.children) == (0, 0):
-        return axis_of(one.count)
-    if one.count != 1 or one.batch + one.children != 1:
+    length = as_size(size)
+    if (length.batch, length.children) == (0, 0):
+        return axis_of(length.count)
+    if length.count != 1 or length.batch + length.children != 1:
         raise ModelError("makes an axis in which nodes of the batch and other elements are mixed")
-    return ("b",) if one.batch else ("c",)
+    return ("b",) if length.batch else ("c",)

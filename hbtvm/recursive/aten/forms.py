@@ -57,12 +57,12 @@ def view(values: Values, x: Tensor, size: Sequence[int | Size]) -> Tensor:
     for axis in x.axes:
         whole = whole.times(size_of(axis, values.places))
     product = Size(1)
-    for one in size:
-        product = product.times(Size(1) if one == -1 else as_size(one))
+    for length in size:
+        product = product.times(Size(1) if length == -1 else as_size(length))
     rest = whole.by(product)
-    if rest is None or sum(one == -1 for one in size) > 1:
-        raise ModelError("gives a tensor a form that does not fit its size")
-    wanted = [rest if one == -1 else as_size(one) for one in size]
+    if rest is None or sum(length == -1 for length in size) > 1:
+        raise ModelError("reshapes a tensor to another number of elements")
+    wanted = [rest if length == -1 else as_size(length) for length in size]
     result = regrouped(x, wanted, values.places)
     if result is None:
         result = regrouped(values.unrolled(x), wanted, values.places)
@@ -92,12 +92,12 @@ def unsqueeze(values: Values, x: Tensor, dim: int) -> Tensor:
 
 def squeeze(values: Values, x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     named = range(len(x.axes)) if dim is None else [dim] if isinstance(dim, int) else dim
-    gone = {x.axis(one) for one in named}
-    return tensor(x.data, [axis for at, axis in enumerate(x.axes) if axis or at not in gone], x)
+    removed = {x.axis(dim) for dim in named}
+    return tensor(x.data, [axis for at, axis in enumerate(x.axes) if axis or at not in removed], x)
 
 
 def permute(values: Values, x: Tensor, dims: Sequence[int]) -> Tensor:
-    order = [x.axis(one) for one in dims]
+    order = [x.axis(dim) for dim in dims]
     if sorted(order) != list(range(len(x.axes))):
         raise ModelError("names an axis twice, or leaves one out")
     spans = [x.span(at) for at in order]
@@ -122,9 +122,9 @@ def expand(values: Values, x: Tensor, size: Sequence[int | Size], **_: Any) -> T
         raise ModelError("expands a tensor to fewer axes")
     padded = tensor(x.data, ((),) * new + x.axes, x)
     axes = []
-    for axis, one in zip(padded.axes, size, strict=True):
-        same = one == -1 or as_size(one) == size_of(axis, values.places)
-        axes.append(axis if same else axis_sized(one))
+    for axis, length in zip(padded.axes, size, strict=True):
+        same = length == -1 or as_size(length) == size_of(axis, values.places)
+        axes.append(axis if same else axis_sized(length))
         if not same and axis:
             raise ModelError("expands an axis that is not of size 1")
     shape: list[int] = []
@@ -229,7 +229,7 @@ def cat(values: Values, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 def stack(values: Values, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     at = dim % (len(tensors[0].axes) + 1)
-    return cat(values, [unsqueeze(values, one, at) for one in tensors], at)
+    return cat(values, [unsqueeze(values, part, at) for part in tensors], at)
 
 
 def _whole(values: Values, x: Tensor, dim: int) -> tuple[Tensor, int]:
@@ -238,7 +238,7 @@ def _whole(values: Values, x: Tensor, dim: int) -> tuple[Tensor, int]:
     if "c" in x.axes[at]:
         x = values.unrolled(x)
     if "b" in x.axes[at]:
-        raise ModelError("takes nodes of the batch apart, or puts some together")
+        raise ModelError("splits or joins nodes of the batch")
     return x, at
 
 

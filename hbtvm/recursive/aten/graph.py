@@ -73,7 +73,7 @@ def needed(graph: Graph) -> list[Node]:
     wanted = set(graph.outputs)
     nodes = []
     for node in reversed(graph.nodes):
-        if any(one in wanted for one in node.outputs):
+        if any(name in wanted for name in node.outputs):
             nodes.append(node)
             wanted.update(_names(node.arguments.values()))
     return nodes[::-1]
@@ -82,15 +82,15 @@ def needed(graph: Graph) -> list[Node]:
 def unread(graph: Graph) -> list[Argument]:
     """Return the arguments that no node reads."""
     read = {*graph.outputs, *(name for node in needed(graph) for name in _names(node.arguments.values()))}
-    return [one for one in graph.arguments if one.name not in read]
+    return [argument for argument in graph.arguments if argument.name not in read]
 
 
 def _names(values: Iterable[Any]) -> Iterable[str]:
-    for one in values:
-        if isinstance(one, Ref):
-            yield one.name
-        elif isinstance(one, list | tuple):
-            yield from _names(one)
+    for value in values:
+        if isinstance(value, Ref):
+            yield value.name
+        elif isinstance(value, list | tuple):
+            yield from _names(value)
 
 
 _FRAME = re.compile(r'File "([^"\n]{1,1000})", line (\d{1,9})[^\n]*(?:\n[ \t]*([^\n]*))?')
@@ -103,6 +103,6 @@ def place(trace: Any) -> str:
     for path, line, code in reversed(_FRAME.findall(trace[:100_000])):
         parts = re.split(r"[\\/]", path)
         if "torch" not in parts[:-1]:
-            said = f": {shown(code.strip())}" if code.strip() else ""
-            return f"{shown(os.path.basename(parts[-1]))}, line {line}{said}"
+            code_text = f": {shown(code.strip())}" if code.strip() else ""
+            return f"{shown(os.path.basename(parts[-1]))}, line {line}{code_text}"
     return ""

@@ -26,12 +26,12 @@ def biased(first: str, second: str) -> Callable[..., Tensor]:
     """Return ``addmm`` or its kin: beta times the first tensor, plus alpha times a product."""
 
     def apply(values: Values, x: Tensor, beta: float = 1, alpha: float = 1, **factors: Tensor) -> Tensor:
-        found = matmul(values, factors[first], factors[second])
+        result = matmul(values, factors[first], factors[second])
         if alpha != 1:
-            found = pointwise(values, "mul", found, alpha)
+            result = pointwise(values, "mul", result, alpha)
         if beta != 1:
             x = pointwise(values, "mul", x, beta)
-        return pointwise(values, "add", x, found)
+        return pointwise(values, "add", x, result)
 
     return apply
 
@@ -54,8 +54,8 @@ def gru_cell(
     xs = chunk(values, linear(values, x, w_ih, b_ih), 3, -1)
     hs = chunk(values, linear(values, hx, w_hh, b_hh), 3, -1)
     r, z = (
-        pointwise(values, "sigmoid", pointwise(values, "add", one, other))
-        for one, other in zip(xs[:2], hs[:2], strict=True)
+        pointwise(values, "sigmoid", pointwise(values, "add", from_input, other))
+        for from_input, other in zip(xs[:2], hs[:2], strict=True)
     )
     new = pointwise(values, "tanh", pointwise(values, "add", xs[2], pointwise(values, "mul", r, hs[2])))
     kept = pointwise(values, "mul", z, pointwise(values, "sub", hx, new))
@@ -68,7 +68,7 @@ def lstm_cell(
 ) -> list[Tensor]:  # fmt: skip
     both = pointwise(values, "add", linear(values, x, w_ih, b_ih), linear(values, hx[0], w_hh, b_hh))
     i, f, g, o = chunk(values, both, 4, -1)
-    i, f, o = (pointwise(values, "sigmoid", one) for one in (i, f, o))
+    i, f, o = (pointwise(values, "sigmoid", gate) for gate in (i, f, o))
     new = pointwise(values, "mul", i, pointwise(values, "tanh", g))
     c = pointwise(values, "add", pointwise(values, "mul", f, hx[1]), new)
     return [pointwise(values, "mul", o, pointwise(values, "tanh", c)), c]
@@ -76,5 +76,5 @@ def lstm_cell(
 
 def dropout(values: Values, x: Tensor, p: float, train: bool) -> Tensor:
     if train:
-        raise ModelError("drops numbers at random; expected a module of which eval() was called")
+        raise ModelError("drops numbers at random; call eval() of the module first")
     return x

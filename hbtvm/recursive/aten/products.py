@@ -28,7 +28,7 @@ def product(values: Values, x: np.ndarray, y: np.ndarray, name: str = "") -> np.
         result: np.ndarray = (x.astype(np.float64) @ y.astype(np.float64)).astype(np.float32)
         return result
     plain, turned = (
-        sum(0 if known else values.pieces(one) for known, one in zip(constant, pair, strict=True))
+        sum(0 if known else values.pieces(factor) for known, factor in zip(constant, pair, strict=True))
         for pair in ((x, y), (x.T, y.T))
     )
     rows, inner, columns = (*x.shape, y.shape[1])
@@ -54,7 +54,7 @@ def product(values: Values, x: np.ndarray, y: np.ndarray, name: str = "") -> np.
 
 def matmul(values: Values, x: Tensor, other: Tensor) -> Tensor:
     if not x.axes or not other.axes:
-        raise ModelError("multiplies matrices of which one is a number")
+        raise ModelError("multiplies a matrix by a number")
     one_row, one_column = len(x.axes) == 1, len(other.axes) == 1
     if one_row:
         x = tensor(x.data, ((), *x.axes), x)
@@ -115,14 +115,14 @@ def _products(values: Values, x: Tensor, y: Tensor) -> Tensor:
     if atoms.count("b") > 1:
         raise ModelError("mixes nodes of the batch")
     name = x.name or y.name
-    for one in (x, y):
-        if one.number >= 0:
-            values.referring(one)  # raises
+    for factor in (x, y):
+        if factor.number >= 0:
+            values.referring(factor)  # raises
     a, b = merged(x, 2), merged(y, 2)
     if len(a) > MOST_PRODUCTS and not (x.constant and y.constant):
         raise ModelError(f"makes {len(a)} products for a node; expected at most {MOST_PRODUCTS}")
     if len(a) > 1 and y.constant and (b == b[0]).all():
         result = product(values, a.reshape(-1, a.shape[2]), b[0], name)
     else:
-        result = np.stack([product(values, one, other, name) for one, other in zip(a, b, strict=True)])
+        result = np.stack([product(values, left, other, name) for left, other in zip(a, b, strict=True)])
     return tensor(result.reshape(sizes(axes)), axes)

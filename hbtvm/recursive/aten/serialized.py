@@ -37,33 +37,33 @@ def graph_from(document: Any, constants: Mapping[str, Constant]) -> Graph:
     arguments: list[Argument] = []
     known: dict[str, Constant] = {}
     for spec in signature["input_specs"]:
-        ((kind, one),) = spec.items()
+        ((kind, content),) = spec.items()
         if kind == "user_input":
-            ((form, user_argument),) = one["arg"].items()
+            ((form, user_argument),) = content["arg"].items()
             if form != "as_tensor":
                 raise ModelError(f"the module has an argument that is not a tensor ({shown(form)})")
             arguments.append(_argument(_text(user_argument["name"]), graph["tensor_values"]))
         elif kind in ("parameter", "buffer", "tensor_constant"):
-            name = _text(one[f"{kind}_name"])
+            name = _text(content[f"{kind}_name"])
             if name not in constants:
                 raise ModelError(f"in the .pt2 file, weight {shown(name)!r} is missing")
-            known[_text(one["arg"]["name"])] = constants[name]
+            known[_text(content["arg"]["name"])] = constants[name]
         else:
             raise ModelError(f"the module has an argument of an unknown kind ({shown(kind)})")
     outputs = []
     for spec in signature["output_specs"]:
-        ((kind, one),) = spec.items()
+        ((kind, content),) = spec.items()
         if kind != "user_output":
             raise ModelError(f"the module changes something beside its results ({shown(kind)})")
-        outputs.append(_text(one["arg"]["as_tensor"]["name"]))
-    nodes = tuple(_node(one) for one in graph["nodes"])
+        outputs.append(_text(content["arg"]["as_tensor"]["name"]))
+    nodes = tuple(_node(entry) for entry in graph["nodes"])
     verifiers = document.get("verifiers", [])
     return Graph(tuple(arguments), known, nodes, tuple(outputs), "TRAINING" not in verifiers)
 
 
 def _argument(name: str, tensors: Mapping[str, Any]) -> Argument:
     meta = tensors[name]
-    sizes = tuple(_size(one) for one in meta["sizes"])
+    sizes = tuple(_size(size) for size in meta["sizes"])
     return Argument(name, sizes, DTYPES.get(meta["dtype"], "unknown"), name)
 
 
@@ -83,18 +83,18 @@ def _node(entry: Mapping[str, Any]) -> Node:
     # Drop the overload of torch's operators.
     op = ".".join(path[:2])
     arguments: dict[str, Any] = {}
-    for one in entry["inputs"]:
-        name = _text(one["name"])
+    for field in entry["inputs"]:
+        name = _text(field["name"])
         if name in arguments or not name.isidentifier():
             raise ValueError(f"an argument is named {name!r:.80}")
-        arguments[name] = _value(one["arg"])
+        arguments[name] = _value(field["arg"])
     outputs: list[str | None] = []
     single = len(entry["outputs"]) == 1
-    for one in entry["outputs"]:
-        ((kind, result),) = one.items()
+    for field in entry["outputs"]:
+        ((kind, result),) = field.items()
         if kind == "as_tensors":
             single = False
-            outputs += [_text(each["name"]) for each in result]
+            outputs += [_text(entry["name"]) for entry in result]
         elif kind == "as_tensor":
             outputs.append(_text(result["name"]))
         elif kind == "as_sym_int":
@@ -105,23 +105,23 @@ def _node(entry: Mapping[str, Any]) -> Node:
 
 
 def _value(entry: Mapping[str, Any]) -> Any:
-    ((kind, one),) = entry.items()
+    ((kind, content),) = entry.items()
     if kind in _PLAIN:
         many = kind in ("as_ints", "as_floats", "as_bools")
-        for each in one if many else [one]:
-            if type(each) not in (int, float, bool, str):
-                raise TypeError(f"{each!r:.80} is not a number")
-        return one
+        for item in content if many else [content]:
+            if type(item) not in (int, float, bool, str):
+                raise TypeError(f"{item!r:.80} is not a number")
+        return content
     if kind in ("as_tensor", "as_custom_obj"):
-        return Ref(_text(one["name"]))
+        return Ref(_text(content["name"]))
     if kind in ("as_tensors", "as_optional_tensors"):
-        return [_optional(each) for each in one]
+        return [_optional(item) for item in content]
     if kind == "as_optional_tensor":
-        return _optional(one)
+        return _optional(content)
     if kind == "as_sym_int":
-        return _symbol(one)
+        return _symbol(content)
     if kind == "as_sym_ints":
-        return [_symbol(each) for each in one]
+        return [_symbol(item) for item in content]
     if kind in _OPAQUE:
         return None
     raise ModelError(f"the module has an argument of an unknown kind ({shown(kind)})")

@@ -71,23 +71,23 @@ def signature(graph: Graph, how: Convention) -> Signature:
     """
     arguments = list(graph.arguments)
     apart = how.apart if how.apart is not None else how.children == 1 and how.reduce is None
-    each = (how.children or 1) if apart else 1
-    if {*how.states} <= {argument.label for argument in arguments} and each == 1:
+    copies = (how.children or 1) if apart else 1
+    if {*how.states} <= {argument.label for argument in arguments} and copies == 1:
         state_arguments = [
             next(argument for argument in arguments if argument.label == name) for name in how.states
         ]
         rest = [argument for argument in arguments if argument.label not in how.states]
     else:
-        state_arguments, rest = arguments[: each * len(how.states)], arguments[each * len(how.states) :]
-        if len(state_arguments) < each * len(how.states):
+        state_arguments, rest = arguments[: copies * len(how.states)], arguments[copies * len(how.states) :]
+        if len(state_arguments) < copies * len(how.states):
             raise ModelError(
-                f"the module has {len(arguments)} arguments; expected {each * len(how.states)} for its "
+                f"the module has {len(arguments)} arguments; expected {copies * len(how.states)} for its "
                 "states, and then its inputs"
             )
     roles: dict[str, Role] = {}
     states: dict[str, Shape] = {}
     for at, argument in enumerate(state_arguments):
-        name, place = how.states[at // each], at % each
+        name, place = how.states[at // copies], at % copies
         form, shape = _state(argument, name, how, apart)
         if states.setdefault(name, shape) != shape:
             raise ModelError(f"state {name!r} is {states[name]} of one child and {shape} of another")
@@ -102,28 +102,28 @@ def leaf_signature(graph: Graph, how: Convention) -> Signature:
     Arguments match inputs by name or, if the names differ and there are equally many, in order.
     """
     roles: dict[str, Role] = {}
-    labels = [one.label for one in graph.arguments]
+    labels = [argument.label for argument in graph.arguments]
     by_label = how.inputs is None or {*labels} <= {*how.inputs} or len(labels) != len(how.inputs)
     inputs = _inputs(list(graph.arguments), None if by_label else how.inputs, how.optional, roles)
-    return Signature(tuple(roles[one.name] for one in graph.arguments), {}, inputs)
+    return Signature(tuple(roles[argument.name] for argument in graph.arguments), {}, inputs)
 
 
-def _state(one: Argument, name: str, how: Convention, apart: bool) -> tuple[Form, Shape]:
+def _state(argument: Argument, name: str, how: Convention, apart: bool) -> tuple[Form, Shape]:
     where = f"state {shown(name)!r}"
-    _check_batch(one, where)
-    if one.dtype != "float32":
-        raise ModelError(f"{where} is {one.dtype}; expected float32 (call float() of the module first)")
-    tail = one.sizes[1:]
+    _check_batch(argument, where)
+    if argument.dtype != "float32":
+        raise ModelError(f"{where} is {argument.dtype}; expected float32 (call float() of the module first)")
+    tail = argument.sizes[1:]
     if how.reduce:
         return ("total" if how.reduce == "sum" else "most"), _shape(tail, where)
     has_axis = how.apart is False or (len(tail) > 1 and tail[0] == 1)
     if apart and not (how.children == 1 and has_axis):
         return "child", _shape(tail, where)
-    wrong = not isinstance(tail[0], str) if how.children is None and tail else tail[:1] != (how.children,)
-    if not tail or wrong:
+    misfits = not isinstance(tail[0], str) if how.children is None and tail else tail[:1] != (how.children,)
+    if not tail or misfits:
         count = "a size that varies (dynamic)" if how.children is None else how.children
         raise ModelError(
-            f"{where} is {_sizes(one)}; expected (batch, child, ...) with {count} for the children, or "
+            f"{where} is {_sizes(argument)}; expected (batch, child, ...) with {count} for the children, or "
             "reduce or apart to be given"
         )
     return "children", _shape(tail[1:], where)
@@ -162,16 +162,16 @@ def _inputs(
     return inputs
 
 
-def _check_batch(one: Argument, where: str) -> None:
-    if not one.sizes or not isinstance(one.sizes[0], str):
+def _check_batch(argument: Argument, where: str) -> None:
+    if not argument.sizes or not isinstance(argument.sizes[0], str):
         raise ModelError(
-            f"{where} is {_sizes(one)}; expected (batch, ...), exported with a batch that varies "
+            f"{where} is {_sizes(argument)}; expected (batch, ...), exported with a batch that varies "
             "(dynamic_shapes)"
         )
 
 
 def _shape(sizes: Sequence[int | str], where: str) -> Shape:
-    known = tuple(one for one in sizes if isinstance(one, int))
+    known = tuple(size for size in sizes if isinstance(size, int))
     if not 1 <= len(sizes) <= 2 or len(known) != len(sizes):
         raise ModelError(
             f"{where} is ({', '.join(map(shown, sizes))}) of a node; expected a vector or a matrix"
@@ -179,5 +179,5 @@ def _shape(sizes: Sequence[int | str], where: str) -> Shape:
     return known
 
 
-def _sizes(one: Argument) -> str:
-    return f"({', '.join(shown(size) for size in one.sizes)})"
+def _sizes(argument: Argument) -> str:
+    return f"({', '.join(shown(size) for size in argument.sizes)})"

@@ -151,7 +151,7 @@ def regrouped(t: Tensor, wanted: Sequence[Size], places: int | None) -> Tensor |
         left, axis = size, []
         while left != Size(1):
             if at == len(atoms):
-                raise ModelError("gives a tensor a form that it has too few numbers for")
+                raise ModelError("reshapes a tensor to more elements than it has")
             atom = atoms[at]
             whole = size_of((atom,), places)
             rest = left.by(whole)
@@ -170,8 +170,10 @@ def regrouped(t: Tensor, wanted: Sequence[Size], places: int | None) -> Tensor |
             elif "c" in atoms:
                 return None
             else:
-                raise ModelError("gives a tensor a form that mixes nodes of the batch, or can't be taken")
+                raise ModelError(
+                    "reshapes a tensor across nodes of the batch, or to axes that its axes don't divide into"
+                )
         axes.append(tuple(axis))
     if at != len(atoms):
-        raise ModelError("gives a tensor a form that it has too many numbers for")
+        raise ModelError("reshapes a tensor to fewer elements than it has")
     return tensor(t.data, axes, t)

@@ -100,15 +100,15 @@ class Values(OfCell):
 
     def owners(self, refs: np.ndarray) -> list[int]:
         """Return the numbers of the referenced values."""
-        return [int(one) for one in np.unique(self._owner(refs))]
+        return [int(number) for number in np.unique(self._owner(refs))]
 
     def per_child(self, refs: np.ndarray) -> bool:
         """Whether all referenced values are per child."""
-        return all(self.values[one].per_child for one in self.owners(refs))
+        return all(self.values[number].per_child for number in self.owners(refs))
 
     def vanishes(self, refs: np.ndarray) -> bool:
         """Whether all numbers are zero for a child whose states are zero."""
-        return all(self._zero[one] for one in self.owners(refs))
+        return all(self._zero[number] for number in self.owners(refs))
 
     def pieces(self, refs: np.ndarray) -> int:
         """Return the number of runs of neighbouring numbers of one value."""
@@ -130,7 +130,7 @@ class Values(OfCell):
             parts = [self._rows(owner, begin // shape[1], end // shape[1]) for owner, begin, end in runs]
         else:
             vectors = [(self._shaped(owner, (self._size(owner),)), begin, end) for owner, begin, end in runs]
-            parts = [self._rows(*one) for one in vectors]
+            parts = [self._rows(*vector) for vector in vectors]
         if len(parts) == 1:
             return self._shaped(parts[0], shape)
         return self._shaped(self.apply("concat", parts), shape)
@@ -156,34 +156,34 @@ class Values(OfCell):
 
     def pruned(self, *outputs: Mapping[str, int]) -> tuple[tuple[Value, ...], list[dict[str, int]]]:
         """Return the values that outputs need, and the outputs' new numbers."""
-        kept = needed(self.values, [one for some in outputs for one in some.values()])
+        kept = needed(self.values, [number for output in outputs for number in output.values()])
         new = {old: i for i, old in enumerate(kept)}
         values = [self.values[old] for old in kept]
-        moved = tuple(replace(value, of=tuple(new[one] for one in value.of)) for value in values)
-        return moved, [{name: new[one] for name, one in some.items()} for some in outputs]
+        moved = tuple(replace(value, of=tuple(new[operand] for operand in value.of)) for value in values)
+        return moved, [{name: new[number] for name, number in output.items()} for output in outputs]
 
     def _placed(self, refs: np.ndarray, place: int) -> np.ndarray:
         moved: np.ndarray = refs.copy()
         owner = self._owner(refs)
-        for one in np.unique(owner).tolist():
-            new = self._value_at(one, place)
-            moved[owner == one] += self._starts[new] - self._starts[one]
+        for number in np.unique(owner).tolist():
+            new = self._value_at(number, place)
+            moved[owner == number] += self._starts[new] - self._starts[number]
         return moved
 
     def _value_at(self, number: int, place: int) -> int:
         """Return the number of a per-child value's instance for the child in a place."""
-        for one in needed(self.values[: number + 1], [number]):
-            value = self.values[one]
-            if (one, place) in self._at_place:
+        for needed_number in needed(self.values[: number + 1], [number]):
+            value = self.values[needed_number]
+            if (needed_number, place) in self._at_place:
                 continue
             if not value.per_child:
-                new = one
+                new = needed_number
             elif value.op == "children":
                 new = self.put(Value("child", shape=value.shape, name=value.name, start=place))
             else:
                 of = tuple(self._at_place[operand, place] for operand in value.of)
                 new = self.put(replace(value, of=of, per_child=False))
-            self._at_place[one, place] = new
+            self._at_place[needed_number, place] = new
         return self._at_place[number, place]
 
     def _owner(self, refs: np.ndarray) -> np.ndarray:
@@ -205,13 +205,13 @@ class Values(OfCell):
         size = len(flat)
         if size == 1:
             return None
-        each = int(np.argmin(flat == flat[0])) or size
-        if each > 1 and size % each == 0 and (flat.reshape(-1, each) == flat[::each, None]).all():
-            inner = self.value_of(flat[::each], (size // each,))
-            ones = self.weight(np.ones(each, np.float32), f"ones_{each}")
+        run = int(np.argmin(flat == flat[0])) or size
+        if run > 1 and size % run == 0 and (flat.reshape(-1, run) == flat[::run, None]).all():
+            inner = self.value_of(flat[::run], (size // run,))
+            ones = self.weight(np.ones(run, np.float32), f"ones_{run}")
             return self.apply("outer", (inner, ones))
-        again = np.flatnonzero(flat == flat[0])
-        period = int(again[1]) if len(again) > 1 else size
+        repeats = np.flatnonzero(flat == flat[0])
+        period = int(repeats[1]) if len(repeats) > 1 else size
         times = size // period
         if times > 4 and size % period == 0 and (flat.reshape(-1, period) == flat[:period]).all():
             inner = self.value_of(flat[:period], (period,))
@@ -241,7 +241,7 @@ class Values(OfCell):
 
     def _vanishes(self, value: Value) -> bool:
         """Whether a value is zero for a child whose states are zero, for any states of other children."""
-        zeros = [self._zero[one] for one in value.of]
+        zeros = [self._zero[operand] for operand in value.of]
         if value.op == "children":
             return True
         if value.op in ("constant", "weight"):

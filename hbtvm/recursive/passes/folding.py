@@ -31,23 +31,23 @@ class Folder:
         # Operands first, without recursion: chains may have thousands of values.
         waiting = [number]
         while waiting:
-            one = waiting[-1]
-            value = self._values[one]
+            last = waiting[-1]
+            value = self._values[last]
             open_ones = [] if _is_zero_op(value) else [near for near in value.of if near not in self._memo]
             if open_ones:
                 waiting += open_ones
                 continue
             waiting.pop()
-            if one not in self._memo:
-                self._memo[one] = self._folded(value)
+            if last not in self._memo:
+                self._memo[last] = self._folded(value)
         return self._memo[number]
 
     def _folded(self, value: Value) -> int:
         maker = self._maker
         if _is_zero_op(value):
             return maker.constant(0, value.shape)
-        of = [self._memo[one] for one in value.of]
-        known = [self._constant(one) for one in of]
+        of = [self._memo[operand] for operand in value.of]
+        known = [self._constant(operand) for operand in of]
         constant = self._of_constants(value, known) if of else None
         if constant is not None:
             return maker.constant(constant, value.shape)
@@ -77,7 +77,7 @@ class Folder:
             return 0.0
         if op == "div" and known[0] == 0 and known[1] != 0:
             return 0.0
-        constants = [one for one in known if one is not None]
+        constants = [constant for constant in known if constant is not None]
         if len(constants) < len(known):
             return None
         if op == "softmax":
@@ -93,15 +93,15 @@ class Folder:
     def _neutral(self, value: Value, of: Sequence[int], known: Sequence[float | None]) -> int | None:
         """Return the operand that equals the value if the other operand is neutral, else None."""
         neutral = {"add": 0, "sub": 0, "mul": 1, "div": 1}.get(value.op)
-        for mine, other in ((0, 1), (1, 0)) if value.op in ("add", "mul") else ((0, 1),):
+        for place, other in ((0, 1), (1, 0)) if value.op in ("add", "mul") else ((0, 1),):
             if neutral is not None and known[other] == neutral:
-                return of[mine] if self._maker.values[of[mine]].shape == value.shape else None
+                return of[place] if self._maker.values[of[place]].shape == value.shape else None
         return None
 
     def _product(self, value: Value, of: Sequence[int]) -> int:
         """Drop the columns of a weight that multiply zero parts of a concatenation."""
         maker = self._maker
-        left, right = (maker.values[one] for one in of)
+        left, right = (maker.values[operand] for operand in of)
         parts = list(right.of) if left.op == "weight" and right.op == "concat" else []
         zero = [self._constant(part) == 0 for part in parts]
         if not any(zero):

@@ -22,7 +22,7 @@ def leaf_cell(cell: Cell) -> Cell:
     folded = {name: folder.fold(number) for name, number in outputs.items()}
     new = narrowed(maker, folded.values())
     offset = len(cell.values)
-    moved = [replace(value, of=tuple(one + offset for one in value.of)) for value in maker.values]
+    moved = [replace(value, of=tuple(operand + offset for operand in value.of)) for value in maker.values]
     leaf = {name: new[number] + offset for name, number in folded.items()}
     values = (*cell.values, *moved)
     return without_dead(replace(cell, values=values, weights=maker.weights, leaf=leaf))

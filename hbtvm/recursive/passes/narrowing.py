@@ -103,10 +103,10 @@ class _Narrow:
     def _rows(self, number: int, rows: np.ndarray) -> int:
         """Return some rows of a rebuilt value, which may have further rows."""
         new = self.new[number]
-        there = rows[self._read[number]]
-        if there.all():
+        used = rows[self._read[number]]
+        if used.all():
             return new
-        edges = np.flatnonzero(np.diff(there, prepend=False, append=False)).tolist()
+        edges = np.flatnonzero(np.diff(used, prepend=False, append=False)).tolist()
         parts = [
             self._maker.apply("slice", (new,), start=start, stop=stop)
             for start, stop in zip(edges[::2], edges[1::2], strict=True)

@@ -47,7 +47,7 @@ def without_dead(cell: Cell) -> Cell:
     new: dict[int, int] = {}
     for number in needed(cell.values, outputs):
         value = cell.values[number]
-        new[number] = maker.put(replace(value, of=tuple(new[one] for one in value.of)))
+        new[number] = maker.put(replace(value, of=tuple(new[operand] for operand in value.of)))
     used = {value.name for value in maker.values if value.op in ("weight", "embed")}
     return replace(
         cell,

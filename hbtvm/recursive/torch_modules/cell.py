@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from hbtvm.errors import MissingPackageError, ModelError
+from hbtvm.errors import ModelError, missing_package
 from hbtvm.recursive.aten.archive import graph_of
 from hbtvm.recursive.aten.build import cell_of
 from hbtvm.recursive.aten.graph import Graph
@@ -72,7 +72,7 @@ def from_torch(
     try:
         import torch
     except ModuleNotFoundError as error:
-        raise MissingPackageError("from_torch needs torch, which is not installed", name="torch") from error
+        raise missing_package("from_torch needs", "torch", "torch") from error
 
     from hbtvm.recursive.torch_modules import layers as torch_layers
     from hbtvm.recursive.torch_modules import trial as torch_trial
@@ -89,19 +89,19 @@ def from_torch(
     if plain is not module and children != 1 and reduce is None:
         raise ModelError(f"a {cell_name} takes one child; expected children=1, or reduce='sum'")
     state = default.state if state is None else (state,) if isinstance(state, str) else state
-    known = {**default.sizes(state), **_given(state)}
+    known = {**default.sizes(state), **_sizes_by_name(state)}
     if len(known) != len(state):
         raise ModelError(f"states {tuple(state)} should have names of their own")
     stated = default.inputs if inputs is None else inputs
     names = None if inputs is None else tuple(inputs)
     how = Convention(children, tuple(state), names, reduce, apart, frozenset(optional))
-    call = torch_trial.working_call(plain, how, known, _given(stated or ()))
+    call = torch_trial.working_call(plain, how, known, _sizes_by_name(stated or ()))
     prefix = "module." if plain is module else "module.module."
     how = replace(how, inputs=None)  # arguments now have the cell's names
     graph = _exported(call, prefix)
     leaf_graph = None
     if leaf is not None:
-        leaf_graph = _exported(torch_trial.leaf_call(plain, leaf, call, _given(stated or ())), prefix)
+        leaf_graph = _exported(torch_trial.leaf_call(plain, leaf, call, _sizes_by_name(stated or ())), prefix)
     return Model(cell_of(cell_name, graph, how, leaf_graph), weights, output, classes=classes)
 
 
@@ -113,8 +113,8 @@ def _exported(call: Any, prefix: str) -> Graph:
         "b": torch.export.Dim("batch", min=1, max=_MOST),
         "c": torch.export.Dim("child", min=1, max=_MOST),
     }
-    shapes = tuple({at: symbols[kind] for at, kind in one.items()} for one in call.varying)
-    modes = [(one, one.training) for one in call.module.modules()]
+    shapes = tuple({at: symbols[kind] for at, kind in axes.items()} for axes in call.varying)
+    modes = [(module, module.training) for module in call.module.modules()]
     file = io.BytesIO()
     try:
         call.module.eval()
@@ -123,20 +123,20 @@ def _exported(call: Any, prefix: str) -> Graph:
             exported = torch.export.export(call.module, call.arguments, dynamic_shapes=(shapes,))
             torch.export.save(exported.run_decompositions(), file)
     except Exception as error:  # torch raises errors of many types
-        said = next((line for line in str(error).splitlines() if line.strip()), "")
+        message = next((line for line in str(error).splitlines() if line.strip()), "")
         raise ModelError(
             f"torch can't export the module with a batch that varies ({type(error).__name__}: "
-            f"{shown(said, most=300)})"
+            f"{shown(message, most=300)})"
         ) from error
     finally:
-        for one, mode in modes:
-            one.training = mode
+        for module, mode in modes:
+            module.training = mode
     graph: Graph = call.labelled(graph_of(file.getvalue()))
-    names = {key: one.name.removeprefix(prefix) for key, one in graph.constants.items()}
-    constants = {key: replace(one, name=names[key]) for key, one in graph.constants.items()}
+    names = {key: constant.name.removeprefix(prefix) for key, constant in graph.constants.items()}
+    constants = {key: replace(constant, name=names[key]) for key, constant in graph.constants.items()}
     return replace(graph, constants=constants)
 
 
-def _given(sizes: Any) -> dict[str, Any]:
+def _sizes_by_name(sizes: Any) -> dict[str, Any]:
     """Return sizes by name from a mapping or from names; None for unknown sizes."""
     return dict(sizes) if isinstance(sizes, Mapping) else dict.fromkeys(sizes)

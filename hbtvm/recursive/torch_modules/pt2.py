@@ -80,12 +80,14 @@ def _graph(source: Source) -> Graph:
 
 def _of(content: bytes) -> Graph:
     graph = graph_of(content)
-    for one in unread(graph):
-        others = [other for other in graph.arguments if other is not one and other.sizes == one.sizes]
+    for argument in unread(graph):
+        others = [
+            other for other in graph.arguments if other is not argument and other.sizes == argument.sizes
+        ]
         if others:
             # torch silently merges two arguments that got the same sample tensor.
             raise ModelError(
-                f"nothing reads argument {shown(one.name)!r}, which is like {shown(others[0].name)!r}; "
+                f"nothing reads argument {shown(argument.name)!r}, which is like {shown(others[0].name)!r}; "
                 "export the module with a sample tensor of its own for each argument"
             )
     return graph

@@ -35,7 +35,7 @@ class Call:
     def labelled(self, graph: Graph) -> Graph:
         """Return a graph of this call with the arguments' labels."""
         pairs = zip(graph.arguments, self.labels, strict=True)
-        return replace(graph, arguments=tuple(replace(one, label=label) for one, label in pairs))
+        return replace(graph, arguments=tuple(replace(argument, label=label) for argument, label in pairs))
 
 
 class _Node(torch.nn.Module):  # type: ignore[misc]
@@ -109,27 +109,27 @@ def leaf_call(module: Any, leaf: Any, call: Call, inputs: Mapping[str, Any]) -> 
     return _only(trials, "the module for leaves")
 
 
-def _only(trials: Iterable[tuple[Call, Exception | None]], what: str) -> Call:
+def _only(trials: Iterable[tuple[Call, Exception | None]], title: str) -> Call:
     """Return the only call that works; raises `ModelError` if there is none, or several."""
     right: list[Call] = []
-    said: list[Exception] = []
+    errors: list[Exception] = []
     for call, error in itertools.islice(trials, MOST_TRIALS):
         if error is not None:
-            said.append(error)
+            errors.append(error)
         else:
             right.append(call)
     if len(right) == 1:
         return right[0]
     if right:
         raise ModelError(
-            f"{what} runs with states and inputs of several sizes; give them, such as state={{'h': 64}}, "
+            f"{title} runs with states and inputs of several sizes; give them, such as state={{'h': 64}}, "
             "inputs={'x': 32}"
         )
-    if len(said) == 1:
-        raise ModelError(f"{what} can't be called with its states and inputs ({_text(said[0])})")
+    if len(errors) == 1:
+        raise ModelError(f"{title} can't be called with its states and inputs ({_text(errors[0])})")
     raise ModelError(
-        f"{what} can't be called with states and inputs of any of its weights' sizes; give them, such as "
-        f"state={{'h': 64}}, inputs={{'x': 32}} (last error: {_text(said[-1]) if said else 'none'})"
+        f"{title} can't be called with states and inputs of any of its weights' sizes; give them, such as "
+        f"state={{'h': 64}}, inputs={{'x': 32}} (last error: {_text(errors[-1]) if errors else 'none'})"
     )
 
 
@@ -153,7 +153,7 @@ def _trials(
             samples[name] = torch.zeros(size, dtype=dtype), {0: "b"}
         arguments, varying = zip(*(samples[label] for label in labels), strict=True) if labels else ((), ())
         # Separate tensors: torch.export merges arguments that share a tensor.
-        separate = tuple(one.clone() for one in arguments)
+        separate = tuple(argument.clone() for argument in arguments)
         call = Call(node, tuple(labels), separate, varying, inputs, shapes)
         yield call, _fault(call, batch)
 
@@ -170,7 +170,7 @@ def _samples(
 
 def _sizes(module: Any) -> list[int]:
     """Return the sizes of a module's weights."""
-    return sorted({size for one in module.state_dict().values() for size in one.shape})
+    return sorted({size for array in module.state_dict().values() for size in array.shape})
 
 
 def _unlike(known: Sequence[int]) -> list[int]:
@@ -183,11 +183,11 @@ def _arguments(
 ) -> tuple[list[str], list[str], list[str]]:
     """Return names of parameters to call by (none: by position), labels of all arguments, and of inputs."""
     parameters = _parameters(module.forward)
-    each = (how.children or 1) if apart else 1
-    stated = [name for name in how.states for _ in range(each)]
+    copies = (how.children or 1) if apart else 1
+    stated = [name for name in how.states for _ in range(copies)]
     named = [parameter.name for parameter in parameters]
     wanted = {*how.states, *inputs}
-    if {*how.states} <= {*named} and each == 1:
+    if {*how.states} <= {*named} and copies == 1:
         used = [
             parameter.name
             for parameter in parameters
@@ -210,7 +210,9 @@ def _arguments(
 
 def _parameters(function: Any) -> list[inspect.Parameter]:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [one for one in inspect.signature(function).parameters.values() if one.kind in kinds]
+    return [
+        parameter for parameter in inspect.signature(function).parameters.values() if parameter.kind in kinds
+    ]
 
 
 def _fault(call: Call, batch: int) -> Exception | None:
@@ -220,18 +222,18 @@ def _fault(call: Call, batch: int) -> Exception | None:
             results = call.module(*call.arguments)
     except Exception as error:  # torch raises errors of many types
         return error
-    shapes = [tuple(getattr(one, "shape", ())) for one in results]
+    shapes = [tuple(getattr(result, "shape", ())) for result in results]
     expected = [(batch, *shape) for shape in call.shapes.values()]
     if shapes != expected:
         return ModelError(
-            f"it gives results of shapes {shapes}; expected {expected}, a batch of {batch} states"
+            f"it returns results of shapes {shapes}; expected {expected}, a batch of {batch} states"
         )
     return None
 
 
 def _shape(size: Any) -> Shape:
     shape = (size,) if isinstance(size, int) else tuple(size) if isinstance(size, Iterable) else ()
-    if not shape or not all(type(one) is int and one >= 0 for one in shape):
+    if not shape or not all(type(size) is int and size >= 0 for size in shape):
         raise ModelError(
             f"{shown(repr(size))} is not a size; expected a number, a shape, or 'number' of an input"
         )

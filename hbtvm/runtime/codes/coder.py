@@ -60,8 +60,8 @@ class Coder:
         self._refuses = encoder.unknown == "error"
         self.unknown = len(encoder.categories)
         missing = [step.missing for step in self._steps if isinstance(step, Fill | IsMissing)]
-        values = [one for one in (*encoder.categories, *missing) if one is not None and one == one]
-        self._codes: dict[Any, int] = {one: self._code(self._filled(one)) for one in values}
+        values = [value for value in (*encoder.categories, *missing) if value is not None and value == value]
+        self._codes: dict[Any, int] = {value: self._code(self._filled(value)) for value in values}
         self._none = self._code(self._filled(None))
         self._nan = self._code(self._filled(math.nan))
         self._other = self._code(self._filled(object()))
@@ -200,7 +200,7 @@ class Coder:
         """
         known = self._levels
         if known is None or known[0] is not levels or known[1] is not null:
-            codes = [self._of(one) for one in values()]
+            codes = [self._of(value) for value in values()]
             known = levels, null, np.array([*codes, self._of(null)], _CODE)
             self._levels = known
         return self._checked(known[2][at], lambda row: [*values(), null][at[row]])
@@ -214,7 +214,7 @@ class Coder:
         if len(array) <= _FEW:
             values = array.to_pylist()
             return self.of_values(
-                [null if one is None else one for one in values] if array.null_count else values
+                [null if text is None else text for text in values] if array.null_count else values
             )
         if str(array.type) == "string_view":
             array = array.cast("large_string")
@@ -225,7 +225,7 @@ class Coder:
         result = positions.to_numpy(zero_copy_only=False)
         return self._checked(
             result if codes is None else codes.take(result),
-            lambda row: null if (one := array[row].as_py()) is None else one,
+            lambda row: null if (text := array[row].as_py()) is None else text,
         )
 
     def _of(self, value: Any) -> int:
@@ -307,8 +307,8 @@ class Coder:
         known = self._lookups.get(key)
         if known is None:
             arrow, compute = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.compute")
-            texts = sorted((code, one) for one, code in self._codes.items() if isinstance(one, str))
-            words: list[str | None] = [one for _, one in texts]
+            texts = sorted((code, text) for text, code in self._codes.items() if isinstance(text, str))
+            words: list[str | None] = [text for _, text in texts]
             codes = [code for code, _ in texts]
             empty = self._of(null)
             if empty != self._other:

@@ -33,7 +33,7 @@ class DenseCodes:
         """
         key = rows.dtype, dtype
         if key not in self._tables:
-            self._tables[key] = self._made(*key)
+            self._tables[key] = self._tables_for(*key)
         tables = self._tables[key]
         if tables is None:
             return None
@@ -47,11 +47,11 @@ class DenseCodes:
                     return None
         return out
 
-    def _made(self, source: np.dtype, dtype: np.dtype) -> _Tables | None:
+    def _tables_for(self, source: np.dtype, dtype: np.dtype) -> _Tables | None:
         if source.kind not in "iuf" or source in (np.uint64, np.float16) or source.itemsize > 8:
             return None
         tables = [coder.dense(source) for coder in self._coders]
-        known = [one for one in tables if one is not None]
+        known = [table for table in tables if table is not None]
         return _Tables(known, self._entries, source, dtype) if len(known) == len(tables) else None
 
 
@@ -89,34 +89,36 @@ class _Tables:
             return np.tile(np.array(values).astype(kind), self.rows)
 
         self._low, self._size = tiled(lows, self._kind), tiled(sizes, self._unsigned)
-        starts = np.cumsum([0, *(len(one) for one in codes[:-1])]).tolist()
+        starts = np.cumsum([0, *(len(entries) for entries in codes[:-1])]).tolist()
         self._first = tiled(starts, np.intp)
         self._nan_at = tiled([start + size + 1 for start, size in zip(starts, sizes, strict=True)], np.intp)
         self._own_nan = self._float and any(nan != table[-1] for _, table, nan, _ in tables)
         self._entries = np.concatenate(values).astype(dtype)
-        refused = [code == one[3] for code, one in zip(codes, tables, strict=True)]
-        self._refused = np.concatenate(refused) if any(one.any() for one in refused) else None
+        refused = [code == table[3] for code, table in zip(codes, tables, strict=True)]
+        self._refused = np.concatenate(refused) if any(bad.any() for bad in refused) else None
         # If codes are the values plus a constant, no lookup is needed.
         whole = [
-            size > 0 and np.array_equal(one[:size], one[0] + np.arange(size))
-            for one, size in zip(values, sizes, strict=True)
+            size > 0 and np.array_equal(entries[:size], entries[0] + np.arange(size))
+            for entries, size in zip(values, sizes, strict=True)
         ]
         holes = any(bad[:size].any() for bad, size in zip(refused, sizes, strict=True))
-        self._base = tiled([one[0] for one in values], self._kind) if all(whole) and not holes else None
+        self._base = (
+            tiled([entries[0] for entries in values], self._kind) if all(whole) and not holes else None
+        )
 
     def fill(self, x: np.ndarray, out: np.ndarray) -> bool:
         """Look up the values of some rows, flattened; return False if a value is refused."""
         n = len(x)
         whole = x.astype(self._kind)
         away = whole - self._low[:n]
-        odd = None
+        fractional = None
         if self._float:
             # NaN, fractions and values beyond the type equal no integer.
-            odd = whole.astype(x.dtype) != x
-            if np.count_nonzero(odd):
-                away[odd] = -1
+            fractional = whole.astype(x.dtype) != x
+            if np.count_nonzero(fractional):
+                away[fractional] = -1
             else:
-                odd = None
+                fractional = None
         # Values below the first wrap around to large numbers.
         places, size = away.view(self._unsigned), self._size[:n]
         if self._base is not None and np.count_nonzero(places < size) == n:
@@ -124,7 +126,7 @@ class _Tables:
             return True
         at = np.minimum(places, size).astype(np.intp)
         at += self._first[:n]
-        if self._own_nan and odd is not None:
+        if self._own_nan and fractional is not None:
             nan = np.isnan(x)
             at[nan] = self._nan_at[:n][nan]
         if self._refused is not None and self._refused.take(at).any():

@@ -216,8 +216,10 @@ class Gpu:
         name = ctypes.create_string_buffer(256)
         driver.call("cuDeviceGetName", name, len(name), device)
         self.name = name.value.decode(errors="replace")
-        asked = (_MAJOR, _MINOR, _MULTIPROCESSORS)
-        major, minor, cores = (driver.number("cuDeviceGetAttribute", one, device) for one in asked)
+        attributes = (_MAJOR, _MINOR, _MULTIPROCESSORS)
+        major, minor, cores = (
+            driver.number("cuDeviceGetAttribute", attribute, device) for attribute in attributes
+        )
         self.capability, self.multiprocessors = (major, minor), cores
         self.clock = 1000 * int(driver.number("cuDeviceGetAttribute", _CLOCK, device))
         self.shared = int(driver.number("cuDeviceGetAttribute", _SHARED, device))
@@ -227,8 +229,10 @@ class Gpu:
     @property
     def place(self) -> str:
         """Its PCI bus address, such as ``"00000000:65:00.0"``."""
-        asked = (_PCI_DOMAIN, _PCI_BUS, _PCI_SLOT)
-        domain, bus, slot = (self.driver.number("cuDeviceGetAttribute", one, self._device) for one in asked)
+        attributes = (_PCI_DOMAIN, _PCI_BUS, _PCI_SLOT)
+        domain, bus, slot = (
+            self.driver.number("cuDeviceGetAttribute", attribute, self._device) for attribute in attributes
+        )
         return f"{domain:08x}:{bus:02x}:{slot:02x}.0"
 
     @property

@@ -70,23 +70,25 @@ class Launch:
 
         Raises `ValueError` if not.
         """
-        sizes = [one for one in (*self.arguments, *self.grid) if isinstance(one, tuple)]
-        named = [one for one in self.arguments if isinstance(one, int)] + [one[0] for one in sizes]
+        sizes = [size for size in (*self.arguments, *self.grid) if isinstance(size, tuple)]
+        named = [entry for entry in self.arguments if isinstance(entry, int)] + [entry[0] for entry in sizes]
         if max(named, default=0) >= len(shapes):
             raise ValueError(f"a kernel's launch names array {max(named)} of {len(shapes)}")
-        beyond = [one for one in sizes if one[1] >= len(shapes[one[0]])]
-        if beyond:
-            raise ValueError(f"a kernel's launch names axis {beyond[0][1]} of array {beyond[0][0]}")
+        out_of_range = [size for size in sizes if size[1] >= len(shapes[size[0]])]
+        if out_of_range:
+            raise ValueError(
+                f"a kernel's launch names axis {out_of_range[0][1]} of array {out_of_range[0][0]}"
+            )
 
     def blocks(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, int, int]:
         """Return the numbers of blocks for arrays of these shapes."""
-        x, y, z = (shapes[one[0]][one[1]] if isinstance(one, tuple) else one for one in self.grid)
+        x, y, z = (shapes[size[0]][size[1]] if isinstance(size, tuple) else size for size in self.grid)
         return x, y, z
 
     def most_tiles(self) -> int:
         """Return the most row tiles of a launch."""
         return min(
-            (most for most, one in zip(_MOST_BLOCKS, self.grid, strict=True) if isinstance(one, tuple)),
+            (most for most, size in zip(_MOST_BLOCKS, self.grid, strict=True) if isinstance(size, tuple)),
             default=_MOST_BLOCKS[0],
         )
 
@@ -106,14 +108,14 @@ class Launch:
             DIVISOR: ctypes.c_double(scaling.divisor),
         }
 
-        def value(one: Size | str) -> Any:
-            if isinstance(one, str):
-                return named[one]
-            if isinstance(one, tuple):
-                return ctypes.c_int64(shapes[one[0]][one[1]])
-            return ctypes.c_uint64(addresses[one])
+        def value(argument: Size | str) -> Any:
+            if isinstance(argument, str):
+                return named[argument]
+            if isinstance(argument, tuple):
+                return ctypes.c_int64(shapes[argument[0]][argument[1]])
+            return ctypes.c_uint64(addresses[argument])
 
-        return [value(one) for one in self.arguments]
+        return [value(argument) for argument in self.arguments]
 
 
 def pointers(values: Sequence[Any]) -> Any:

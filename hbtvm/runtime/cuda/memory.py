@@ -89,8 +89,8 @@ class Pinned(_Resource):
         self.array: np.ndarray = np.ctypeslib.as_array((ctypes.c_ubyte * size).from_address(self.handle))
         self.device = self.handle
         if not gpu.unified:
-            asked = "cuMemHostGetDevicePointer_v2", self.handle, 0
-            self.device = int(gpu.driver.number(*asked, of=ctypes.c_uint64))
+            query = "cuMemHostGetDevicePointer_v2", self.handle, 0
+            self.device = int(gpu.driver.number(*query, of=ctypes.c_uint64))
 
 
 def check_code(code: bytes) -> None:
@@ -98,12 +98,12 @@ def check_code(code: bytes) -> None:
 
     Raises `PackageError` if it is not.
     """
-    wrong = problem(code, shared=False) if code[:4] == b"\x7fELF" else None
+    reason = problem(code, shared=False) if code[:4] == b"\x7fELF" else None
     if code[:4] == _FATBIN:
-        beyond = len(code) < 16 or sum(struct.unpack_from("<HQ", code, 6)) > len(code)
-        wrong = "it is cut short" if beyond else None
-    if wrong:
-        raise PackageError(f"a kernel's code can't be loaded: {wrong}.")
+        cut_short = len(code) < 16 or sum(struct.unpack_from("<HQ", code, 6)) > len(code)
+        reason = "it is cut short" if cut_short else None
+    if reason:
+        raise PackageError(f"a kernel's code can't be loaded: {reason}.")
 
 
 class Module(_Resource):

@@ -76,7 +76,7 @@ class DeviceModel(Resident):
         with gpu.current():
             put = TableStore(gpu).put
             toolkit = package.cuda_version
-            loaded = {id(one): DeviceKernel(gpu, one, put, toolkit) for one in package.all_kernels}
+            loaded = {id(entry): DeviceKernel(gpu, entry, put, toolkit) for entry in package.all_kernels}
             for dtype, works in _works(package, loaded).items():
                 executors = [DeviceExecutor(work, base, divisor, chunk_bytes) for _, work in works]
                 self.kernels[dtype] = DeviceKernelSet([rows for rows, _ in works], executors)
@@ -166,18 +166,20 @@ def _works(package: Package, loaded: Mapping[int, DeviceKernel]) -> dict[np.dtyp
     """
     works: dict[np.dtype, list[tuple[int, Work]]] = {}
     if not package.stages:
-        for kernel in sorted(package.kernels, key=lambda one: one.dtype):
-            own = works.setdefault(np.dtype(kernel.dtype), [])
-            own.append((kernel.rows, OneKernel(loaded[id(kernel)])))
+        for kernel in sorted(package.kernels, key=lambda entry: entry.dtype):
+            works_of_dtype = works.setdefault(np.dtype(kernel.dtype), [])
+            works_of_dtype.append((kernel.rows, OneKernel(loaded[id(kernel)])))
         return works
-    steps = [(one.kernels, one.columns) for one in package.stages] + [(package.kernels, package.columns)]
+    steps = [(stage.kernels, stage.columns) for stage in package.stages] + [
+        (package.kernels, package.columns)
+    ]
     for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
         works[dtype] = []
         for rows in sorted({kernel.rows for kernel in package.all_kernels}):
             chosen = []
             for kernels, columns in steps:
-                able = _of_type(kernels, dtype, all(column < package.n_read for column in columns))
-                entry = able[_nearest([math.log(one.rows) for one in able], rows)]
+                candidates = _of_type(kernels, dtype, all(column < package.n_read for column in columns))
+                entry = candidates[_nearest([math.log(kernel.rows) for kernel in candidates], rows)]
                 chosen.append((loaded[id(entry)], columns))
             works[dtype].append((rows, StagedKernels(chosen, package.n_read, dtype)))
     return works
@@ -188,9 +190,9 @@ def _of_type(kernels: Sequence[KernelEntry], dtype: np.dtype, rows_alone: bool) 
 
     Otherwise, or if there are none, those of the widest type, since stages' columns are float64.
     """
-    matching = [one for one in kernels if one.dtype == dtype] if rows_alone else []
-    widest = max(one.dtype for one in kernels)  # "float64" > "float32" as strings, too
-    return matching or [one for one in kernels if one.dtype == widest]
+    matching = [kernel for kernel in kernels if kernel.dtype == dtype] if rows_alone else []
+    widest = max(kernel.dtype for kernel in kernels)  # "float64" > "float32" as strings, too
+    return matching or [kernel for kernel in kernels if kernel.dtype == widest]
 
 
 def _nearest(logs: Sequence[float], rows: int) -> int:
@@ -202,5 +204,5 @@ def _nearest(logs: Sequence[float], rows: int) -> int:
 def _copied_back(library: ArrayLibrary, result: Any, like: Any) -> Any:
     """Copy a host's prediction to the device if it holds numbers."""
     if isinstance(result, list):
-        return [_copied_back(library, one, like) for one in result]
+        return [_copied_back(library, part, like) for part in result]
     return library.to_device(result, like) if result.dtype.kind in "fiub" else result

@@ -48,7 +48,7 @@ def columns_of(reader: FeedReader) -> Columns:
     spec, plan = reader.spec, reader.plan
     words: dict[int, list[str]] = {}
     for raw, step in steps_of(reader.feeds):
-        texts = [one for one in _values(step) if isinstance(one, str)]
+        texts = [value for value in _values(step) if isinstance(value, str)]
         if texts:
             words.setdefault(raw, []).extend(texts)
     # Fields of texts are read unchanged, empty ones included.

@@ -72,7 +72,7 @@ class HostFeeds:
         if not are_numbers(numbers) or not all(map(_is_word, words)):
             return None
         try:
-            numbers += [coder.of_value(one) for (_, coder), one in zip(self._codes, words, strict=True)]
+            numbers += [coder.of_value(word) for (_, coder), word in zip(self._codes, words, strict=True)]
         except InputError:
             return None
         computed = groups.compute(np.array([numbers], _F64).T)
@@ -86,10 +86,10 @@ class HostFeeds:
         refused.
         """
         texts = [columns[raw] for raw, _ in self._codes]
-        if self._coded is None or not all(isinstance(one, Text) for one in texts):
+        if self._coded is None or not all(isinstance(text, Text) for text in texts):
             return None
         try:
-            codes = [one.codes(coder) for (_, coder), one in zip(self._codes, texts, strict=True)]
+            codes = [text.codes(coder) for (_, coder), text in zip(self._codes, texts, strict=True)]
         except InputError:
             return None
         numbers = [self.raw_values(raw, columns[raw]) for raw in self._coded.raws]

@@ -89,10 +89,10 @@ class FeedReader:
         nulls = self._row_nulls[: len(coders)]
         # By whether the row is a dict, in which None is a missing value of any kind.
         self._row_readers: dict[bool, list[Callable[[Any], Any]]] = {
-            False: [float if one is None else one.table.__getitem__ for one in coders],
+            False: [float if coder is None else coder.table.__getitem__ for coder in coders],
             True: [
-                float if one is None else one.table_of(null).__getitem__
-                for one, null in zip(coders, nulls, strict=True)
+                float if coder is None else coder.table_of(null).__getitem__
+                for coder, null in zip(coders, nulls, strict=True)
             ],
         }
         names = spec.feature_names
@@ -116,7 +116,7 @@ class FeedReader:
         self._wide = self._row_dtype is not None and self._row_dtype == _F64
         # Dtypes of arrays that are the matrix without conversion.
         in_order = [self._raw_of.get(j) for j in range(self._width)] == list(range(spec.n_features))
-        kernels = [one for one in self._dtypes if self._dtype_for([one]) == one]
+        kernels = [dtype for dtype in self._dtypes if self._dtype_for([dtype]) == dtype]
         plain = in_order and len(self._numbers) == self._width and not spec.rows_are_values
         self.ready = frozenset(kernels if plain else ())
         # Columns that share a type: the library makes one array of them.
@@ -148,7 +148,7 @@ class FeedReader:
             try:
                 return np.array([[read(values[raw]) for raw, read in self._row_values]], self._row_dtype)
             except (KeyError, TypeError):  # a value is unknown, of unknown kind, or refused
-                return self._one([values[raw] for raw in self._row_raws], False)
+                return self._single_row([values[raw] for raw in self._row_raws], False)
         if type(X) is list and len(X) == 1 and type(X[0]) is dict:
             X = X[0]
         if type(X) is dict and self._row_of_dict is not None:
@@ -157,7 +157,7 @@ class FeedReader:
             except KeyError:
                 pass  # a container names the column
             else:
-                return self._one(row, True)
+                return self._single_row(row, True)
         if is_sparse(X):
             tiles = [np.array(self.prepare(tile)) for _, tile in self.tiles(X)]
             if not tiles:
@@ -174,7 +174,7 @@ class FeedReader:
         if rows.rows == 1 and not (self._typed and isinstance(rows, PandasFrame) and rows.has_small()):
             values = rows.row([at[raw] for raw in self._row_raws], self._row_nulls)
             if values is not None:
-                return self._one(values, False)
+                return self._single_row(values, False)
         if self._dense is not None and isinstance(rows, ArrayRows):
             order = [at[self._raw_of[j]] for j in range(self._width)]
             codes = self._dense.matrix(rows.array, order, self._dtype_for([]))
@@ -188,7 +188,7 @@ class FeedReader:
         if type(X) is np.ndarray and X.size == 1 and 1 <= X.ndim <= 2 and self._plain_codes:
             kind = X.dtype.kind
             if kind in "iuOU" or (kind == "f" and X.dtype.itemsize in (4, 8)):
-                return self._one([X.item()], False)
+                return self._single_row([X.item()], False)
         if type(X) is list and len(X) == 1:
             matrix = self._texts.whole(X[0])
             if matrix is not None:
@@ -277,7 +277,7 @@ class FeedReader:
             self.plain.check_shape((rows.rows, rows.width))
         return rows
 
-    def _one(self, values: Sequence[Any], from_dict: bool) -> np.ndarray:
+    def _single_row(self, values: Sequence[Any], from_dict: bool) -> np.ndarray:
         """Return the matrix of a row of Python values in the order of `_row_raws`."""
         simple = len(self._raw_of)
         try:
@@ -302,8 +302,8 @@ class FeedReader:
         coder = self._coders.get(j)
         return number(value, self.feeds[j].where) if coder is None else coder.of_value(value)
 
-    def _matrix(self, columns: dict[int, RawColumn], n: int, beside: Sequence[np.dtype] = ()) -> np.ndarray:
-        """Return the matrix of columns by index; `beside` are the dtypes of unread columns."""
+    def _matrix(self, columns: dict[int, RawColumn], n: int, dtypes: Sequence[np.dtype] = ()) -> np.ndarray:
+        """Return the matrix of columns by index; `dtypes` are those of unread columns."""
         feeds = self.feeds
         numbers = {j: columns[self._raw_of[j]].numbers(feeds[j].where) for j in self._numbers}
         quick = None if self._single else self._host.coded(columns)
@@ -315,7 +315,7 @@ class FeedReader:
             raw = {i: self._host.raw_values(i, columns[i]) for i in self.plan.host_raws}
             texts = [_F64] if self.plan.texts else []
             read = (x.dtype for x in (*numbers.values(), *raw.values()))
-            dtype = self._dtype_for([*texts, *read, *beside])
+            dtype = self._dtype_for([*texts, *read, *dtypes])
             # As for one row, and for texts' codes: float64, unless the library's numbers are float32.
             values = dtype if self._single or _F64 in self._dtypes else _F64
             parts = {**numbers, **self._host.compute(raw, values)}
@@ -337,9 +337,9 @@ class FeedReader:
             return _F64
         return _F64 if self._apart and np.result_type(*dtypes) != _F32 else _F32
 
-    def _finished(self, matrix: np.ndarray, given: np.dtype) -> np.ndarray:
-        """Return a matrix contiguous and in a kernel's dtype; `given` is the dtype of its numbers."""
-        target = self._dtype_for([given])
+    def _finished(self, matrix: np.ndarray, source: np.dtype) -> np.ndarray:
+        """Return a matrix contiguous and in a kernel's dtype; `source` is the dtype of its numbers."""
+        target = self._dtype_for([source])
         with np.errstate(over="ignore"):
             out = matrix.astype(target, order="C", copy=False)
         if not out.flags.aligned:

@@ -46,12 +46,12 @@ class TextOperation:
         self.reader = TextReader(operation.analyzer, where, library)
         self._single = operation.analyzer.kind != "pairs"
 
-    def one(self, value: Any) -> np.ndarray:
+    def of_value(self, value: Any) -> np.ndarray:
         """Return the operation's columns for a value, shape (1, width)."""
         if type(value) is str and self._single:
-            return self.kernel.one(value)
+            return self.kernel.of_text(value)
         if self._single:
-            return self.kernel.one(self.reader.decoded(value))
+            return self.kernel.of_text(self.reader.decoded(value))
         return self.kernel.sums(self.reader.of_values([value]))
 
     def row(self, value: Any) -> tuple[np.ndarray, np.ndarray] | None:
@@ -86,7 +86,7 @@ class TextFeeds:
         self._operations: list[TextOperation] = []
         at: dict[RowOperation, int] = {}
         # By position: operation, the operation's column, and the steps on it.
-        self._made: list[tuple[int, int, tuple[Step, ...]]] = []
+        self._feeds: list[tuple[int, int, tuple[Step, ...]]] = []
         for j in places:
             source = feeds[j].source
             operation = vectorizer(source)
@@ -95,10 +95,10 @@ class TextFeeds:
                 at[operation] = len(at)
                 where = names.get(text_column(operation), "the rows")
                 self._operations.append(TextOperation(operation, library, where))
-            self._made.append((at[operation], source.index, feeds[j].steps))
-        self.raws = [one.raw for one in self._operations]
-        widths = [one.kernel.width for one in self._operations]
-        whole = len(widths) == 1 and [(i, steps) for _, i, steps in self._made] == [
+            self._feeds.append((at[operation], source.index, feeds[j].steps))
+        self.raws = [operation.raw for operation in self._operations]
+        widths = [operation.kernel.width for operation in self._operations]
+        whole = len(widths) == 1 and [(i, steps) for _, i, steps in self._feeds] == [
             (i, ()) for i in range(widths[0])
         ]
         # The only operation, if its columns are read unchanged.
@@ -106,7 +106,7 @@ class TextFeeds:
 
     def whole(self, value: Any) -> np.ndarray | None:
         """Return the whole matrix of a row of one value; None unless it is one operation's columns."""
-        return None if self._only is None else self._only.one(value)
+        return None if self._only is None else self._only.of_value(value)
 
     def matrix(self, columns: Mapping[int, RawColumn]) -> np.ndarray | None:
         """Return the whole matrix, shape (n, feeds); None as in `whole`."""
@@ -114,13 +114,15 @@ class TextFeeds:
 
     def row(self, values: Sequence[Any]) -> list[float]:
         """Return the feeds of a row, whose values are in the order of `raws`."""
-        sums = [one.one(value)[0] for one, value in zip(self._operations, values, strict=True)]
-        return [float(of_numbers(steps, sums[at][i : i + 1])[0]) for at, i, steps in self._made]
+        sums = [
+            operation.of_value(value)[0] for operation, value in zip(self._operations, values, strict=True)
+        ]
+        return [float(of_numbers(steps, sums[at][i : i + 1])[0]) for at, i, steps in self._feeds]
 
     def compute(self, columns: Mapping[int, RawColumn]) -> dict[int, np.ndarray]:
         """Return the feeds by their positions in the matrix, shape (n,) each."""
-        sums = [one.sums(columns[one.raw]) for one in self._operations]
+        sums = [operation.sums(columns[operation.raw]) for operation in self._operations]
         return {
             j: of_numbers(steps, sums[at][:, i])
-            for j, (at, i, steps) in zip(self._places, self._made, strict=True)
+            for j, (at, i, steps) in zip(self._places, self._feeds, strict=True)
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,7 +12,7 @@ import numpy as np
 
 from hbtvm.runtime.memory import aligned
 from hbtvm.runtime.native import structures as c
-from hbtvm.runtime.native.library import Function
+from hbtvm.runtime.native.library import Function, Library
 from hbtvm.runtime.package.file import KernelEntry
 
 TYPES: dict[np.dtype, int] = {np.dtype(np.float32): c.FLOAT32, np.dtype(np.float64): c.FLOAT64}
@@ -63,6 +64,28 @@ class Kept:
         """Return the address of an array's memory."""
         self.objects.append(array)
         return int(array.ctypes.data)
+
+    def opened(self, owner: object, library: Library, model: Any, threads: int, prefix: str = "") -> int:
+        """Open a model; it is closed after the last use of `owner`.
+
+        `model`: its description, which points to these objects.
+        `prefix`: prefix of the names of the library's functions.
+        Raises `MemoryError` if there is no memory for it.
+        """
+        self.objects.append(model)
+        handle = getattr(library, f"{prefix}open")(ctypes.addressof(model), threads)
+        if not handle:
+            raise MemoryError("there is no memory for the model.")
+        # The description's objects must outlive the model.
+        finalizer = weakref.finalize(owner, _close, library, f"{prefix}close", handle, self)
+        # Daemon threads may be in calls when the interpreter exits.
+        finalizer.atexit = False
+        return int(handle)
+
+
+def _close(library: Library, function: str, handle: int, kept: Kept) -> None:
+    getattr(library, function)(handle)
+    kept.objects.clear()
 
 
 def model_of(kept: Kept, stages: Sequence[Stage], described: Described) -> c.Model:

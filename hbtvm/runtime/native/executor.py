@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,16 +46,9 @@ class Executor:
     ) -> None:
         self._library, self._stages = library, stages
         self.columns, self.outputs = described.columns, stages[-1].outputs
-        kept = self._kept = Kept()
-        model = model_of(kept, stages, described)
-        kept.objects.append(model)
-        self._handle = library.open(ctypes.addressof(model), threads)
-        if not self._handle:
-            raise MemoryError("there is no memory for the model.")
-        # The description's objects must outlive the model.
-        finalizer = weakref.finalize(self, _close, library, self._handle, kept)
-        # Daemon threads may be in calls when the interpreter exits.
-        finalizer.atexit = False
+        self._kept = Kept()
+        model = model_of(self._kept, stages, described)
+        self._handle = self._kept.opened(self, library, model, threads)
 
     def check(self) -> None:
         """Let kernels check the types and shapes of their arguments, in a call without rows.
@@ -69,7 +61,7 @@ class Executor:
         if failed >= 0:
             entries = [entry for stage in self._stages for entry in in_order(stage)]
             raise ValueError(
-                f"of the kernel for {entries[failed].rows} rows, its code takes other arguments than it is "
+                f"in the kernel for {entries[failed].rows} rows, its code takes other arguments than it is "
                 "described to"
             )
 
@@ -112,8 +104,8 @@ class Executor:
         """
         out = shape.empty(len(raw))
         fields, width = ctypes.addressof(shape.epilogue), raw.shape[1]
-        odd = self._library.finish(fields, raw.ctypes.data, width, len(raw), out.ctypes.data)
-        return None if odd >= 0 else out
+        unlabelled = self._library.finish(fields, raw.ctypes.data, width, len(raw), out.ctypes.data)
+        return None if unlabelled >= 0 else out
 
     def function(
         self, shapes: dict[np.dtype, Shape], ready: Sequence[np.dtype]
@@ -209,8 +201,3 @@ def _check(status: int) -> None:
         raise MemoryError("there is no memory for the rows.")
     if status:
         raise RuntimeError(f"the executor failed with status {status}")
-
-
-def _close(library: Library, handle: int, kept: Kept) -> None:
-    library.close(handle)
-    kept.objects.clear()

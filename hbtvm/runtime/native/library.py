@@ -160,13 +160,13 @@ def load_functions(library: bytes, names: Sequence[str]) -> list[Function]:
     return _functions(library, names, "a library of kernels")
 
 
-def _functions(library: bytes, names: Sequence[str], what: str) -> list[Function]:
-    loaded = closing(open_library(library, what))
+def _functions(library: bytes, names: Sequence[str], title: str) -> list[Function]:
+    loaded = closing(open_library(library, title))
     try:
         # Casting functions would create reference cycles, which keep the library loaded.
         places = [ctypes.addressof(ctypes.c_char.in_dll(loaded, f"__tvm_ffi_{name}")) for name in names]
     except ValueError as error:
-        raise PackageError(f"{what} can't be loaded: {str(error).replace(loaded._name, 'it')}.") from None
+        raise PackageError(f"{title} can't be loaded: {str(error).replace(loaded._name, 'it')}.") from None
     return [Function(place, 0, loaded) for place in places]
 
 

@@ -47,9 +47,11 @@ def read_archive(data: bytes, required: str) -> dict[str, memoryview]:
         if block == bytes(_BLOCK):
             break
         if len(block) < _BLOCK:
-            raise PackageError("is cut short" if members else "is no tar archive")
+            raise PackageError("is cut short" if members else "is not a tar archive")
         if not _has_checksum(block):
-            raise PackageError("is damaged: a tar header has a wrong checksum" if at else "is no tar archive")
+            raise PackageError(
+                "is damaged: a tar header has a wrong checksum" if at else "is not a tar archive"
+            )
         name, size, kind = _read_header(block)
         at += _BLOCK
         if at + size > len(data):
@@ -58,7 +60,7 @@ def read_archive(data: bytes, required: str) -> dict[str, memoryview]:
         members[name] = view[at : at + size]
         at += size + -size % _BLOCK
     if required not in members:
-        raise PackageError(f"is a tar archive, but no hbtvm package: it has no {required}")
+        raise PackageError(f"is a tar archive, but not an hbtvm package: it lacks {required}")
     if problem:
         raise PackageError(problem)
     if data[at : at + 2 * _BLOCK] != bytes(2 * _BLOCK):
@@ -105,7 +107,7 @@ def _read_header(block: bytes) -> tuple[str, int, bytes]:
     prefix = block[345:500].split(b"\0")[0].decode("latin-1") if block[257:263] == b"ustar\0" else ""
     digits = block[124:136].rstrip(b"\0 ").lstrip(b" ")
     if any(not ord("0") <= digit <= ord("7") for digit in digits):
-        raise PackageError(f"is damaged: the size of {name!r} is no number")
+        raise PackageError(f"is damaged: the size of {name!r} is not a number")
     return (f"{prefix}/{name}" if prefix else name), int(digits or b"0", 8), block[156:157]
 
 

@@ -23,19 +23,19 @@ def check_contents(signature: Signature, tables: Sequence[np.ndarray]) -> None:
 
     Raises `ValueError` if they could make a kernel read out of bounds.
     """
-    by_name = {one.name: table for one, table in zip(signature.tables, tables, strict=True)}
+    by_name = {spec.name: table for spec, table in zip(signature.tables, tables, strict=True)}
     for argument in signature.tables:
         contents = argument.contents
         if contents is None:
             continue
         if contents.kind not in CHECKS:
-            raise ValueError(f"table {argument.name!r} should hold {contents.kind!r}, which is not known")
+            raise ValueError(f"table {argument.name!r} has the unknown kind {contents.kind!r}")
         try:
-            good = CHECKS[contents.kind](argument, by_name, contents.bounds, signature.dtype)
+            valid = CHECKS[contents.kind](argument, by_name, contents.bounds, signature.dtype)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise ValueError(f"table {argument.name!r} can't be checked: {error!r}") from None
-        if not good:
-            raise ValueError(f"table {argument.name!r} holds what its kernel has no use for")
+        if not valid:
+            raise ValueError(f"table {argument.name!r} holds values that its kernel does not accept")
 
 
 def _index(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
@@ -109,9 +109,9 @@ def _code_run(argument: Argument, tables: Tables, bounds: Mapping[str, int], dty
 
 def _walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
     """Check slots of `hbtvm.strategies.trees.packed`: every walk from a root reaches a leaf in time."""
-    column, ahead, threshold, index = _slots(tables[argument.name], bounds, dtype)
+    column, offset, threshold, index = _slots(tables[argument.name], bounds, dtype)
     last, columns = len(column) - 1, bounds["columns"]
-    leaf = (ahead == 0) & (column == columns)
+    leaf = (offset == 0) & (column == columns)
     here = np.unique(tables["root"]).astype(np.int64)
     if not _within(here, last + 1):
         return False
@@ -124,12 +124,12 @@ def _walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: 
         if not len(here):
             break
         inner = (
-            (ahead[here] > 0) & (here + ahead[here] < last) & (column[here] >= 0) & (column[here] < columns)
+            (offset[here] > 0) & (here + offset[here] < last) & (column[here] >= 0) & (column[here] < columns)
         )
         # No slot is reached twice, which bounds their number.
         if level == bounds["levels"] or seen > last or not inner.all():
             return False
-        here = np.repeat(here + ahead[here], 2)
+        here = np.repeat(here + offset[here], 2)
         here[1::2] += 1
     reached = np.concatenate(ends)
     if "value" in tables:
@@ -220,8 +220,8 @@ def _path(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: 
     wide = [cut - start > 1, end - cut > 1]
     all_leaves = np.flatnonzero(count > 1)
     whole = all_leaves * step * step + count[all_leaves]
-    asked = np.concatenate([whole, *(one[which] for one, which in zip(wanted, wide, strict=True))])
-    return bool(np.isin(asked, key).all())
+    needed_keys = np.concatenate([whole, *(keys[which] for keys, which in zip(wanted, wide, strict=True))])
+    return bool(np.isin(needed_keys, key).all())
 
 
 def _within(values: np.ndarray, below: int) -> bool:

@@ -45,7 +45,7 @@ class Package:
     # Whether kernels for float32 compute another anchor (`hbtvm.graph.graph.Graph.single`)
     float32_apart: bool = False
     steps: tuple[tuple[str, str], ...] = ()  # a pipeline's steps: names and classes
-    told: tuple[str, ...] = ()  # sentences on the graph's rewrites
+    rewrites: tuple[str, ...] = ()  # sentences on the graph's rewrites
     # The library of a transforming pipeline's data frames; None for arrays
     frame: Frame | None = None
     # The shared library that cuts texts into terms; empty without texts
@@ -83,7 +83,11 @@ class Package:
     def row_dtypes(self) -> tuple[str, ...]:
         """Types of rows that kernels take."""
         # After stages, kernels read a float64 matrix whatever the rows' type.
-        return ("float32", "float64") if self.stages else tuple(sorted({one.dtype for one in self.kernels}))
+        return (
+            ("float32", "float64")
+            if self.stages
+            else tuple(sorted({kernel.dtype for kernel in self.kernels}))
+        )
 
     @property
     def rows_apart(self) -> bool:
@@ -104,9 +108,11 @@ def pipeline_fields(graph: Graph) -> dict[str, Any]:
     table = getattr(graph.anchor, "table", None)
     return {
         "parts": Parts(graph.feeds, table),
-        "float32_apart": any(one is not None for one in (graph.single, *(s.single for s in graph.stages))),
+        "float32_apart": any(
+            single is not None for single in (graph.single, *(s.single for s in graph.stages))
+        ),
         "steps": graph.steps,
-        "told": graph.told,
+        "rewrites": graph.rewrites,
         "frame": getattr(graph.anchor, "frame", None),
         "transform_predicts": graph.transform_predicts,
         "keeps_integers": graph.keeps_integers,
@@ -122,7 +128,7 @@ def _check(package: Package) -> None:
     if package.parts.reads_texts and not package.text_library:
         raise ValueError("it reads texts, but has no library for them")
     if package.frame is not None and (table is None or table.names is None):
-        raise ValueError(f"it gives data frames of {package.frame} without names")
+        raise ValueError(f"it returns data frames of {package.frame} without names")
     if package.recursion is not None:
         check_entry(package.recursion, on_gpu)
     hosted = table is not None
@@ -175,11 +181,11 @@ def _check_recursion(package: Package) -> bool:
 
 def _check_stages(package: Package) -> int:
     """Check that each stage reads existing columns; return the number of columns of the last kernels."""
-    there = package.n_read
+    count = package.n_read
     if package.forest["operator"] not in ("trees", "network"):
         raise ValueError(f"there are stages in front of {package.forest['operator']!r:.100}")
     for stage in package.stages:
-        _check_columns(stage.columns, there)
+        _check_columns(stage.columns, count)
         facts = stage.facts
         if facts["operator"] not in ("trees", "network") or facts["divisor"] != 1 or any(facts["base_score"]):
             raise ValueError(
@@ -197,13 +203,13 @@ def _check_stages(package: Package) -> int:
                 )
             if not kernel.missing:
                 raise ValueError("a stage's kernel takes no missing values")
-        there += facts["n_outputs"]
-    _check_columns(package.columns, there)
+        count += facts["n_outputs"]
+    _check_columns(package.columns, count)
     if not all(kernel.missing for kernel in package.kernels):
         raise ValueError("a kernel behind stages takes no missing values")
     return len(package.columns)
 
 
-def _check_columns(columns: Sequence[int], there: int) -> None:
-    if not columns or max(columns) >= there:
-        raise ValueError(f"columns are {columns!r:.100} of {there}")
+def _check_columns(columns: Sequence[int], count: int) -> None:
+    if not columns or max(columns) >= count:
+        raise ValueError(f"columns are {columns!r:.100} of {count}")

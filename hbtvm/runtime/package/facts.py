@@ -41,7 +41,7 @@ def _check_facts(facts: dict[str, Any]) -> dict[str, Any]:
     if len(base) != facts["n_outputs"] or facts.get("compare_dtype") not in get_args(Dtype):
         raise ValueError(f"{len(base)} base scores, compare_dtype {facts.get('compare_dtype')!r:.100}")
     if operator == "network" and not (
-        isinstance(operators, list) and all(isinstance(one, str) for one in operators)
+        isinstance(operators, list) and all(isinstance(operator, str) for operator in operators)
     ):
         raise ValueError(f"operators are {operators!r:.100}")
     return facts
@@ -60,8 +60,8 @@ def _check_target(target: dict[str, Any]) -> dict[str, Any]:
     if not re.fullmatch(r"[0-9a-z_]{1,20}", architecture(target)):
         raise ValueError(f"the target's arch is {target.get('arch')!r:.100}")
     features: Any = target.get("features")
-    plain = isinstance(features, list) and all(isinstance(one, str) for one in features)
-    if not plain or not all(re.fullmatch(r"[0-9a-z._-]{1,40}", one) for one in features):
+    plain = isinstance(features, list) and all(isinstance(feature, str) for feature in features)
+    if not plain or not all(re.fullmatch(r"[0-9a-z._-]{1,40}", feature) for feature in features):
         raise ValueError(f"the target's features are {features!r:.100}")
     return target
 

@@ -22,7 +22,6 @@ import numpy as np
 from hbtvm import checks
 from hbtvm.codec import text
 from hbtvm.errors import InputTypeError, PackageError, package_file_error
-from hbtvm.names import MODEL_ENDINGS
 from hbtvm.runtime.package.archive import read_archive, replace_file, write_archive
 from hbtvm.runtime.package.entry import Package, pipeline_fields
 from hbtvm.runtime.package.facts import anchor_facts, forest_facts
@@ -30,6 +29,7 @@ from hbtvm.runtime.package.kernel import KernelEntry, StageEntry
 from hbtvm.runtime.package.manifest import MANIFEST, from_manifest, read_manifest, to_manifest
 from hbtvm.runtime.package.tables import table_bytes, table_from_bytes
 from hbtvm.runtime.package.trust import Trust
+from hbtvm.words.names import MODEL_ENDINGS
 from hbtvm.words.printable import shown
 
 __all__ = [
@@ -132,7 +132,7 @@ def from_bytes(data: bytes, name: str = "the package") -> Package:
         data = bytes(members.pop(MANIFEST))
         manifest = read_manifest(data)
         if bytes(members.pop(_DIGEST, b"")) != _digest(data):
-            raise PackageError(f"is damaged: the content of {MANIFEST} has another hash than {_DIGEST} says")
+            raise PackageError(f"is damaged: the content of {MANIFEST} does not match the hash in {_DIGEST}")
         return _package(manifest, members)
     except PackageError as error:
         # The error may quote the file.
@@ -206,8 +206,8 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
     except PackageError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise PackageError(f"is damaged: {MANIFEST}: {what}") from None
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise PackageError(f"is damaged: {MANIFEST}: {reason}") from None
 
 
 def _within(name: str, data: bytes, transforms: bool) -> Package:
@@ -233,4 +233,4 @@ def _check_members(listed: Mapping[str, tuple[str, int]], members: Mapping[str, 
         if type(size) is not int or len(members[name]) != size:
             raise PackageError(f"is damaged: {name!r} has {len(members[name])} bytes, expected {size!r:.100}")
         if hashlib.sha256(members[name]).hexdigest() != digest:
-            raise PackageError(f"is damaged: the content of {name!r} has another hash than {MANIFEST} says")
+            raise PackageError(f"is damaged: the content of {name!r} does not match its hash in {MANIFEST}")

@@ -44,7 +44,7 @@ def read_manifest(data: bytes) -> dict[str, Any]:
     except codec.CodecError as error:
         raise PackageError(f"is damaged: its {MANIFEST} {error}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise PackageError(f"is no hbtvm package: its {MANIFEST} names another format")
+        raise PackageError(f"is not an hbtvm package: its {MANIFEST} names another format")
     version = manifest.get("version")
     if type(version) is not int or version < 1:
         raise PackageError(f"is damaged: its format version is {version!r:.100}")

@@ -41,7 +41,7 @@ _MOST = 2**40  # exclusive limit of extents and of bounds of contents
 
 def _name(text: str) -> str:
     if not text.isidentifier() or len(text) >= 40:
-        raise ValueError(f"{text!r:.100} is no name")
+        raise ValueError(f"{text!r:.100} is not a name")
     return text
 
 
@@ -81,7 +81,7 @@ class Argument:
 
     def sizes(self, **named: int) -> tuple[int, ...]:
         """Return the shape in numbers, from the values of its names."""
-        return tuple(named[one] if isinstance(one, str) else one for one in self.shape)
+        return tuple(named[size] if isinstance(size, str) else size for size in self.shape)
 
     def nbytes(self, **named: int) -> int:
         """Return the array's bytes, from the values of its shape's names."""
@@ -99,10 +99,10 @@ class Argument:
             fits &= size == (named.setdefault(extent, size) if isinstance(extent, str) else extent)
         if not fits:
             expected = ", ".join(
-                str(named.get(one, one)) if isinstance(one, str) else str(one) for one in self.shape
+                str(named.get(size, size)) if isinstance(size, str) else str(size) for size in self.shape
             )
-            what = f"{self.role} {self.name!r} is {array.dtype} of shape {shape}"
-            raise ValueError(f"{what}, expected {self.dtype} ({expected})")
+            argument = f"{self.role} {self.name!r} is {array.dtype} of shape {shape}"
+            raise ValueError(f"{argument}, expected {self.dtype} ({expected})")
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ class Signature:
             raise ValueError(f"a kernel's arguments have the names {names}")
         rows, scores = self.rows, self.scores
         known = rows.dtype in get_args(Dtype) and len(rows.shape) == 3 and rows.shape[0] == TILES
-        if not known or not all(is_whole(one, 1) for one in rows.shape[1:]):
+        if not known or not all(is_whole(size, 1) for size in rows.shape[1:]):
             raise ValueError(f"a kernel's rows are {rows.dtype} of shape {rows.shape}")
         known = scores.dtype == "float64" or (scores.dtype == "float32" and self.by_row)
         known = known and len(scores.shape) >= 3 and scores.shape[0] == TILES
-        known = known and all(is_whole(one, 1) for one in (*scores.shape[1:], self.groups, self.parts))
+        known = known and all(is_whole(size, 1) for size in (*scores.shape[1:], self.groups, self.parts))
         if known and self.by_row and scores.shape[1] == self.row_tile and self.groups == self.parts == 1:
             return
         if (
@@ -151,7 +151,7 @@ class Signature:
         return len(self.scores.shape) == 3
 
     def _score_rows(self) -> int:
-        return math.prod(int(one) for one in self.scores.shape[3:])
+        return math.prod(int(size) for size in self.scores.shape[3:])
 
     @property
     def rows(self) -> Argument:

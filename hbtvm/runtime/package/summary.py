@@ -83,8 +83,8 @@ def _pipeline(package: Package) -> dict[str, str]:
     described = {}
     if package.steps:
         described["steps"] = ", ".join(f"{name} ({kind})" for name, kind in package.steps)
-    if package.told:
-        described["folded"] = "; ".join(package.told)
+    if package.rewrites:
+        described["folded"] = "; ".join(package.rewrites)
     return described
 
 
@@ -105,7 +105,7 @@ def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
 def _operators(kinds: Sequence[str]) -> str:
     """Return the operators' counts by kind, the most expensive first."""
     counts = Counter(kind for kind in kinds if kind != "constant")
-    named = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    named = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     listed = ", ".join(f"{number:,} {kind}" for kind, number in named[:_SHOWN])
     return f"{count(counts.total(), 'operator')}: {listed}{', ...' if len(named) > _SHOWN else ''}"
 
@@ -170,7 +170,7 @@ def words(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {words(one)}" for name, one in value.items())
+        return ", ".join(f"{name} {words(entry)}" for name, entry in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(words, value))
     return str(value)
@@ -225,8 +225,8 @@ def _output(package: Package) -> str:
     output = package.output
     text: str = output.kind
     for labels in output.classes:
-        some = ", ".join(map(str, np.asarray(labels).tolist()[:_SHOWN]))
-        text += f"; {len(labels)} classes: {some}{', ...' if len(labels) > _SHOWN else ''}"
+        listed = ", ".join(map(str, np.asarray(labels).tolist()[:_SHOWN]))
+        text += f"; {len(labels)} classes: {listed}{', ...' if len(labels) > _SHOWN else ''}"
     gives = [*output.outputs, *(["transform"] if package.transform is not None else [])]
     gives += ["score"] if package.scores is not None else []
     return text + (f"; gives {', '.join(gives)}" if gives else "")

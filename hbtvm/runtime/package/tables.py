@@ -33,7 +33,7 @@ def table_from_bytes(name: str, data: memoryview) -> np.ndarray:
     try:
         shape, fortran, dtype, start = array_header(data)
     except ValueError:
-        raise PackageError(f"is damaged: {name!r} is no table") from None
+        raise PackageError(f"is damaged: {name!r} is not a table") from None
     if dtype.hasobject or dtype.kind not in "iuf" or dtype.byteorder == ">" or fortran:
         raise PackageError(f"is damaged: {name!r} holds {dtype}, expected plain numbers")
     # Checked before allocation, because a header can state any shape.

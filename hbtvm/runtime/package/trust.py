@@ -45,7 +45,7 @@ class Trust:
         `data`: the whole file.
         `name`: its name in errors.
         `path`: its path; None if it was not read from a file.
-        Raises `PackageError` if it has another hash, or no verifiable signature by an allowed signer.
+        Raises `PackageError` if its hash differs, or no signature by an allowed signer can be verified.
         """
         if self.sha256 is not None:
             digest = hashlib.sha256(data).hexdigest()
@@ -87,7 +87,9 @@ def _run(command: list[str], data: bytes = b"") -> subprocess.CompletedProcess[b
 
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
-    said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+    lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
     return (
-        f"ssh-keygen: {said[-1].strip().rstrip('.')}" if said else f"ssh-keygen ended with {done.returncode}"
+        f"ssh-keygen: {lines[-1].strip().rstrip('.')}"
+        if lines
+        else f"ssh-keygen ended with {done.returncode}"
     )

@@ -53,7 +53,7 @@ def checked(structures: Any, inputs: Sequence[RecursiveInput]) -> list[np.ndarra
             raise InputError(f"structures: {name} should have shape {shape}, got {array.shape}.")
         arrays.append(array)
     if len(values) > len(inputs):
-        known_names = {one.name for one in inputs}
+        known_names = {input_.name for input_ in inputs}
         extra = next(name for name in values if name not in known_names)
         raise InputError(f"structures: the model has no input {extra!r}.")
     return arrays

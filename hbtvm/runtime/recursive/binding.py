@@ -146,6 +146,6 @@ def bind(library: Library) -> Library:
             f"{VERSION}; compile the model again."
         )
     sizes = [int(library.recursive_size(i)) for i in range(len(_SIZED))]
-    if sizes != [ctypes.sizeof(one) for one in _SIZED]:
+    if sizes != [ctypes.sizeof(kind) for kind in _SIZED]:
         raise PackageError("the package is damaged: its executor has other structures than its version.")
     return library

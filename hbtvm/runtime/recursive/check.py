@@ -45,9 +45,9 @@ def check_entry(entry: RecursionEntry, device: bool = False) -> None:
         raise ValueError(f"a state's shape is {entry.shape!r:.100}")
     if entry.state + padded(entry.shape) > entry.width:
         raise ValueError(f"a state of shape {entry.shape} begins at {entry.state} of {entry.width} numbers")
-    for one in entry.inputs:
-        _check_input(one)
-    names = [one.name for one in entry.inputs]
+    for input_ in entry.inputs:
+        _check_input(input_)
+    names = [input_.name for input_ in entry.inputs]
     if len(set(names)) != len(names):
         raise ValueError(f"inputs are {names!r:.200}")
     if not 0 < len(entry.kernels) <= _MOST_KERNELS:
@@ -92,7 +92,7 @@ def _check_program(entry: RecursionEntry, kernels: RecursionKernels, program: Pr
             _check_step(entry, kernels, program, step)
         if len({step.tile for step in steps}) > 1:
             raise ValueError(f"steps have tiles of {sorted({step.tile for step in steps})} nodes")
-        if steps and all(one.role != "out" for step in steps for one in step.arguments):
+        if steps and all(argument.role != "out" for step in steps for argument in step.arguments):
             raise ValueError("no step of a program writes states")
     if bool(program.tail) != bool(program.tail_most) or program.tail_most > program.main[0].tile:
         raise ValueError(f"tail_most is {program.tail_most} of tiles of {program.main[0].tile}")
@@ -101,22 +101,22 @@ def _check_program(entry: RecursionEntry, kernels: RecursionKernels, program: Pr
 def _check_step(entry: RecursionEntry, kernels: RecursionKernels, program: Program, step: Step) -> None:
     if not _NAME.fullmatch(step.function) or step.threads or step.shared:
         raise ValueError(f"a step's function is {step.function!r:.100}, with {step.threads} threads")
-    kinds = [one.kind for one in entry.inputs]
+    kinds = [input_.kind for input_ in entry.inputs]
     for argument in step.arguments:
         if argument.role not in get_args(Role):
             raise ValueError(f"a CPU's step takes {argument.role!r}")
-    for argument in sorted(step.arguments, key=lambda one: one.role != "table"):
+    for argument in sorted(step.arguments, key=lambda argument: argument.role != "table"):
         role, number = argument.role, argument.number
-        there = {"scratch": len(program.scratch), "table": len(kernels.tables)}.get(role, 1)
+        count = {"scratch": len(program.scratch), "table": len(kernels.tables)}.get(role, 1)
         if role in ("number", "vector"):
-            there = len(kinds)
-        if number >= there:
-            raise ValueError(f"a step takes {role} {number} of {there}")
+            count = len(kinds)
+        if number >= count:
+            raise ValueError(f"a step takes {role} {number} of {count}")
         if role in ("number", "vector") and kinds[number] != role:
-            raise ValueError(f"input {number} is no {role}")
+            raise ValueError(f"input {number} is not a {role}")
         if role == "number":
             _check_vocabulary(entry.inputs[number].size, kernels, step)
-    roles = [one.role for one in step.arguments]
+    roles = [argument.role for argument in step.arguments]
     for role in ("state", "child", "span", "out"):
         if roles.count(role) > 1:
             raise ValueError(f"a step takes {role!r} twice")
@@ -129,6 +129,6 @@ def _check_vocabulary(size: int, kernels: RecursionKernels, step: Step) -> None:
 
     Only the function knows the meaning of axes, so this is a necessary condition.
     """
-    tables = [kernels.tables[one.number] for one in step.arguments if one.role == "table"]
+    tables = [kernels.tables[argument.number] for argument in step.arguments if argument.role == "table"]
     if not any(extent >= size for table in tables for extent in table.shape):
         raise ValueError(f"a step takes numbers below {size}, but no table of as many rows")

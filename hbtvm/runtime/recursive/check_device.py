@@ -31,7 +31,7 @@ def check_device_kernels(entry: RecursionEntry, kernels: RecursionKernels) -> No
     if kernels.persistent is not None:
         _check_step(entry, kernels, kernels.persistent, _ALL)
         steps = [step for program in kernels.programs for step in program.main]
-        if {one.threads for one in steps} != {kernels.persistent.threads} or any(s.shared for s in steps):
+        if {step.threads for step in steps} != {kernels.persistent.threads} or any(s.shared for s in steps):
             raise ValueError("steps of a kernel for all levels have other blocks than it has")
 
 
@@ -49,24 +49,24 @@ def _check_program(entry: RecursionEntry, kernels: RecursionKernels, program: Pr
                 raise ValueError("a step that is part of a kernel for all levels takes arguments")
 
 
-def _check_step(entry: RecursionEntry, kernels: RecursionKernels, step: Step, own: set[str]) -> None:
+def _check_step(entry: RecursionEntry, kernels: RecursionKernels, step: Step, required: set[str]) -> None:
     _check_blocks(step)
-    kinds = [one.kind for one in entry.inputs]
+    kinds = [input_.kind for input_ in entry.inputs]
     for argument in step.arguments:
         role, number = argument.role, argument.number
-        if role not in ROLES or (role in _EACH | _ALL and role not in own):
+        if role not in ROLES or (role in _EACH | _ALL and role not in required):
             raise ValueError(f"a kernel takes {role!r:.100}")
-        there = {"scratch": len(kernels.inner.scratch), "table": len(kernels.tables)}.get(role, 1)
+        count = {"scratch": len(kernels.inner.scratch), "table": len(kernels.tables)}.get(role, 1)
         if role in ("number", "vector"):
-            there = len(kinds)
-        if number >= there:
-            raise ValueError(f"a kernel takes {role} {number} of {there}")
+            count = len(kinds)
+        if number >= count:
+            raise ValueError(f"a kernel takes {role} {number} of {count}")
         if role in ("number", "vector") and kinds[number] != role:
-            raise ValueError(f"input {number} is no {role}")
-    roles = [one.role for one in step.arguments]
-    if "state" not in roles and own is _ALL:
+            raise ValueError(f"input {number} is not a {role}")
+    roles = [argument.role for argument in step.arguments]
+    if "state" not in roles and required is _ALL:
         raise ValueError("a kernel for all levels writes no states")
-    if not own - {"blocks"} <= set(roles):
+    if not required - {"blocks"} <= set(roles):
         raise ValueError(f"a kernel takes {roles!r:.200}")
 
 

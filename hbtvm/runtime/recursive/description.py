@@ -21,7 +21,7 @@ Functions = Mapping[str, Function]  # a library's functions by name
 
 def names_of(kernels: RecursionKernels) -> list[str]:
     """Return the names of the functions that steps call, each once."""
-    steps = [step for one in kernels.programs for step in (*one.main, *one.tail)]
+    steps = [step for program in kernels.programs for step in (*program.main, *program.tail)]
     return list(dict.fromkeys(step.function for step in steps))
 
 
@@ -30,7 +30,7 @@ def model_of(kept: Kept, entry: RecursionEntry, functions: Sequence[Functions]) 
 
     `functions`: functions of each of the entry's kernels.
     """
-    inputs = [c.Input(one.kind == "vector", one.size, one.optional) for one in entry.inputs]
+    inputs = [c.Input(input_.kind == "vector", input_.size, input_.optional) for input_ in entry.inputs]
     kernels = [_kernels(kept, *both) for both in zip(entry.kernels, functions, strict=True)]
     return c.Model(
         version=c.VERSION,
@@ -49,8 +49,8 @@ def model_of(kept: Kept, entry: RecursionEntry, functions: Sequence[Functions]) 
 
 def _kernels(kept: Kept, kernels: RecursionKernels, functions: Functions) -> c.Kernels:
     kept.objects.extend(functions.values())
-    tables = [_table(kept, one) for one in kernels.tables]
-    programs = (_program(kept, one, functions) for one in kernels.programs)
+    tables = [_table(kept, table) for table in kernels.tables]
+    programs = (_program(kept, program, functions) for program in kernels.programs)
     return c.Kernels(
         structures=kernels.rows,
         threads=kernels.threads,
@@ -89,7 +89,7 @@ def _program(kept: Kept, program: Program, functions: Functions) -> c.Program:
 def _steps(kept: Kept, steps: Sequence[Step], functions: Functions) -> c.Steps:
     structures = []
     for step in steps:
-        arguments = [c.Argument(c.ROLES.index(one.role), one.number) for one in step.arguments]
+        arguments = [c.Argument(c.ROLES.index(argument.role), argument.number) for argument in step.arguments]
         function = functions[step.function]
         structures.append(
             c.Step(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import weakref
 from collections.abc import Sequence
 from operator import is_
 from typing import Any, NoReturn
@@ -45,22 +44,15 @@ class RecursiveHost:
         self.width = math.prod(entry.shape)
         self._each = entry.over == "nodes"
         if functions is None:
-            names = [names_of(one) for one in entry.kernels]
+            names = [names_of(kernels) for kernels in entry.kernels]
             functions = [
-                dict(zip(own, load_functions(one.library, own), strict=True))
-                for own, one in zip(names, entry.kernels, strict=True)
+                dict(zip(kernel_names, load_functions(kernels.library, kernel_names), strict=True))
+                for kernel_names, kernels in zip(names, entry.kernels, strict=True)
             ]
-        kept = self._kept = Kept()
+        kept = Kept()
         model = model_of(kept, entry, functions)
-        kept.objects.append(model)
         self._run = library.recursive_run
-        self._handle = library.recursive_open(ctypes.addressof(model), threads)
-        if not self._handle:
-            raise MemoryError("there is no memory for the model.")
-        # The description's objects must outlive the model.
-        finalizer = weakref.finalize(self, _close, library, self._handle, kept)
-        # Daemon threads may be in calls when the interpreter exits.
-        finalizer.atexit = False
+        self._handle = kept.opened(self, library, model, threads, "recursive_")
 
     def check(self) -> None:
         """Let kernels check their arguments, in calls without nodes.
@@ -72,10 +64,10 @@ class RecursiveHost:
             raise MemoryError("there is no memory for the model.")
         if failed >= 0:
             kernels = self.entry.kernels[failed // _STEPS]
-            steps = [step for one in kernels.programs for step in (*one.main, *one.tail)]
+            steps = [step for program in kernels.programs for step in (*program.main, *program.tail)]
             name = steps[failed % _STEPS].function
             raise ValueError(
-                f"of the kernels for {kernels.rows} structures, {name!r} takes other arguments than it is "
+                f"in the kernels for {kernels.rows} structures, {name!r} takes other arguments than it is "
                 "described to"
             )
 
@@ -141,7 +133,7 @@ def fail(entry: RecursionEntry, status: int, place: c.Place) -> NoReturn:
     if status == c.CYCLE:
         raise InputError(f"{node}: it depends on itself; expected a tree or another graph without cycles.")
     if status == c.CHILD_OUTSIDE:
-        raise InputError(f"{node}: a child of it is no node of this structure.")
+        raise InputError(f"{node}: a child is not a node of this structure.")
     if status == c.MANY_CHILDREN:
         places = entry.children
         raise InputError(f"{node}: it has more than {places} children, which is as many as the model takes.")
@@ -152,8 +144,10 @@ def fail(entry: RecursionEntry, status: int, place: c.Place) -> NoReturn:
             f"{node}: {known.name!r} is out of range; expected a number from {lowest} to {known.size - 1}."
         )
     if status == c.BAD_ARRAYS:
-        what = node if place.node >= 0 else where if place.structure >= 0 else "structures"
-        raise InputError(f"{what}: starts and first should rise from 0 to the numbers of nodes and children.")
+        place_name = node if place.node >= 0 else where if place.structure >= 0 else "structures"
+        raise InputError(
+            f"{place_name}: starts and first should rise from 0 to the numbers of nodes and children."
+        )
     if status == c.TOO_LARGE:
         raise InputError("expected fewer than 2,147,418,112 nodes in all, and as many children.")
     if status == c.NO_MEMORY:
@@ -175,16 +169,16 @@ class Ready:
         self.batch, self.structures, self.nodes = ctypes.byref(batch), batch.structures, batch.nodes
         self._inputs, self._kept = inputs, (arrays, batch, pointers)
         # Callers may change the mapping of inputs, but not its arrays.
-        self._given = list(structures.inputs.values())
-        own = (structures.starts, structures.first, structures.child)
-        given = (*own, *(structures.inputs[one.name] for one in inputs))
-        self.plain = all(map(is_, arrays, given))
+        self._arrays = list(structures.inputs.values())
+        shape = (structures.starts, structures.first, structures.child)
+        expected = (*shape, *(structures.inputs[input_.name] for input_ in inputs))
+        self.plain = all(map(is_, arrays, expected))
 
     def fits(self, structures: Structures, inputs: Sequence[RecursiveInput]) -> bool:
         """Return whether it is current for structures and a model's inputs."""
         if self._inputs is not inputs:
             return False
-        arrays = self._given
+        arrays = self._arrays
         if len(arrays) != len(structures.inputs):
             return False
         return all(map(is_, arrays, structures.inputs.values()))
@@ -215,8 +209,3 @@ def batch_of(arrays: Sequence[np.ndarray]) -> tuple[c.Batch, Any]:
         ctypes.addressof(pointers),
     )  # fmt: skip
     return batch, pointers
-
-
-def _close(library: Library, handle: int, kept: Kept) -> None:
-    library.recursive_close(handle)
-    kept.objects.clear()

@@ -37,4 +37,4 @@ class Structures:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle, without models' caches."""
-        return {one.name: self.__dict__[one.name] for one in fields(self)}
+        return {field.name: self.__dict__[field.name] for field in fields(self)}

@@ -65,6 +65,6 @@ class Vocabulary:
         """
         if not sizes:
             raise ValueError("the model takes no numbers, for which words could stand")
-        name = max(sizes, key=lambda one: sizes[one])
+        name = max(sizes, key=lambda name: sizes[name])
         if len(self.words) > sizes[name]:
             raise ValueError(f"there are {len(self.words):,} words; the model's {name!r} has {sizes[name]:,}")

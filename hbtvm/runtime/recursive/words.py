@@ -25,7 +25,7 @@ def recursion_words(entry: RecursionEntry) -> dict[str, str]:
     shape = " x ".join(map(str, entry.shape)) or "1"
     plural = "" if math.prod(entry.shape) == 1 else "s"
     return {
-        "input": "; ".join(["structures", *(_input(one) for one in entry.inputs)]),
+        "input": "; ".join(["structures", *(_input(input_) for input_ in entry.inputs)]),
         "cell": f"{entry.cell}, {children}, {count(entry.width, 'number')} kept of a node",
         "readout": f"{shape} number{plural} {_READ[entry.over]}",
         **({} if entry.vocabulary is None else {"words": vocabulary_words(entry.vocabulary)}),
@@ -52,27 +52,27 @@ def _children(number: int) -> str:
     return count(number, "child", "children")
 
 
-def _input(one: RecursiveInput) -> str:
-    if one.kind == "vector":
-        return f"{one.name}: {count(one.size, 'number')} a node"
-    return f"{one.name}: a number from 0 to {one.size - 1:,}{', or none' if one.optional else ''}"
+def _input(input_: RecursiveInput) -> str:
+    if input_.kind == "vector":
+        return f"{input_.name}: {count(input_.size, 'number')} a node"
+    return f"{input_.name}: a number from 0 to {input_.size - 1:,}{', or none' if input_.optional else ''}"
 
 
 def recursion_rows(entry: RecursionEntry) -> list[tuple[str, ...]]:
     """Return a row of cells for each batch size's kernels; see `hbtvm.runtime.package.summary`."""
-    return [_row(one) for one in entry.kernels]
+    return [_row(kernels) for kernels in entry.kernels]
 
 
 def _row(kernels: RecursionKernels) -> tuple[str, ...]:
     threads = str(kernels.threads)
     if kernels.threads > 1 and kernels.share != "none":
         threads += f" over {kernels.share}"
-    call = each = "-"
+    call = structure = "-"
     if kernels.seconds is not None:
-        call, each = duration(kernels.seconds), duration(kernels.seconds / kernels.rows)
+        call, structure = duration(kernels.seconds), duration(kernels.seconds / kernels.rows)
     config = " ".join(f"{key}={value}" for key, value in sorted(kernels.config.items()))
     text = f"{config} tiles: leaf {_tiles(kernels.leaf)}, inner {_tiles(kernels.inner)}".strip()
-    return f"{kernels.rows:,}", kernels.strategy, threads, call, each, text
+    return f"{kernels.rows:,}", kernels.strategy, threads, call, structure, text
 
 
 def _tiles(program: Program) -> str:
@@ -85,15 +85,15 @@ def recursion_json(entry: RecursionEntry) -> dict[str, Any]:
     names = ("rows", "strategy", "share", "depth", "threads", "seconds")
     kernels: list[Mapping[str, Any]] = [
         {
-            **{name: getattr(one, name) for name in names},
-            "config": dict(one.config),
-            "tiles": {"leaf": _tiles(one.leaf), "inner": _tiles(one.inner)},
+            **{name: getattr(kernels, name) for name in names},
+            "config": dict(kernels.config),
+            "tiles": {"leaf": _tiles(kernels.leaf), "inner": _tiles(kernels.inner)},
         }
-        for one in entry.kernels
+        for kernels in entry.kernels
     ]
     inputs = [
-        {"name": one.name, "kind": one.kind, "size": one.size, "optional": one.optional}
-        for one in entry.inputs
+        {"name": input_.name, "kind": input_.kind, "size": input_.size, "optional": input_.optional}
+        for input_ in entry.inputs
     ]
     return {
         "cell": entry.cell, "children": entry.children, "width": entry.width, "shape": list(entry.shape),

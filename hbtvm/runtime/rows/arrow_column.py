@@ -32,7 +32,7 @@ def arrow_column(column: Any, null: Any) -> RawColumn:
     plain = (is_kind.is_integer, is_kind.is_boolean, is_kind.is_decimal, is_kind.is_null)
     if any(test(kind) for test in plain):
         values = column.to_pylist()
-        return Values(values if null is None else [null if one is None else one for one in values])
+        return Values(values if null is None else [null if value is None else value for value in values])
     return Unreadable(str(kind))
 
 

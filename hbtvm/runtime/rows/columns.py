@@ -66,11 +66,11 @@ class ColumnReader:
             raise InputError(f"column {lacking[0]!r} is missing{_and_more(lacking)}{hint}")
         extra = [name for name, key in zip(names, plain, strict=True) if key not in wanted]
         if extra:
-            raise InputError(f"column {extra[0]!r} was not there in training{_and_more(extra)}.")
+            raise InputError(f"column {extra[0]!r} was not in the training data{_and_more(extra)}.")
         pairs = enumerate(zip(plain, wanted, strict=False))
         at = next((i for i, (present, want) in pairs if present != want), len(wanted))
         if at == len(wanted):
-            raise InputError(f"column {names[at]!r} is there twice.")
+            raise InputError(f"column {names[at]!r} appears twice.")
         raise InputError(
             f"columns are in another order than in training: column {at} is {names[at]!r}, "
             f"expected {expected[at]!r}."
@@ -102,16 +102,16 @@ class ColumnReader:
         if len(typed) != len(self._order):
             mention = f" ({named_columns(typed, self._names)})" if typed else ""
             raise InputError(
-                f"the model was trained with {len(self._order)} columns of categories, but the data frame "
+                f"the model was trained with {len(self._order)} category columns, but the data frame "
                 f"has {len(typed)}{mention}; expected category columns as in training."
             )
-        for i, one in zip(typed, self._order, strict=True):
-            if i not in one.columns:
+        for i, levels in zip(typed, self._order, strict=True):
+            if i not in levels.columns:
                 raise InputError(
-                    f"{self.name(i)} was no column of categories in training, but is one in the data frame; "
+                    f"{self.name(i)} was not a category column in training, but is one in the data frame; "
                     "expected category columns as in training."
                 )
-        return {i: _code_of(one.values) for i, one in zip(typed, self._order, strict=True)}
+        return {i: _code_of(levels.values) for i, levels in zip(typed, self._order, strict=True)}
 
     def _column(self, index: int, column: Column, named: bool, known: dict[Any, int] | None) -> np.ndarray:
         values, levels = column.values, column.levels
@@ -142,7 +142,7 @@ class ColumnReader:
         if named:
             # It could hold codes or values, and the library refuses it too.
             raise InputError(
-                f"{self.name(index)} was a column of categories in training; expected categories or "
+                f"{self.name(index)} was a category column in training; expected categories or "
                 f"strings, got {column.type_name}."
             )
         return values
@@ -164,17 +164,17 @@ class ColumnReader:
             if code is not None:
                 codes[i] = code
             elif level == level and self._spec.unknown_category == "error":
-                some = ", ".join(map(repr, list(known)[:5]))
+                listed = ", ".join(map(repr, list(known)[:5]))
                 raise InputError(
-                    f"{self.name(index)}: the category {described(level)} was not there in training; "
-                    f"known are {some}{', ...' if len(known) > 5 else ''}."
+                    f"{self.name(index)}: the category {described(level)} was not in the training data; "
+                    f"known are {listed}{', ...' if len(known) > 5 else ''}."
                 )
         result: np.ndarray = codes[at]
         return result
 
     def _refuse(self, index: int, got: str) -> NoReturn:
-        what = "numbers or categories" if index in self._maps or self._order else "numbers"
-        raise InputError(f"{self.name(index)}: expected {what}, got {got}.")
+        kinds = "numbers or categories" if index in self._maps or self._order else "numbers"
+        raise InputError(f"{self.name(index)}: expected {kinds}, got {got}.")
 
 
 def _maps_of(spec: InputSpec) -> dict[int, dict[Any, int]]:

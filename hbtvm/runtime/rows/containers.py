@@ -52,7 +52,6 @@ class ArrayRows(Container):
         self.rows, self.width = array.shape
 
     def column(self, at: int, null: Any) -> RawColumn:
-        """See `Container.column`."""
         column = self.array[:, at]
         if column.dtype.kind in NUMBERS:
             return Numbers(column)
@@ -61,11 +60,9 @@ class ArrayRows(Container):
         return Values(column.tolist()) if column.dtype.kind in "UT" else Unreadable(str(column.dtype))
 
     def numbers(self) -> np.ndarray | None:
-        """See `Container.numbers`."""
         return self.array if self.array.dtype.kind in NUMBERS else None
 
     def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
-        """See `Container.row`."""
         if self.array.dtype.kind not in "OUT" and self.array.dtype != np.float64:
             return None
         values = self.array[0].tolist()
@@ -80,7 +77,6 @@ class ValueRows(Container):
         self.rows, self.width = rows, 1
 
     def column(self, at: int, null: Any) -> RawColumn:
-        """See `Container.column`."""
         return self._column
 
 
@@ -95,11 +91,9 @@ class ListRows(Container):
                 raise InputError(f"expected rows of {width} columns, got {len(row)} values in row {i}.")
 
     def column(self, at: int, null: Any) -> RawColumn:
-        """See `Container.column`."""
         return Values([row[at] for row in self._rows])
 
     def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
-        """See `Container.row`."""
         return [self._rows[0][i] for i in at]
 
 
@@ -114,7 +108,6 @@ class DictRows(Container):
         self.rows, self.width = len(rows), len(names)
 
     def column(self, at: int, null: Any) -> RawColumn:
-        """See `Container.column`."""
         assert self.names is not None
         name, values = self.names[at], []
         for i, row in enumerate(self._rows):
@@ -123,7 +116,7 @@ class DictRows(Container):
                 hint = misspelt(name, [key for key in row if key not in self.names]) or "."
                 raise InputError(f"column {name!r} is missing{place}{hint}")
             values.append(row[name])
-        return Values(values if null is None else [null if one is None else one for one in values])
+        return Values(values if null is None else [null if value is None else value for value in values])
 
 
 class PolarsFrame(Container):
@@ -135,7 +128,6 @@ class PolarsFrame(Container):
         self.names = tuple(frame.columns)
 
     def column(self, at: int, null: Any) -> RawColumn:
-        """See `Container.column`."""
         polars = sys.modules["polars"]
         series = self._frame.to_series(at)
         kind = series.dtype
@@ -150,11 +142,10 @@ class PolarsFrame(Container):
             return Text(series.cast(polars.String).to_arrow(), null)
         if kind.is_numeric() or kind in (polars.Boolean, polars.Object, polars.Null):
             values = series.to_list()
-            return Values(values if null is None else [null if one is None else one for one in values])
+            return Values(values if null is None else [null if value is None else value for value in values])
         return Unreadable(str(kind))
 
     def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
-        """See `Container.row`."""
         polars = sys.modules["polars"]
         if any(kind in (polars.Float32, polars.Float16) for kind in self._frame.dtypes):
             return None
@@ -172,11 +163,9 @@ class ArrowTable(Container):
         self.names = tuple(table.schema.names)
 
     def column(self, at: int, null: Any) -> RawColumn:
-        """See `Container.column`."""
         return arrow_column(self._table.column(at), null)
 
     def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:
-        """See `Container.row`."""
         columns = [self._table.column(i) for i in at]
         for column in columns:
             if column.type.id not in FLAT:

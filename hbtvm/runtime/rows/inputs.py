@@ -218,8 +218,8 @@ class Inputs:
                 # Numpy converts numbers beside strings to strings.
                 array = np.asarray(X, dtype=object)
         except Exception as error:  # from the rows' class
-            what = f"got a {type(X).__name__} that is no table of numbers"
-            raise InputError(f"{expected}, {what} ({reason(error)}).") from None
+            problem = f"got a {type(X).__name__} that is not a table of numbers"
+            raise InputError(f"{expected}, {problem} ({reason(error)}).") from None
         if array.ndim == 0:
             raise InputError(f"{expected}, got a {type(X).__name__}.")
         return self._shaped(array)

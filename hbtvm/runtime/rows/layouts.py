@@ -60,10 +60,10 @@ class Layouts:
             self._columns.check_header(names, width)
             return self._in_order
         places: dict[str, int] = {}
-        twice: set[str] = set()
+        repeated: set[str] = set()
         for at, name in enumerate(names or ()):
             if places.setdefault(name, at) != at:
-                twice.add(name)
+                repeated.add(name)
         needed = {raw: expected[raw] for raw in self._needed}
         lacking = [name for name in needed.values() if name not in places]
         if lacking:
@@ -71,6 +71,6 @@ class Layouts:
             hint = misspelt(lacking[0], [name for name in names or () if name not in expected]) or "."
             raise InputError(f"column {lacking[0]!r}, which the pipeline reads, is missing{more}{hint}")
         for name in needed.values():
-            if name in twice:
-                raise InputError(f"column {name!r} is there twice.")
+            if name in repeated:
+                raise InputError(f"column {name!r} appears twice.")
         return {raw: places[name] for raw, name in needed.items()}

@@ -39,7 +39,7 @@ class PandasFrame:
             names = self.index.array.__arrow_array__().to_pylist()
         except (AttributeError, TypeError, ValueError, ImportError):
             names = self.index.tolist()
-        return tuple(map(str, names)) if all(isinstance(one, str) for one in names) else None
+        return tuple(map(str, names)) if all(isinstance(name, str) for name in names) else None
 
     def column(self, at: int, null: Any) -> RawColumn:
         """Return a column. pandas has a missing value for each type; `null` is not used."""
@@ -52,7 +52,6 @@ class PandasFrame:
         return column_of(values)
 
     def numbers(self) -> np.ndarray | None:
-        """See `hbtvm.runtime.rows.containers.Container.numbers`."""
         if self._blocks is None or len(self._blocks[0]) != 1:
             return None
         values = self._blocks[0][0]
@@ -146,5 +145,5 @@ def _of_nullable(values: Any) -> RawColumn:
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
         if np.nanmax(np.abs(numbers), initial=0) < _EXACT:
             return Numbers(numbers)
-        return Values([np.nan if one is sys.modules["pandas"].NA else one for one in values.tolist()])
+        return Values([np.nan if value is sys.modules["pandas"].NA else value for value in values.tolist()])
     return Numbers(values.to_numpy(dtype=np.float64, na_value=np.nan))

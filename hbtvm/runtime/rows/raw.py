@@ -75,29 +75,25 @@ class Values:
         self._values = values
 
     def numbers(self, where: str) -> np.ndarray:
-        """See `Numbers.numbers`."""
         try:
             x = np.array(self._values, np.float64)
         except Exception:
             x = None
         if x is None or x.ndim != 1:  # texts, or lists
-            x = np.array([number(one, where, row) for row, one in enumerate(self._values)], np.float64)
+            x = np.array([number(value, where, row) for row, value in enumerate(self._values)], np.float64)
         return x
 
     def codes(self, coder: Coder) -> np.ndarray:
-        """See `Numbers.codes`."""
         return coder.of_values(self._values)
 
     def raw(self) -> np.ndarray:
-        """See `Numbers.raw`."""
         if are_numbers(self._values):
             return np.array(self._values, np.float64)
         out = np.empty(len(self._values), object)
-        out[:] = [np.nan if one is not None and is_nan(one) else one for one in self._values]
+        out[:] = [np.nan if value is not None and is_nan(value) else value for value in self._values]
         return out
 
     def texts(self, reader: TextReader) -> Texts | ObjectRows:
-        """See `Numbers.texts`."""
         return reader.of_values(self._values)
 
 
@@ -114,19 +110,15 @@ class Objects:
         return Values(self._array.tolist())
 
     def numbers(self, where: str) -> np.ndarray:
-        """See `Numbers.numbers`."""
         return self._values().numbers(where)
 
     def codes(self, coder: Coder) -> np.ndarray:
-        """See `Numbers.codes`."""
         return object_codes(self._array, coder)
 
     def raw(self) -> np.ndarray:
-        """See `Numbers.raw`."""
         return self._values().raw()
 
     def texts(self, reader: TextReader) -> Texts | ObjectRows:
-        """See `Numbers.texts`."""
         return reader.of_values(self._array)
 
 
@@ -142,22 +134,18 @@ class Text:
 
     def _values(self) -> Values:
         null = self._null
-        return Values([null if one is None else one for one in self._array.to_pylist()])
+        return Values([null if text is None else text for text in self._array.to_pylist()])
 
     def numbers(self, where: str) -> np.ndarray:
-        """See `Numbers.numbers`."""
         return self._values().numbers(where)
 
     def codes(self, coder: Coder) -> np.ndarray:
-        """See `Numbers.codes`."""
         return coder.of_text(self._array, self._null)
 
     def raw(self) -> np.ndarray:
-        """See `Numbers.raw`."""
         return self._values().raw()
 
     def texts(self, reader: TextReader) -> Texts | ObjectRows:
-        """See `Numbers.texts`."""
         return reader.of_arrow(self._array)
 
 
@@ -174,7 +162,6 @@ class Levels:
         self._at, self._levels, self._values, self._null = at, levels, values, null
 
     def numbers(self, where: str) -> np.ndarray:
-        """See `Numbers.numbers`."""
         levels = self._values()
         used = np.unique(self._at)
         table = np.full(len(levels) + 1, np.nan)
@@ -184,16 +171,13 @@ class Levels:
         return result
 
     def codes(self, coder: Coder) -> np.ndarray:
-        """See `Numbers.codes`."""
         return coder.of_levels(self._at, self._levels, self._values, self._null)
 
     def raw(self) -> np.ndarray:
-        """See `Numbers.raw`."""
         table = [*self._values(), self._null]
         return Values([table[at] for at in self._at.tolist()]).raw()
 
     def texts(self, reader: TextReader) -> Texts | ObjectRows:
-        """See `Numbers.texts`."""
         table = [*self._values(), self._null]
         return reader.of_values([table[at] for at in self._at.tolist()])
 
@@ -226,10 +210,11 @@ def are_numbers(values: Sequence[Any]) -> bool:
     types = {*map(type, values)}
     if not types <= _PLAIN:
         return False
-    return int not in types or all(type(one) is not int or -_EXACT <= one <= _EXACT for one in values)
+    return int not in types or all(type(value) is not int or -_EXACT <= value <= _EXACT for value in values)
 
 
 RawColumn = Numbers | Values | Objects | Text | Levels | Unreadable
+"""All have the methods of `Numbers`, which documents them."""
 
 
 def number(value: Any, where: str, row: int | None = None) -> float:

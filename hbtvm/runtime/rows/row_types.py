@@ -43,13 +43,13 @@ class RowTypes:
         for rule in self._spec.types_refused:
             types = {column: type_of(column) for column in rule.columns}
             shared = common(types.values()) if rule.together else None
-            for column, own in types.items():
-                name = shared if rule.together else own
+            for column, type_name in types.items():
+                name = shared if rule.together else type_name
                 if name in rule.types:
                     names = self._spec.feature_names
                     place = f"column {column}" if names is None else f"column {names[column]!r}"
                     raise InputError(
-                        f"{place} is {name}, in which {rule.step} computes other numbers than in float64; "
+                        f"{place} is {name}, for which {rule.step} computes other numbers than for float64; "
                         "convert it to float64 (astype('float64'))."
                     )
 

@@ -31,7 +31,7 @@ def is_sparse(X: Any) -> bool:
 def refuse_sparse(library: str, model: str) -> str | None:
     """Return the reason why a model takes no sparse rows; None if it does."""
     if library == "scikit-learn" and model.startswith("HistGradientBoosting"):
-        return f"sparse rows are no input of {model}, in which no value is absent; expected dense rows."
+        return f"{model} does not take sparse rows; expected dense rows."
     return None
 
 
@@ -130,19 +130,19 @@ def check_sparse(X: Any) -> None:
     if X.format not in ("csr", "csc", "bsr"):  # scipy checks other formats as far as necessary
         return
     rows, columns = X.shape
-    what = "columns"
+    axis = "columns"
     if X.format == "csc":
-        rows, columns, what = columns, rows, "rows"
+        rows, columns, axis = columns, rows, "rows"
     if X.format == "bsr":
         high, wide = X.blocksize
         rows, columns = rows // high, columns // wide
     starts, places, count = X.indptr, X.indices, len(X.data)
-    if any(np.ndim(one) != 1 or np.asarray(one).dtype.kind not in "iu" for one in (starts, places)):
-        raise InputError("the sparse matrix is damaged: its places are no whole numbers.")
+    if any(np.ndim(part) != 1 or np.asarray(part).dtype.kind not in "iu" for part in (starts, places)):
+        raise InputError("the sparse matrix is damaged: its indices are not integers.")
     if np.ndim(X.data) != (3 if X.format == "bsr" else 1):
         raise InputError("the sparse matrix is damaged: its values are in no row.")
     if len(starts) != rows + 1 or starts[0] != 0 or (starts[1:] < starts[:-1]).any() or starts[-1] > count:
         raise InputError("the sparse matrix is damaged: its rows overlap.")
     places = places[: starts[-1]]
     if len(places) != starts[-1] or (len(places) and not 0 <= places.min() <= places.max() < columns):
-        raise InputError(f"the sparse matrix is damaged: an entry is in none of its {columns} {what}.")
+        raise InputError(f"the sparse matrix is damaged: an entry is outside of its {columns} {axis}.")

@@ -54,7 +54,7 @@ class TextKernel:
         self._per_byte = lengths / 4 if analyzer.kind == "word" else float(lengths)
         self._spaces: list[_Space] = []
 
-    def one(self, text: str) -> np.ndarray:
+    def of_text(self, text: str) -> np.ndarray:
         """Return the columns, or weighted sums, of a text: float64, shape (1, width)."""
         if self._text is None:
             self._load_once()
@@ -224,8 +224,8 @@ class TextKernel:
         for first, last in bounds if len(bounds) > 1 else ():
             ends[first + 1 : last + 1] += total
             total = int(ends[last])
-        every = [part for at in range(len(bounds)) for part in parts[at]]
-        columns, values = _joined(every)
+        ordered = [part for at in range(len(bounds)) for part in parts[at]]
+        columns, values = _joined(ordered)
         return columns, values.astype(self.operation.dtype, copy=False), ends
 
     def _shared(self, texts: Texts, work: Callable[[int, int, int], None]) -> list[tuple[int, int]]:
@@ -259,7 +259,7 @@ class TextKernel:
 def _joined(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     if len(parts) == 1:
         return parts[0]
-    return np.concatenate([one for one, _ in parts]), np.concatenate([one for _, one in parts])
+    return np.concatenate([part for part, _ in parts]), np.concatenate([part for _, part in parts])
 
 
 class _Space:

@@ -97,7 +97,7 @@ class TextLibrary:
             vars(locked)["released"] = released
             try:
                 version = int(released["hbtvm_text_version"]())
-                functions = _found(released, locked) if version == _VERSION else None
+                functions = _functions_of(released, locked) if version == _VERSION else None
             except AttributeError as error:
                 reason = str(error).replace(released._name, "it")
                 raise PackageError(f"the library for texts can't be loaded: {reason}.") from None
@@ -110,7 +110,7 @@ class TextLibrary:
         return self._functions
 
 
-def _found(released: Any, locked: Any) -> Functions:
+def _functions_of(released: Any, locked: Any) -> Functions:
     # As attributes, the library would keep them, and so itself, alive.
     functions = Functions(
         released["hbtvm_text_sums"],

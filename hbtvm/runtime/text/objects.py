@@ -32,7 +32,7 @@ class _Python(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in _CALLED),
         ("type_at", _I64),
-        *((one.__name__, _POINTER) for one in _TYPES),
+        *((kind.__name__, _POINTER) for kind in _TYPES),
     )  # fmt: skip
 
 
@@ -76,14 +76,14 @@ class ObjectRows:
     def __init__(self, rows: Any, form: Form, separator: str, plain: Callable[[], Texts]) -> None:
         self.rows, self.plain = len(rows), plain
         self.arguments: tuple[Any, ...] | None = None
-        python, found = _python(), _objects(rows, flat=form != "string")
-        if python is None or found is None:
+        python, layout = _python(), _objects(rows, flat=form != "string")
+        if python is None or layout is None:
             return
         try:
             between = separator.encode()
         except UnicodeEncodeError:
             return
-        self._keep, objects, width = found
+        self._keep, objects, width = layout
         features = _Features(_FORMS[form], width, between, len(between))
         self.arguments = ctypes.byref(python), ctypes.byref(features), ctypes.byref(objects)
 
@@ -135,7 +135,7 @@ def _python() -> _Python | None:
         return None
     type_at = object.__basicsize__ - ctypes.sizeof(_POINTER)
     for kind in _TYPES:
-        one: object = kind()
-        if _POINTER.from_address(id(one) + type_at).value != id(kind):
+        instance: object = kind()
+        if _POINTER.from_address(id(instance) + type_at).value != id(kind):
             return None
     return _Python(*called, type_at, *map(id, _TYPES))

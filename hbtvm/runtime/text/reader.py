@@ -48,7 +48,7 @@ class TextReader:
         try:
             return of_strings(list(values))
         except TypeError:
-            return of_strings([self.decoded(one, row) for row, one in enumerate(values)])
+            return of_strings([self.decoded(value, row) for row, value in enumerate(values)])
 
     def decoded(self, value: Any, row: int | None = None) -> str:
         """Return a Python text, which may be bytes; errors as in `of_values`."""
@@ -68,15 +68,15 @@ class TextReader:
 
     def refuse_type(self, name: str) -> InputError:
         """Return the error for a column of a type without texts."""
-        what = "dicts or lists of features" if self._pairs else "texts"
-        return InputError(f"{self._where}: expected {what}, got {name}.")
+        kind = "dicts or lists of features" if self._pairs else "texts"
+        return InputError(f"{self._where}: expected {kind}, got {name}.")
 
     def of_arrow(self, array: Any) -> Texts:
         """Return texts of Arrow without a copy; errors as in `of_values`."""
         if self._pairs:
             raise self.refuse_type("texts")
         if array.null_count:
-            row = next(row for row, one in enumerate(array) if not one.is_valid)
+            row = next(row for row, text in enumerate(array) if not text.is_valid)
             raise self.refused(None, row)
         kind = str(array.type)
         if kind not in ("string", "large_string"):
@@ -117,11 +117,11 @@ class TextReader:
         names: list[str | bytes] = []
         values = None
         if form != "string":
-            entries = list(chain.from_iterable([one.values() for one in rows]))
+            entries = list(chain.from_iterable([features.values() for features in rows]))
             types = {*map(type, entries)}
             if types == {str}:
                 separator = self._analyzer.separator
-                names = [f"{name}{separator}{value}" for one in rows for name, value in one.items()]
+                names = [f"{name}{separator}{value}" for features in rows for name, value in features.items()]
             elif types <= _NUMBERS:
                 values = np.array(entries, np.float64)
                 if form == "dict" and not values.all():
@@ -165,5 +165,5 @@ class TextReader:
     def _several(self, name: Any, values: Iterable[Any]) -> Iterable[tuple[str, float]]:
         for value in values:
             if not isinstance(value, str):
-                raise TypeError(f"feature {name!r:.60} has values that are no texts")
+                raise TypeError(f"feature {name!r:.60} has values that are not texts")
             yield f"{name}{self._analyzer.separator}{value}", 1.0

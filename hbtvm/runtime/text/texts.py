@@ -67,10 +67,10 @@ class Texts:
 
     def with_lowered(self, rows: Sequence[int]) -> Texts:
         """Return all texts, some of them in lower case."""
-        every = [self.text(row) for row in range(self.rows)]
+        texts = [self.text(row) for row in range(self.rows)]
         for row in rows:
-            every[row] = every[row].lower()
-        return of_strings(every)
+            texts[row] = texts[row].lower()
+        return of_strings(texts)
 
 
 def of_strings(
@@ -86,10 +86,10 @@ def of_strings(
         if joined.isascii():
             data, lengths = joined.encode(), np.fromiter(map(len, texts), np.int64, len(texts))
     except TypeError:
-        if row_starts is None or not all(isinstance(one, str | bytes) for one in texts):
+        if row_starts is None or not all(isinstance(text, str | bytes) for text in texts):
             raise
     if lengths is None:
-        parts = [one if isinstance(one, bytes) else one.encode("utf-8", "surrogatepass") for one in texts]
+        parts = [text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass") for text in texts]
         data, lengths = b"".join(parts), np.fromiter(map(len, parts), np.int64, len(parts))
     offsets = np.empty(len(lengths) + 1, np.int64)
     offsets[0] = 0

@@ -37,7 +37,7 @@ class TransformedColumns:
         self._computed = Transformer(package, library) if package.parts.table is not None else None
         self._selection = Selection(package.input, out.selects) if out.selects else None
         self._convert = {
-            np.dtype(one): columns(out.label_dtype, one, out.keeps_axis) for one in ("float32", "float64")
+            np.dtype(name): columns(out.label_dtype, name, out.keeps_axis) for name in ("float32", "float64")
         }
 
     @property
@@ -93,7 +93,7 @@ class TransformedColumns:
         if container == "sparse":
             count = max(1, _BLOCK // self._output.n_outputs)
             blocks = (rows[start : start + count] for start in range(0, len(rows), count))
-            return sparse_rows((self._convert[one.dtype](kernels.raw(one)) for one in blocks), None)
+            return sparse_rows((self._convert[block.dtype](kernels.raw(block)) for block in blocks), None)
         if kernels.host is None:
             kernels.warm_up()
         if kernels.host is not None and kernels.host.transform_prepared is not None:

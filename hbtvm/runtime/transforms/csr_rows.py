@@ -72,31 +72,31 @@ class CsrRows:
             data = np.ones(len(flat), dtype) if values is None else values.reshape(-1)
             return self.make(data, flat.astype(kind, copy=False), indptr)
         indptr[1:] -= np.cumsum(np.bincount(absent // most, minlength=n)).astype(kind)
-        there = flat >= 0
-        indices = flat[there].astype(kind, copy=False)
-        data = np.ones(len(indices), dtype) if values is None else values.reshape(-1)[there]
+        stored = flat >= 0
+        indices = flat[stored].astype(kind, copy=False)
+        data = np.ones(len(indices), dtype) if values is None else values.reshape(-1)[stored]
         return self.make(data, indices, indptr)
 
 
 def side_by_side(parts: Sequence[Any]) -> Any:
     """Concatenate the columns of several ``csr_matrix`` objects with ascending indices."""
-    entries, width = sum(len(one.data) for one in parts), sum(one.shape[1] for one in parts)
+    entries, width = sum(len(part.data) for part in parts), sum(part.shape[1] for part in parts)
     kind: Any = np.int32 if max(entries, width) <= MOST_INT32 else np.int64
     indptr = np.zeros(len(parts[0].indptr), kind)
-    for one in parts:
-        indptr += one.indptr
-    dtype = np.result_type(*(one.dtype for one in parts))
+    for part in parts:
+        indptr += part.indptr
+    dtype = np.result_type(*(part.dtype for part in parts))
     data, indices = np.empty(entries, dtype), np.empty(entries, kind)
     # The position of each row's next entry.
     next_one, first = indptr[:-1].copy(), 0
-    for one in parts:
-        counts = np.diff(one.indptr)
-        at = np.repeat(next_one - one.indptr[:-1], counts)
+    for part in parts:
+        counts = np.diff(part.indptr)
+        at = np.repeat(next_one - part.indptr[:-1], counts)
         at += np.arange(len(at), dtype=at.dtype)
-        data[at], indices[at] = one.data, one.indices
+        data[at], indices[at] = part.data, part.indices
         indices[at] += first
         next_one += counts
-        first += one.shape[1]
+        first += part.shape[1]
     return CsrRows(width, dtype).make(data, indices, indptr)
 
 

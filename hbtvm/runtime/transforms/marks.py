@@ -41,7 +41,7 @@ class Marks:
         missing = [feed.steps[0].missing for feed in feeds if isinstance(feed.steps[0], IsMissing)]
         self._missing = missing[0]
         # If indicators differ, columns are computed one by one.
-        self._one = all(one is missing[0] or one == missing[0] for one in missing)
+        self._same_missing = all(value is missing[0] or value == missing[0] for value in missing)
         self._all = self._raws == list(range(width))
         self._no_nan = not all(feed.allow_nan for feed in feeds)
         self._no_inf = not all(feed.allow_inf for feed in feeds)
@@ -52,7 +52,7 @@ class Marks:
         None if `of_columns` has to read columns one by one, or to raise an error.
         """
         kind = X.dtype.kind
-        if X.ndim != 2 or X.shape[1] != self._width or not self._one or kind not in "iubf":
+        if X.ndim != 2 or X.shape[1] != self._width or not self._same_missing or kind not in "iubf":
             return None
         x = X if self._all else X[:, self._raws]
         if kind == "f":

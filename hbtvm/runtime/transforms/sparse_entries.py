@@ -101,10 +101,10 @@ def _not_zero(steps: tuple[Step, ...], count: int) -> tuple[np.ndarray, np.ndarr
     """Return the codes that steps turn into nonzero numbers, and the numbers, float64."""
     if steps and isinstance(steps[0], Equals):
         # There may be a column for each of many codes, so do not compute all codes for each column.
-        zero, one = of_numbers(steps[1:], np.array([0.0, 1.0])).tolist()
+        zero, value = of_numbers(steps[1:], np.array([0.0, 1.0])).tolist()
         if zero == 0:
-            codes = np.array(steps[0].codes if one != 0 else (), np.intp)
-            return codes, np.full(len(codes), one)
+            codes = np.array(steps[0].codes if value != 0 else (), np.intp)
+            return codes, np.full(len(codes), value)
     values = of_numbers(steps, np.arange(float(count))).astype(np.float64)
     codes = np.flatnonzero(values)
     return codes, values[codes]

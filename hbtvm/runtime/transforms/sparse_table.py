@@ -37,18 +37,18 @@ class SparseTable:
         dtypes: list[np.dtype] = [_F32, _F64] if self._dtype is None else [self._dtype]
         self._csr = {dtype: CsrRows(len(table), dtype) for dtype in dtypes}
         self._entries = entries = entries_of(table)
-        feeds = [_feed(spec, one.column) for one in entries]
+        feeds = [_feed(spec, entry.column) for entry in entries]
         read = ("float32", "float64") if self._dtype is None else ("float64",)
         self._reader = FeedReader(spec, feeds, "float64", read, library=library)
         self._width = spec.n_features
-        self._coded = [i for i, one in enumerate(entries) if one.places is not None]
-        self._plain = [i for i, one in enumerate(entries) if one.places is None]
+        self._coded = [i for i, entry in enumerate(entries) if entry.places is not None]
+        self._plain = [i for i, entry in enumerate(entries) if entry.places is None]
         self._at_codes, self._at_plain = _columns(self._coded), _columns(self._plain)
-        tables = [one.places for one in entries if one.places is not None]
-        values = [one.values for one in entries if one.values is not None]
+        tables = [entry.places for entry in entries if entry.places is not None]
+        values = [entry.values for entry in entries if entry.values is not None]
         self._places = np.concatenate([np.empty(0, _INT32), *tables])
         self._values = np.concatenate([np.empty(0), *values])
-        starts = np.cumsum([0, *(len(one) for one in tables)])[:-1]
+        starts = np.cumsum([0, *(len(table) for table in tables)])[:-1]
         self._rows = max(1, _BLOCK // len(entries))
         # Repeated for a block of rows: numpy is many times slower on rows of a few columns.
         self._first = np.tile(starts, (self._rows, 1))
@@ -59,28 +59,30 @@ class SparseTable:
         # By code, for one row.
         self._pairs = [
             None
-            if one.places is None or one.values is None
-            else list(zip(one.places.tolist(), one.values.tolist(), strict=True))
-            for one in entries
+            if entry.places is None or entry.values is None
+            else list(zip(entry.places.tolist(), entry.values.tolist(), strict=True))
+            for entry in entries
         ]
         self._dense: DenseCodes | None = None
         self._of_row: list[tuple[int, Callable[[Any], int]]] | None = None
         self._exact_row = False
-        if self._ones and self._dtype is not None and all(folds(one.column.steps) for one in entries):
+        if self._ones and self._dtype is not None and all(folds(entry.column.steps) for entry in entries):
             self._shortcuts()
 
     def _shortcuts(self) -> None:
         """Prepare tables for arrays of which only codes are read, and for values that are all 1."""
         coders, of_row = [], []
-        for one in self._entries:
-            source = one.column.source
-            assert isinstance(source, Raw) and one.places is not None
-            coder, places = Coder(one.column.steps), one.places.tolist()
+        for entry in self._entries:
+            source = entry.column.source
+            assert isinstance(source, Raw) and entry.places is not None
+            coder, places = Coder(entry.column.steps), entry.places.tolist()
             coders.append(coder)
             of_row.append(
                 (source.index, {key: places[code] for key, code in coder.table.items()}.__getitem__)
             )
-        self._dense = DenseCodes(coders, [one.places for one in self._entries if one.places is not None])
+        self._dense = DenseCodes(
+            coders, [entry.places for entry in self._entries if entry.places is not None]
+        )
         self._raws = [raw for raw, _ in of_row]
         self._of_row = of_row
         # Filled-in values are rounded to the rows' dtype.
@@ -131,9 +133,9 @@ class SparseTable:
         except (KeyError, TypeError):
             return None
         if -1 in places:
-            places = [one for one in places if one >= 0]
+            places = [place for place in places if place >= 0]
         assert self._dtype is not None
-        return self._one(places, None, self._dtype)
+        return self._single_row(places, None, self._dtype)
 
     def _row(self, row: list[float], dtype: np.dtype) -> Any:
         """Return the sparse row of a row of the reader's matrix."""
@@ -144,9 +146,9 @@ class SparseTable:
             if place >= 0:
                 places.append(place)
                 values.append(value)
-        return self._one(places, None if self._ones else values, dtype)
+        return self._single_row(places, None if self._ones else values, dtype)
 
-    def _one(self, places: list[int], values: list[float] | None, dtype: np.dtype) -> Any:
+    def _single_row(self, places: list[int], values: list[float] | None, dtype: np.dtype) -> Any:
         count = len(places)
         data = np.ones(count, dtype) if values is None else np.array(values, dtype)
         return self._csr[dtype].make(data, np.array(places, _INT32), np.array((0, count), _INT32))
@@ -158,8 +160,8 @@ class SparseTable:
         # In blocks of rows, so that intermediate results stay in the cache.
         for start in range(0, len(matrix), self._rows):
             rows = slice(start, start + self._rows)
-            own = None if values is None else values[rows]
-            self._fill(matrix[rows], places[rows], own)
+            block_values = None if values is None else values[rows]
+            self._fill(matrix[rows], places[rows], block_values)
         return self._csr[dtype].of_places(places, values)
 
     def _fill(self, matrix: np.ndarray, places: np.ndarray, values: np.ndarray | None) -> None:
@@ -174,10 +176,10 @@ class SparseTable:
         if self._plain and values is not None:
             x = matrix[:, self._at_plain]
             values[:, self._at_plain] = x
-            there = x != 0
+            nonzero = x != 0
             known = self._columns[:n]
-            if np.count_nonzero(there) < there.size:
-                known = np.where(there, known, _INT32.type(-1))
+            if np.count_nonzero(nonzero) < nonzero.size:
+                known = np.where(nonzero, known, _INT32.type(-1))
             places[:, self._at_plain] = known
 
 

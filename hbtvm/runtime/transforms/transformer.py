@@ -43,14 +43,18 @@ class Transformer:
         self._terms: dict[Vectorize, TextOperation] = {}
         for block in blocks_of(table):
             if isinstance(block, Table):
-                columns = [Feed(one.source, one.steps, one.allow_nan, one.allow_inf) for one in block.columns]
-                own = narrowed(columns)
-                feeds += own
+                columns = [
+                    Feed(column.source, column.steps, column.allow_nan, column.allow_inf)
+                    for column in block.columns
+                ]
+                block_feeds = narrowed(columns)
+                feeds += block_feeds
                 changed = [
-                    replace(one, source=feed.source) for one, feed in zip(block.columns, own, strict=True)
+                    replace(column, source=feed.source)
+                    for column, feed in zip(block.columns, block_feeds, strict=True)
                 ]
                 self._blocks.append(replace(block, columns=tuple(changed)))
-                for feed in own:
+                for feed in block_feeds:
                     operation = vectorizer(feed.source)
                     if operation is not None and operation not in self._terms:
                         where = place_of(package.input, text_column(operation))
@@ -62,14 +66,14 @@ class Transformer:
         dtypes = ("float32", "float64")
         self.reader = FeedReader(package.input, feeds, "float64", dtypes, library=library)
         self._input, self._library = package.input, library
-        self._marks = self._made_marks()
+        self._marks = self._marks_of_table()
         # An iterator would be exhausted at the second reading.
         several = len(self._blocks) > 1 and package.input.rows_are_values
         self._plans = not several and self._frame is None
         # Created with the first rows, because it needs scipy.
         self._sparse_blocks: list[SparseTable | CsrRows | None] | None = None
 
-    def _made_marks(self) -> Marks | None:
+    def _marks_of_table(self) -> Marks | None:
         """Return the marks of a table that has only marks of missing values; else None."""
         only = self._blocks[0]
         if len(self._blocks) > 1 or not isinstance(only, Table) or self._table.sparse:
@@ -77,10 +81,10 @@ class Transformer:
         if not are_marks(only.columns):
             return None
         feeds = []
-        for one in only.columns:
-            assert isinstance(one.source, Raw)
-            where = place_of(self._input, one.source.index)
-            feeds.append(Feed(one.source, one.steps, one.allow_nan, one.allow_inf, where))
+        for column in only.columns:
+            assert isinstance(column.source, Raw)
+            where = place_of(self._input, column.source.index)
+            feeds.append(Feed(column.source, column.steps, column.allow_nan, column.allow_inf, where))
         return Marks(feeds, self._input.n_features)
 
     def transform(self, X: Any) -> Any:
@@ -117,8 +121,8 @@ class Transformer:
             self._sparse_blocks = [self._sparse_block(block) for block in self._blocks]
         if len(self._blocks) == 1 and isinstance(self._sparse_blocks[0], SparseTable):
             return self._sparse_blocks[0].rows(X)
-        one = type(X) is list or (type(X) is np.ndarray and X.dtype == object and X.ndim)
-        if one and len(X) == 1 and len(self._blocks) == 1:
+        row_like = type(X) is list or (type(X) is np.ndarray and X.dtype == object and X.ndim)
+        if row_like and len(X) == 1 and len(self._blocks) == 1:
             row = self._row_of_terms(X[0].tolist() if type(X[0]) is np.ndarray else X[0])
             if row is not None:
                 return row
@@ -193,7 +197,7 @@ class Transformer:
                 frame.index = X.index
             return frame
         series = [
-            library.Series(name, [None if one != one else one for one in x.tolist()])
+            library.Series(name, [None if value != value else value for value in x.tolist()])
             if x.dtype == object
             else library.Series(name, x)
             for name, x in zip(names, arrays, strict=True)
@@ -209,7 +213,7 @@ def _terms(block: TextOperation, rows: CsrRows, column: RawColumn) -> Any:
     return rows.make(values, at.astype(narrow, copy=False), starts.astype(narrow, copy=False))
 
 
-def _of_one_type(columns: Mapping[int, RawColumn], beside: list[np.dtype]) -> Mapping[int, RawColumn]:
+def _of_one_type(columns: Mapping[int, RawColumn], others: list[np.dtype]) -> Mapping[int, RawColumn]:
     """Convert numbers to their common dtype, as in an array of all columns.
 
     Parameters
@@ -218,7 +222,7 @@ def _of_one_type(columns: Mapping[int, RawColumn], beside: list[np.dtype]) -> Ma
         Dtypes of numbers in unread columns.
     """
     arrays = {i: column.numbers("") for i, column in columns.items() if isinstance(column, Numbers)}
-    dtypes = {*beside, *(array.dtype for array in arrays.values())}
+    dtypes = {*others, *(array.dtype for array in arrays.values())}
     if len(dtypes) < 2:
         return columns
     common = np.result_type(*dtypes)

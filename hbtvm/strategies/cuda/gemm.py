@@ -68,9 +68,9 @@ class CudaGemm(OnGpu, Gemm):
         sums = gemm_cuda.SUMS[product]
         tables = grid.placeholders(self.arguments(workload, config))
         column, threshold, path, left_counts, value = tables
-        around = (grid.tiles, grid.tree_tiles, grid.groups, shape.tree_tile)
+        outer = (grid.tiles, grid.tree_tiles, grid.groups, shape.tree_tile)
         tests = te.compute(
-            (*around, splits, shape.row_tile),
+            (*outer, splits, shape.row_tile),
             lambda i, o, g, t, j, r: tirx.Select(
                 grid.stage.columns[i, column[o, g, t, j], r] <= threshold[o, g, t, j],
                 tirx.const(1, product),
@@ -80,7 +80,7 @@ class CudaGemm(OnGpu, Gemm):
         )
         node = te.reduce_axis((0, splits), "node")
         hits = te.compute(
-            (*around, leaves, shape.row_tile),
+            (*outer, leaves, shape.row_tile),
             lambda i, o, g, t, k, r: te.sum(
                 path[o, g, t, k, node].astype(sums) * tests[i, o, g, t, node, r].astype(sums), axis=node
             ),

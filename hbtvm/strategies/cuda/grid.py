@@ -104,15 +104,20 @@ class Grid:
         resident = config["tables"] == "kept"
         self.tree_tiles = tree_tiles(workload, config) if resident else te.var("tree_tiles", "int64")
         count = workload["numeric"] + workload["categorical"]
-        room, beyond = (count + 1, -np.inf) if lowest else (count, 0.0)
+        room, padding = (count + 1, -np.inf) if lowest else (count, 0.0)
         self.in_place = bool(workload["categorical"]) and config["columns"] == "global"
         self.stage = column_stage(
-            workload, self.tiles, self.shape.row_tile, room, beyond=beyond, in_place=self.in_place
+            workload, self.tiles, self.shape.row_tile, room, padding=padding, in_place=self.in_place
         )
 
     def placeholders(self, arguments: Sequence[Argument]) -> list[Any]:
         """Return placeholders of a strategy's tables."""
-        extents = {one: te.var(one, "int64") for a in arguments for one in a.shape if isinstance(one, str)}
+        extents = {
+            symbol: te.var(symbol, "int64")
+            for a in arguments
+            for symbol in a.shape
+            if isinstance(symbol, str)
+        }
         return [placeholder(argument, {**extents, TREE_TILES: self.tree_tiles}) for argument in arguments]
 
     def at(self, o: Any, g: Any, q: Any, y: Any, *entry: Any) -> tuple[Any, ...]:

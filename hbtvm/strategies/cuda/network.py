@@ -101,16 +101,16 @@ class _Expressions(Expressions):
         # Infinity and NaN count as the largest number; empty places hold infinity.
         largest, infinity = functions.number(sys.float_info.max), functions.number(math.inf)
 
-        def insert(found: Any, new: Any) -> Any:
-            before = [new[0] < found[n] for n in range(k)]
+        def insert(kept: Any, new: Any) -> Any:
+            before = [new[0] < kept[n] for n in range(k)]
 
             def moved(first: int) -> list[Any]:
                 """Insert the new element into the smallest values or (from k on) their places."""
-                made = [tirx.Select(before[0], new[first], found[first])]
+                merged = [tirx.Select(before[0], new[first], kept[first])]
                 for n in range(1, k):
-                    shifted = tirx.Select(before[n - 1], found[first + n - 1], new[first])
-                    made.append(tirx.Select(before[n], shifted, found[first + n]))
-                return made
+                    shifted = tirx.Select(before[n - 1], kept[first + n - 1], new[first])
+                    merged.append(tirx.Select(before[n], shifted, kept[first + n]))
+                return merged
 
             return (*moved(0), *moved(k))
 
@@ -124,17 +124,20 @@ class _Expressions(Expressions):
                 value = tirx.if_then_else(t < width, value, infinity)
             return smallest((value, *none[1:k], t, *none[k + 1 :]), axis=t)
 
-        made = te.compute((self.tiles, 1, self.plan.row_tile), candidates, name=f"s{at}_smallest")
+        smallest_values = te.compute((self.tiles, 1, self.plan.row_tile), candidates, name=f"s{at}_smallest")
 
-        def found(i: Any, w: Any, r: Any) -> Any:
-            every = [tirx.Select(tensor[i, 0, r] < largest, tensor[i, 0, r], infinity) for tensor in made[:k]]
-            every += [tensor[i, 0, r].astype("float64") for tensor in made[k:]]
-            result = every[-1]
+        def entry(i: Any, w: Any, r: Any) -> Any:
+            entries = [
+                tirx.Select(tensor[i, 0, r] < largest, tensor[i, 0, r], infinity)
+                for tensor in smallest_values[:k]
+            ]
+            entries += [tensor[i, 0, r].astype("float64") for tensor in smallest_values[k:]]
+            result = entries[-1]
             for n in range(2 * k - 2, -1, -1):
-                result = tirx.if_then_else(w == n, every[n], result)
+                result = tirx.if_then_else(w == n, entries[n], result)
             return result
 
-        return self._stage(f"s{at}", 2 * k, found)
+        return self._stage(f"s{at}", 2 * k, entry)
 
     def _scores(self) -> Any:
         value, width = self.values[-1], int(self.plan.stages[-1].form["width"])
@@ -142,13 +145,13 @@ class _Expressions(Expressions):
         return te.compute(shape, lambda i, g, o, r: value(i, o, r), name="scores")
 
 
-def _own(name: str) -> Callable[..., Any]:
+def _device_function(name: str) -> Callable[..., Any]:
     return lambda *arguments: tirx.call_pure_extern("float64", name, *arguments)
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **functions.FUNCTIONS,
-    **{name: _own(row.cuda) for name, row in pointwise.FUNCTIONS.items() if row.cuda},
-    "sigmoid": lambda x: functions.sigmoid(x, _own("exp")),
+    **{name: _device_function(row.cuda) for name, row in pointwise.FUNCTIONS.items() if row.cuda},
+    "sigmoid": lambda x: functions.sigmoid(x, _device_function("exp")),
 }
 """`hbtvm.strategies.network.functions.FUNCTIONS` for CUDA, correct to the last bit or two."""

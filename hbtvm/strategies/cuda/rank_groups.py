@@ -99,10 +99,10 @@ def ranks_by_columns(grid: Grid, ranks: RankLayout, column: Any, threshold: Any)
     tables = dict(zip(names, grid.stage.tables, strict=True))
     feature, fill = tables.get("column_feature"), tables["column_fill"]
 
-    def given(i: Any, r: Any, e: Any) -> Any:
+    def column_value(i: Any, r: Any, e: Any) -> Any:
         return grid.stage.rows[i, r, column[e] if feature is None else feature[column[e]]]
 
-    value = te.compute(shape, given, name=RANKED)
+    value = te.compute(shape, column_value, name=RANKED)
     missing = te.compute(
         (tiles, ranks.row_room),
         lambda i, e: total(no(fill[column[e]] <= threshold[k, e]) for k in range(RANK_GROUP)),

@@ -149,15 +149,15 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
                 )
 
             # TVM finds the tensors that a reduction depends on only in its operands.
-            some = (ranks[i, 0, x] if layout.grouped else ranks[i, x]).astype("int32")
+            rank = (ranks[i, 0, x] if layout.grouped else ranks[i, x]).astype("int32")
             if not linked:
                 # The nodes of a level are adjacent, level by level from the root.
                 first = tirx.shift_left(tirx.const(1, "int32"), level.var)
-                first = tirx.Select(some >= 0, first, first)
+                first = tirx.Select(rank >= 0, first, first)
                 return te.comm_reducer(down, lambda t: tirx.const(0, t), name="descend")(first, axis=level)
             # The state is the node, from the root on, and the last distance, which is 0 at a leaf.
             start = tirx.const(0, "int32"), tirx.const(1, "int32")
-            return te.comm_reducer(along, lambda *_: start, name="descend")((some, some), axis=level)
+            return te.comm_reducer(along, lambda *_: start, name="descend")((rank, rank), axis=level)
 
         walked = grid.per_tree(walk, "walk")
         reached = walked[0] if linked else walked

@@ -94,8 +94,8 @@ class CudaTreeTraversal(OnGpu, TreeTraversal):
             # The state ends with whether the walk goes on.
             descend = te.comm_reducer(step, lambda *_: (zero, zero, one), name="descend")
             # The reduction ignores its operands; TVM finds the tensors that it depends on only there.
-            some = grid.column(i, 0, p, x).astype("int32")
-            return descend((some, some, some), axis=level)
+            value = grid.column(i, 0, p, x).astype("int32")
+            return descend((value, value, value), axis=level)
 
         _, reached, _ = grid.per_tree(walk, "walk")
 

@@ -36,17 +36,17 @@ def in_float32(output: Node) -> tuple[Node, frozenset[int]]:
     single_ids: set[int] = set()
 
     def note(node: Node) -> Node:
-        for one in node.inputs:
-            readers.setdefault(id(one), []).append(node)
+        for input_ in node.inputs:
+            readers.setdefault(id(input_), []).append(node)
         return node
 
     rewrite([output], note)
 
     def change(node: Node) -> Node:
-        made = _centred(node)
-        if made is not None:
-            single_ids.update(id(one) for one in made)
-            return made[0]
+        centred = _centred(node)
+        if centred is not None:
+            single_ids.update(id(centred_node) for centred_node in centred)
+            return centred[0]
         return node
 
     chosen = {id(node) for node in _kernels(output, readers)}
@@ -59,7 +59,7 @@ def _kernels(output: Node, readers: dict[int, list[Node]]) -> list[Elementwise]:
     return [
         node
         for nodes in readers.values()
-        for node in {id(one): one for reader in nodes for one in reader.inputs}.values()
+        for node in {id(input_): input_ for reader in nodes for input_ in reader.inputs}.values()
         if isinstance(node, Elementwise) and _may_round(node, readers)
     ]
 

@@ -133,14 +133,14 @@ def stages(plan: Plan, at: int, k: int, x: Any, tables: Mapping[str, Any], tiles
 
     `at`: number of the distance.
     `x`: from tile, column and row to the row's numbers.
-    `given`: the tables, by name.
+    `tables`: the tables, by name.
     `tiles`, `name`: number of tiles; prefix of the stages' names.
     Returns tensor, float64, shape (tiles, 2k, row_tile).
     """
     shape, rows = shape_of(plan, at), plan.row_tile
     features = shape.features
     points, near_points, center, bounds = (
-        tables[f"t{at}_{one}"] for one in ("points", "filter", "center", "limits")
+        tables[f"t{at}_{table}"] for table in ("points", "filter", "center", "limits")
     )
 
     def stage(width: int, value: Any, part: str) -> Any:
@@ -163,8 +163,8 @@ def stages(plan: Plan, at: int, k: int, x: Any, tables: Mapping[str, Any], tiles
     room = stage(1, slack, "slack")
 
     def number(i: Any, w: Any, r: Any) -> Any:
-        twice = (moved[i, tirx.min(w, features - 1), r] * tirx.const(-2.0, "float64")).astype("float32")
-        return tirx.if_then_else(w < features, twice, tirx.const(1.0, "float32"))
+        doubled = (moved[i, tirx.min(w, features - 1), r] * tirx.const(-2.0, "float64")).astype("float32")
+        return tirx.if_then_else(w < features, doubled, tirx.const(1.0, "float32"))
 
     near = stage(features + 1, number, "near")
     f = te.reduce_axis((0, features + 1), "f")
@@ -204,7 +204,7 @@ def stages(plan: Plan, at: int, k: int, x: Any, tables: Mapping[str, Any], tiles
             room[i, 0, r],
             row[i, 0, r],
             points[0, 0],
-            *(tirx.const(one, "int32") for one in sizes),
+            *(tirx.const(size, "int32") for size in sizes),
         )
 
     return te.compute((tiles, 2 * k, rows), exact, name=name)
@@ -217,8 +217,8 @@ def smallest(k: int, count: int, plan: Plan, values: Callable[[Any, Any, Any], A
     """
     sizes = (k, count, plan.row_tile, plan.lanes)
 
-    def found(i: Any, w: Any, r: Any) -> Any:
-        numbers = (tirx.const(one, "int32") for one in sizes)
+    def entry(i: Any, w: Any, r: Any) -> Any:
+        numbers = (tirx.const(size, "int32") for size in sizes)
         return tirx.call_pure_extern("float64", SMALLEST, values(i, 0, r), *numbers)
 
-    return found
+    return entry

@@ -31,11 +31,11 @@ def call(
     `sizes`: whole numbers.
     """
 
-    def made(i: Any, w: Any, r: Any) -> Any:
+    def entry(i: Any, w: Any, r: Any) -> Any:
         # The first two columns give the stride.
         columns = [value(i, min(n, width - 1), r) for value, width in inputs for n in (0, 1)]
         first = [table(*(0 for _ in table.shape)) for table in tables]
         numbers = (tirx.const(size, "int32") for size in sizes)
         return tirx.call_pure_extern("float64", name, *columns, *first, *numbers)
 
-    return made
+    return entry

@@ -37,8 +37,8 @@ class Searches(Stages):
         infinity = number(float("inf"))
 
         def value(i: Any, t: Any, r: Any) -> Any:
-            found = x(i, t, r)
-            return tirx.Select(known(found), found, infinity)
+            value_ = x(i, t, r)
+            return tirx.Select(known(value_), value_, infinity)
 
         smallest: list[Value] = []
         places: list[Value] = []
@@ -49,8 +49,8 @@ class Searches(Stages):
                 if not n:
                     return tirx.const(True, "bool")
                 last, place = smallest[n - 1](i, 0, r), places[n - 1](i, 0, r)
-                found = value(i, t, r)
-                return tirx.any(found > last, tirx.all(found == last, t.astype("float64") > place))
+                candidate = value(i, t, r)
+                return tirx.any(candidate > last, tirx.all(candidate == last, t.astype("float64") > place))
 
             def least(i: Any, w: Any, r: Any, t: Any = t, behind: Any = behind) -> Any:
                 return te.min(tirx.Select(behind(i, t, r), value(i, t, r), infinity), axis=t)
@@ -64,14 +64,14 @@ class Searches(Stages):
 
             places.append(self._stage(f"s{at}_place{n}", 1, place))
 
-        def found(i: Any, w: Any, r: Any) -> Any:
-            every = [*smallest, *places]
-            result = every[-1](i, 0, r)
+        def entry(i: Any, w: Any, r: Any) -> Any:
+            entries = [*smallest, *places]
+            result = entries[-1](i, 0, r)
             for n in range(2 * k - 2, -1, -1):
-                result = tirx.if_then_else(w == n, every[n](i, 0, r), result)
+                result = tirx.if_then_else(w == n, entries[n](i, 0, r), result)
             return result
 
-        return self._stage(f"s{at}", 2 * k, found)
+        return self._stage(f"s{at}", 2 * k, entry)
 
     def _take(self, at: int, stage: Stage) -> Value:
         (x,), table, count = self._inputs(stage), self._table(at, "table"), self._width(stage)
@@ -94,7 +94,7 @@ class Searches(Stages):
 
     def _imputation(self, at: int, stage: Stage) -> Value:
         tables = [self._table(at, name) for name in ("column", "weight", "intercept", "low", "high")]
-        steps, width = (int(one) for one in stage.form["tables"]["weight"])
+        steps, width = (int(size) for size in stage.form["tables"]["weight"])
         inputs = [self._stored(at, stage, place) for place in range(2)]
         return self._stage(
             f"s{at}", width, row_loops.call(row_loops.IMPUTATION, inputs, tables, (steps, width))
@@ -153,14 +153,14 @@ class Searches(Stages):
             return lambda i, w, r: tensor[i, w, r]
 
         def halved(place: Value, step: int) -> Value:
-            def found(i: Any, w: Any, r: Any) -> Any:
+            def entry(i: Any, w: Any, r: Any) -> Any:
                 base = place(i, w, r)
                 last = base + (step - 1)
                 edge = table[w, tirx.min(last, tirx.const(count - 1, "int32"))]
                 less = tirx.any(last >= count, behind(edge, x(i, w, r)))
                 return base + tirx.Select(less, tirx.const(0, "int32"), tirx.const(step, "int32"))
 
-            return found
+            return entry
 
         place: Value = lambda i, w, r: tirx.const(0, "int32")  # noqa: E731
         step = 1 << (count.bit_length() - 1)

@@ -44,22 +44,22 @@ def singles(nodes: Sequence[Node], approximate: frozenset[int] = frozenset()) ->
         name = getattr(node, "function", None) if node.kind == "elementwise" else None
         narrow = all(source in single for source in inputs)
         if node.kind == "input" or id(node) in approximate:
-            good = True
+            exact = True
         elif node.kind == "constant":
             values = node.tables()["values"]
             with np.errstate(over="ignore"):
-                good = bool(np.array_equal(values.astype(np.float32), values, equal_nan=True))
+                exact = bool(np.array_equal(values.astype(np.float32), values, equal_nan=True))
         elif node.kind in ("select", "repeat", "concat", "one_hot", "bucketize"):
-            good = narrow
+            exact = narrow
         elif name in _ROUNDED:
             outputs = readers[number]
-            good = narrow and bool(outputs) and all(_rounds(source) for source in outputs)
+            exact = narrow and bool(outputs) and all(_rounds(source) for source in outputs)
         elif name == "round_float32":
             # Its result is float32; its input may have either type.
-            good = True
+            exact = True
         else:
-            good = narrow and name in _EXACT
-        if good:
+            exact = narrow and name in _EXACT
+        if exact:
             single.add(number)
     return frozenset(single)
 

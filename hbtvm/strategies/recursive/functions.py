@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import tirx
 
-from hbtvm.schedules.statements import every
+from hbtvm.schedules.statements import splat
 
 _CLAMP = 7.90531110763549805
 """Beyond it, the quotient of polynomials below leaves [-1, 1]; tanh is 1 there within float32's last bits."""
@@ -33,7 +33,7 @@ class Functions:
 
     def number(self, value: float) -> Any:
         """Return a vector of a constant."""
-        return every(value, "float32", self.lanes)
+        return splat(value, "float32", self.lanes)
 
     def shared(self, value: Any, name: str = "v") -> Any:
         """Bind a value that is used more than once to a variable."""
@@ -82,7 +82,7 @@ class Functions:
         r = self.shared(x - n * self.number(high) - n * self.number(math.log(2) - high), "r")
         series = self._polynomial([1 / math.factorial(k) for k in range(7, -1, -1)], r)
         whole = "int32" if self.lanes == 1 else f"int32x{self.lanes}"
-        bits = (tirx.Cast(whole, n) + every(127, "int32", self.lanes)) << every(23, "int32", self.lanes)
+        bits = (tirx.Cast(whole, n) + splat(127, "int32", self.lanes)) << splat(23, "int32", self.lanes)
         return series * tirx.reinterpret(self.kind, bits)
 
     def _polynomial(self, coefficients: Sequence[float], x: Any) -> Any:

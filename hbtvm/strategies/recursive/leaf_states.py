@@ -34,9 +34,9 @@ def bytes_of(facts: Facts) -> int:
 
 def tabulated(facts: Facts) -> Facts:
     """Return facts of a cell that looks up its states."""
-    found = number_of(facts)
-    assert found is not None
-    which, input_ = facts.inputs[found[0]]
+    number_input = number_of(facts)
+    assert number_input is not None
+    which, input_ = facts.inputs[number_input[0]]
     # The last row is for nodes without a number.
     rows = np.arange(input_.size + input_.optional)
     runs = np.split(rows, range(_ROWS, len(rows), _ROWS))
@@ -58,11 +58,11 @@ def _evaluated(facts: Facts, rows: np.ndarray) -> list[np.ndarray]:
     """Return all values in float64, for each number: shape (n, ...)."""
     results: list[np.ndarray] = []
     for value in facts.values:
-        results.append(_one(value, [results[operand] for operand in value.of], facts.weights, rows))
+        results.append(_value_of(value, [results[operand] for operand in value.of], facts.weights, rows))
     return results
 
 
-def _one(
+def _value_of(
     value: Value, of: list[np.ndarray], weights: Mapping[str, np.ndarray], rows: np.ndarray
 ) -> np.ndarray:
     if value.op == "embed":
@@ -77,7 +77,7 @@ def _one(
             return np.asarray(of[1] @ of[0][0].T)
         return np.asarray(of[0] @ of[1] if of[1].ndim > 2 else (of[0] @ of[1][:, :, None])[:, :, 0])
     if value.op == "concat":
-        return np.concatenate([np.broadcast_to(one, (len(rows), *one.shape[1:])) for one in of], axis=1)
+        return np.concatenate([np.broadcast_to(array, (len(rows), *array.shape[1:])) for array in of], axis=1)
     if value.op == "reshape":
         return of[0].reshape(len(of[0]), *value.shape)
     if value.op == "slice":

@@ -63,9 +63,9 @@ def classes_of(cell: Cell) -> Classes:
     Raises `UnsupportedModel` if no kernel computes something in it.
     """
     inner, leaf = facts_of(cell), facts_of(cell, childless=True)
-    each = with_products(inner, leaf, each_only=True)
-    if each is not None:
-        inner, leaf = each.inner, each.leaf
+    classes = with_products(inner, leaf, each_only=True)
+    if classes is not None:
+        inner, leaf = classes.inner, classes.leaf
     for facts in (inner, leaf):
         _require_kernels(cell, facts)
     moved = with_products(inner, leaf)
@@ -84,10 +84,10 @@ def _require_kernels(cell: Cell, facts: Facts) -> None:
     """Raise `UnsupportedModel` if no kernel computes one of a cell's values."""
     for number, value in enumerate(facts.values):
         if value.per_child and (value.op == "matmul" or is_whole(facts.values, number)):
-            what = "products" if value.op == "matmul" else value.op
+            title = "products" if value.op == "matmul" else value.op
             raise UnsupportedModel(
-                f"the cell {cell.name} has {what} of each of any number of children, which no kernel "
-                "computes yet; declare a number of children"
+                f"the cell {cell.name} computes {title} for each of any number of children, which no kernel "
+                "supports; declare a number of children"
             )
 
 
@@ -172,9 +172,9 @@ class Levels:
             functions |= tail.functions
         early = None
         if config.get("first") and first is not None:
-            made = steps_of(first, tiling(int(config["leaf_tile"])), tables, "first")
-            early = Program(made.steps, made.scratch)
-            functions |= made.functions
+            steps = steps_of(first, tiling(int(config["leaf_tile"])), tables, "first")
+            early = Program(steps.steps, steps.scratch)
+            functions |= steps.functions
         return Kernels(
             functions,
             Program(outer.steps, outer.scratch),

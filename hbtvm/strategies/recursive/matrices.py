@@ -14,7 +14,7 @@ import numpy as np
 from tvm import tirx
 
 from hbtvm.recursive.cell import Shape, Value
-from hbtvm.schedules.statements import broadcast, const, every, scratch
+from hbtvm.schedules.statements import broadcast, const, scratch, splat
 from hbtvm.strategies.recursive.nests import operands, padded
 from hbtvm.strategies.recursive.products import serial_loop
 from hbtvm.strategies.recursive.whole import Body, Whole, loop
@@ -53,7 +53,7 @@ def parts_of(value: Value, terms: int, lanes: int, registers: int) -> int:
 class MatrixProduct(Whole):
     """A product of a matrix and a vector, or of two matrices."""
 
-    def made(self) -> list[Any]:
+    def body(self) -> list[Any]:
         """Return the statements that compute it."""
         return self._of_vector() if len(self.value.shape) == 1 else self._of_matrix()
 
@@ -79,22 +79,22 @@ class MatrixProduct(Whole):
         whole = terms // lanes * lanes
 
         def term(width: int) -> Body:
-            def one(k: Any) -> list[Any]:
-                made, x = self.read(vector, k, width)
+            def statements(k: Any) -> list[Any]:
+                body, x = self.read(vector, k, width)
                 for row, memory in enumerate(sums):
-                    own, found = self.read(matrix, (first + row) * wide + k, width)
-                    made = [*made, *own, memory.store(memory.load(0, width) + found * x, 0, width)]
-                return made
+                    read, factor = self.read(matrix, (first + row) * wide + k, width)
+                    body = [*body, *read, memory.store(memory.load(0, width) + factor * x, 0, width)]
+                return body
 
-            return one
+            return statements
 
-        made = [one for memory in sums for one in memory.made()]
-        made += [memory.store(every(0.0, "float32", lanes), 0, lanes) for memory in sums]
-        made += [*loop(0, whole, lanes, term(lanes)), *loop(whole, terms, 1, term(1))]
+        body = [statement for memory in sums for statement in memory.allocation()]
+        body += [memory.store(splat(0.0, "float32", lanes), 0, lanes) for memory in sums]
+        body += [*loop(0, whole, lanes, term(lanes)), *loop(whole, terms, 1, term(1))]
         for row, memory in enumerate(sums):
-            own, found = self.reduced(memory, lambda a, b: a + b)
-            made += [*own, *self.result.store(first + row, found, 1)]
-        return made
+            read, total = self.reduced(memory, lambda a, b: a + b)
+            body += [*read, *self.result.store(first + row, total, 1)]
+        return body
 
     def _of_matrix(self) -> list[Any]:
         rows, columns = self.value.shape
@@ -108,18 +108,18 @@ class MatrixProduct(Whole):
         factors = self._factors(left, tile)
 
         def rows_of(block: _Block, column: Any) -> list[Any]:
-            again = block is not blocks[0]
+            adds = block is not blocks[0]
 
-            def some(count: int) -> Body:
-                return lambda first: self._tile(first, count, column, wide, factors, block, again)
+            def tiles_of(count: int) -> Body:
+                return lambda first: self._tile(first, count, column, wide, factors, block, adds)
 
             if self.span is not None:
                 first, stop = self.span
                 i = tirx.Var("i", "int64")
-                return [serial_loop(i, stop - first, some(tile)((first + i) * tile))]
+                return [serial_loop(i, stop - first, tiles_of(tile)((first + i) * tile))]
             whole = rows // tile * tile
-            last = some(rows - whole)(const(whole)) if rows > whole else []
-            return [*loop(0, whole, tile, some(tile)), *last]
+            last = tiles_of(rows - whole)(const(whole)) if rows > whole else []
+            return [*loop(0, whole, tile, tiles_of(tile)), *last]
 
         def panel(column: Any) -> list[Any]:
             return [operand for block in blocks for operand in rows_of(block, column)]
@@ -150,7 +150,7 @@ class MatrixProduct(Whole):
         wide: int,
         factors: Callable[[Any, int, Any], tuple[list[Any], Any]],
         block: _Block,
-        again: bool,
+        adds: bool,
     ) -> list[Any]:
         """Add a block's terms to the sums of some rows of a panel."""
         right, offset, start, stop = block
@@ -160,27 +160,27 @@ class MatrixProduct(Whole):
         def place(row: int, n: int) -> Any:
             return (first + row) * width + column + n * lanes
 
-        made = [one for memory in sums.values() for one in memory.made()]
+        statements = [statement for memory in sums.values() for statement in memory.allocation()]
         for key, memory in sums.items():
-            begin = self.result.load(place(*key), lanes) if again else every(0.0, "float32", lanes)
-            made.append(memory.store(begin, 0, lanes))
+            begin = self.result.load(place(*key), lanes) if adds else splat(0.0, "float32", lanes)
+            statements.append(memory.store(begin, 0, lanes))
 
         def term(k: Any) -> list[Any]:
             body, loaded = [], []
             for n in range(wide):
-                own, found = self.read(right, k * width + column + n * lanes, lanes)
-                body += own
-                loaded.append(found)
+                read, value = self.read(right, k * width + column + n * lanes, lanes)
+                body += read
+                loaded.append(value)
             for row in range(count):
-                own, found = factors(first, row, k + offset)
+                read, value = factors(first, row, k + offset)
                 factor = tirx.Var("factor", f"float32x{lanes}" if lanes > 1 else "float32")
-                body += [*own, tirx.Bind(factor, broadcast(found, lanes))]
+                body += [*read, tirx.Bind(factor, broadcast(value, lanes))]
                 for n in range(wide):
                     memory = sums[row, n]
                     body.append(memory.store(memory.load(0, lanes) + factor * loaded[n], 0, lanes))
             return body
 
-        made += loop(start, stop, 1, term)
+        statements += loop(start, stop, 1, term)
         for key, memory in sums.items():
-            made += self.result.store(place(*key), memory.load(0, lanes), lanes)
-        return made
+            statements += self.result.store(place(*key), memory.load(0, lanes), lanes)
+        return statements

@@ -44,8 +44,8 @@ def with_products(inner: Facts, leaf: Facts, each_only: bool = False) -> Moved |
     if not moving.products:
         return None
     offsets, width = dict(inner.offsets), inner.width
-    classes = (moving.made, dict(states)), (_copied(leaf), dict(leaf.states))
-    first = _copied(inner, moving.made)
+    classes = (moving.result, dict(states)), (_copied(leaf), dict(leaf.states))
+    first = _copied(inner, moving.result)
     for (weight, state), name in moving.products.items():
         array = inner.weights[weight]
         for values, places in classes:
@@ -69,9 +69,9 @@ def widened(facts: Facts, other: Facts) -> Facts:
     return with_values(facts, values, facts.states, offsets=other.offsets, width=other.width)
 
 
-def _copied(facts: Facts, given: Values | None = None) -> Values:
-    """Copy the values of a cell, or of `given`."""
-    known, weights = (facts.values, facts.weights) if given is None else (given.list, given.weights)
+def _copied(facts: Facts, source: Values | None = None) -> Values:
+    """Copy the values of a cell, or of `source`."""
+    known, weights = (facts.values, facts.weights) if source is None else (source.list, source.weights)
     values = Values()
     for value in known:
         if value.op in ("weight", "embed"):
@@ -85,7 +85,7 @@ class _Moving:
 
     def __init__(self, facts: Facts, each_only: bool) -> None:
         self.facts, self._each_only = facts, each_only
-        self.made = Values()
+        self.result = Values()
         self.products: dict[tuple[str, str], str] = {}
         self._memo: dict[int, int] = {}
 
@@ -96,7 +96,7 @@ class _Moving:
         return self._memo[number]
 
     def _value(self, value: Value) -> int:
-        values, facts = self.made, self.facts
+        values, facts = self.result, self.facts
         moves = value.per_child or not self._each_only
         if value.op == "matmul" and moves and facts.values[value.of[0]].op == "weight":
             terms = self._terms(value.of[1])
@@ -135,15 +135,15 @@ class _Moving:
         return None
 
     def _looked_up(self, weight: str, terms: Sequence[Value], value: Value) -> int:
-        values, shape = self.made, value.shape
+        values, shape = self.result, value.shape
         result: int | None = None
         for term in terms:
             over = term.op == "total"
             source = self.facts.values[term.of[0]] if over else term
             key = weight, source.name
             name = self._named(key)
-            each = source.op == "children"
-            number = values.add(source.op, (), shape, per_child=each, name=name, start=source.start)
+            per_child = source.op == "children"
+            number = values.add(source.op, (), shape, per_child=per_child, name=name, start=source.start)
             if over:
                 number = values.add("total", (number,), shape)
             if result is not None:

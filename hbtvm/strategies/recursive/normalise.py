@@ -34,7 +34,7 @@ def normalised(
     """
     normal = _Normal(cell, childless)
     numbers = {name: normal.value(number) for name, number in outputs.items()}
-    return _only(normal.made, numbers)
+    return _only(normal.result, numbers)
 
 
 def _only(values: Values, outputs: dict[str, int]) -> tuple[Values, dict[str, int]]:
@@ -57,7 +57,7 @@ def _only(values: Values, outputs: dict[str, int]) -> tuple[Values, dict[str, in
 class _Normal:
     def __init__(self, cell: Cell, childless: bool) -> None:
         self.cell, self.childless = cell, childless
-        self.made = Specialised() if childless else Values()
+        self.result = Specialised() if childless else Values()
         self._memo: dict[tuple[int, int | None], int] = {}
 
     def value(self, number: int, place: int | None = None) -> int:
@@ -65,11 +65,11 @@ class _Normal:
         value = self.cell.values[number]
         key = (number, place if value.per_child else None)
         if key not in self._memo:
-            self._memo[key] = self._made(value, key[1])
+            self._memo[key] = self._normal(value, key[1])
         return self._memo[key]
 
-    def _made(self, value: Value, place: int | None) -> int:
-        values, cell = self.made, self.cell
+    def _normal(self, value: Value, place: int | None) -> int:
+        values, cell = self.result, self.cell
         if value.op == "weight":
             return values.weight(cell.weights[value.name])
         if value.op == "embed":
@@ -109,31 +109,31 @@ class _Normal:
 
     def _divisor(self, number: int, place: int) -> int:
         """Replace a child's divisor by 1 if the child is absent: it may be zero for zero states."""
-        values, divisor = self.made, self.made.list[number]
+        values, divisor = self.result, self.result.list[number]
         if divisor.op == "constant" and divisor.constant != 0:
             return number
-        there, one = values.add(THERE, start=place), values.add("constant", constant=1.0)
-        kept = values.add("mul", (there, number), divisor.shape)
-        return values.add("add", (kept, values.add("sub", (one, there))), divisor.shape)
+        exists, one = values.add(THERE, start=place), values.add("constant", constant=1.0)
+        kept = values.add("mul", (exists, number), divisor.shape)
+        return values.add("add", (kept, values.add("sub", (one, exists))), divisor.shape)
 
     def _total(self, term: int, shape: Shape) -> int:
         """Return a sum over any number of children."""
-        values = self.made
+        values = self.result
         product = values.list[term]
         if product.op == "matmul" and values.list[product.of[0]].op == "weight" and product.per_child:
-            weight, each = product.of
-            return values.add("matmul", (weight, self._total(each, values.list[each].shape)), shape)
+            weight, factor = product.of
+            return values.add("matmul", (weight, self._total(factor, values.list[factor].shape)), shape)
         return values.add("total", (term,), shape)
 
     def _over_children(self, value: Value, places: int) -> int:
         """Return a sum or maximum over a fixed number of children."""
-        values, shape = self.made, value.shape
+        values, shape = self.result, value.shape
         terms = [self.value(value.of[0], place) for place in range(places)]
         if not self.cell.values[value.of[0]].per_child:
             terms = [terms[0]] * places
-        there = [values.add(THERE, start=place) for place in range(places)]
+        exists = [values.add(THERE, start=place) for place in range(places)]
         if value.op == "total":
-            return self._sum(terms, there, shape)
+            return self._sum(terms, exists, shape)
         # Absent children count as -3e38; no child gives 0.
         low = values.add("constant", constant=-3.0e38)
         one = values.add("constant", constant=1.0)
@@ -146,36 +146,36 @@ class _Normal:
                 ),
                 shape,
             )
-            for a, b in zip(there, terms, strict=True)
+            for a, b in zip(exists, terms, strict=True)
         ]
         most = self._chain("max", lowered, shape)
-        return values.add("mul", (self._chain("max", there, ()), most), shape)
+        return values.add("mul", (self._chain("max", exists, ()), most), shape)
 
-    def _sum(self, terms: Sequence[int], there: Sequence[int], shape: Shape) -> int:
+    def _sum(self, terms: Sequence[int], exists: Sequence[int], shape: Shape) -> int:
         """Return the sum of the terms of all children that exist."""
-        made = self.made
-        values = [made.list[value] for value in terms]
-        products = all(value.op == "matmul" and made.list[value.of[0]].op == "weight" for value in values)
+        result = self.result
+        values = [result.list[value] for value in terms]
+        products = all(value.op == "matmul" and result.list[value.of[0]].op == "weight" for value in values)
         if products and len({value.of[0] for value in values}) == 1:
             (weight, first), *_ = (value.of for value in values)
-            of = self._sum([value.of[1] for value in values], there, made.list[first].shape)
-            return made.add("matmul", (weight, of), shape)
+            of = self._sum([value.of[1] for value in values], exists, result.list[first].shape)
+            return result.add("matmul", (weight, of), shape)
         if not self._vanishes(terms):
-            terms = [made.add("mul", (a, b), shape) for a, b in zip(there, terms, strict=True)]
+            terms = [result.add("mul", (a, b), shape) for a, b in zip(exists, terms, strict=True)]
         return self._chain("add", terms, shape)
 
     def _chain(self, op: str, terms: Sequence[int], shape: Shape) -> int:
         result = terms[0]
         for term in terms[1:]:
-            result = self.made.add(op, (result, term), shape)
+            result = self.result.add(op, (result, term), shape)
         return result
 
     def _vanishes(self, terms: Sequence[int]) -> bool:
         """Whether each place's term is zero for an absent child."""
-        return all(vanishes(self.made.list, term, place) for place, term in enumerate(terms))
+        return all(vanishes(self.result.list, term, place) for place, term in enumerate(terms))
 
     def _product(self, of: Sequence[int], shape: Shape, per_child: bool) -> int:
-        values = self.made
+        values = self.result
         left, right = (values.list[operand] for operand in of)
         if left.op == "weight" and right.op == "concat" and len(shape) == 1:
             array, at, terms = values.weights[left.name], 0, []
@@ -197,7 +197,7 @@ class _Normal:
         return values.add("matmul", of, shape, per_child=per_child)
 
     def _concat(self, of: Sequence[int], shape: Shape, per_child: bool) -> int:
-        values = self.made
+        values = self.result
         parts: list[int] = []
         for operand in of:
             parts += values.list[operand].of if values.list[operand].op == "concat" else [operand]
@@ -206,7 +206,7 @@ class _Normal:
         return values.add("concat", parts, shape, per_child=per_child)
 
     def _slice(self, number: int, start: int, stop: int) -> int:
-        values = self.made
+        values = self.result
         value = values.list[number]
         if (start, stop) == (0, value.shape[0]):
             return number

@@ -42,13 +42,13 @@ class Parameters:
         self.tiles = tirx.Var("tiles", "int64")
         self._rows = tirx.Var("rows", "int64")
         self.arity: Any = tirx.Var("arity", "int64") if children is None else children
-        self._made: dict[tuple[str, int], Any] = {}
+        self._buffers: dict[tuple[str, int], Any] = {}
 
     def _buffer(self, role: str, number: int, shape: Sequence[Any], dtype: str) -> Any:
         key = (role, number)
-        if key not in self._made:
-            self._made[key] = tirx.decl_buffer(tuple(shape), dtype, f"{role}{number}")
-        return self._made[key]
+        if key not in self._buffers:
+            self._buffers[key] = tirx.decl_buffer(tuple(shape), dtype, f"{role}{number}")
+        return self._buffers[key]
 
     @property
     def state(self) -> Any:
@@ -93,9 +93,9 @@ class Parameters:
 
     def function(self, name: str, body: Any) -> Any:
         """Return the function."""
-        function = tirx.PrimFunc([self._made[key] for key in self._order()], body)
+        function = tirx.PrimFunc([self._buffers[key] for key in self._order()], body)
         # Only later levels read a level's rows: a call never reads what it writes.
         return function.with_attr("global_symbol", name).with_attr("tirx.noalias", True)
 
     def _order(self) -> list[tuple[str, int]]:
-        return sorted(self._made, key=lambda key: (_ORDER.index(key[0]), key[1]))
+        return sorted(self._buffers, key=lambda key: (_ORDER.index(key[0]), key[1]))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from tvm import tirx
 
-from hbtvm.schedules.statements import Scratch, broadcast, const, every, scratch, sequence, span
+from hbtvm.schedules.statements import Scratch, broadcast, const, scratch, sequence, span, splat
 from hbtvm.strategies.recursive.nests import Nest, padded
 from hbtvm.strategies.recursive.parameters import Parameters
 from hbtvm.strategies.recursive.plan import Facts
@@ -68,7 +68,7 @@ class Products:
             names = tuple(values[values[number].of[0]].name for number in products)
             by_weights.setdefault(names, []).append(operand)
         return [
-            _Group(tuple(operands), names, tuple(tuple(by_operand[one]) for one in operands))
+            _Group(tuple(operands), names, tuple(tuple(by_operand[operand]) for operand in operands))
             for names, operands in by_weights.items()
         ]
 
@@ -109,38 +109,42 @@ class Products:
         numbers: dict[int, int],
     ) -> list[Any]:
         lanes, weights = self._tiling.lanes, len(group.weights)
-        own = {
+        sums_of = {
             (row, q, n): scratch("sum", lanes, "float32")
             for row in range(len(rows))
             for q in range(weights)
             for n in range(vectors)
         }
-        zero = every(0.0, "float32", lanes)
-        begin = [one for memory in own.values() for one in (*memory.made(), memory.store(zero, 0, lanes))]
+        zero = splat(0.0, "float32", lanes)
+        begin = [
+            statement
+            for memory in sums_of.values()
+            for statement in (*memory.allocation(), memory.store(zero, 0, lanes))
+        ]
         unroll = max(n for n in range(1, self._tiling.unroll + 1) if terms % n == 0)
 
         def term(k: Any) -> list[Any]:
-            made, loaded = [], {}
+            statements, loaded = [], {}
             for q in range(weights):
                 for n in range(vectors):
                     variable = tirx.Var("w", f"float32x{lanes}")
                     index = [panel, k, tirx.const(q, "int64"), span(tirx.const(n * lanes, "int64"), lanes)]
-                    made.append(tirx.Bind(variable, tirx.BufferLoad(table, index)))
+                    statements.append(tirx.Bind(variable, tirx.BufferLoad(table, index)))
                     loaded[q, n] = variable
             for i, (operand, node) in enumerate(rows):
                 place = Place(tile, tirx.const(node, "int64"), k)
                 x = tirx.Var("x", f"float32x{lanes}")
                 number = self._stored(group.operands[operand], place, 1)
-                made.append(tirx.Bind(x, broadcast(number, lanes)))
+                statements.append(tirx.Bind(x, broadcast(number, lanes)))
                 for q in range(weights):
                     for n in range(vectors):
-                        memory = own[i, q, n]
+                        memory = sums_of[i, q, n]
                         value = memory.load(0, lanes) + x * loaded[q, n]
-                        made.append(memory.store(value, 0, lanes))
-            return made
+                        statements.append(memory.store(value, 0, lanes))
+            return statements
 
         k = tirx.Var("k", "int64")
-        body = [one for u in range(unroll) for one in term(k * unroll + u)]
+        body = [statement for u in range(unroll) for statement in term(k * unroll + u)]
         loop = serial_loop(k, tirx.const(terms // unroll, "int64"), body)
         end = []
         for i, (operand, node) in enumerate(rows):
@@ -148,7 +152,7 @@ class Products:
                 number = numbers[group.products[operand][q]]
                 for n in range(vectors):
                     at = ((number * self._tiling.tile + node) * vectors + n) * lanes
-                    end.append(sums.store(own[i, q, n].load(0, lanes), at, lanes))
+                    end.append(sums.store(sums_of[i, q, n].load(0, lanes), at, lanes))
         return [*begin, loop, *end]
 
 

@@ -109,8 +109,8 @@ class _Maker:
     ) -> None:
         self.facts, self.tiling, self.nests, self.fused = facts, tiling, nests, fused
         self.parameters = Parameters(tiling.tile, facts.width, facts.children, tables)
-        self.made: list[Any] = []  # memory of the whole function
-        self._own: dict[int, Scratch] = {}
+        self.memory: list[Any] = []  # memory of the whole function
+        self._memories: dict[int, Scratch] = {}
 
     def by_nodes(self, name: str) -> tuple[Step, Any]:
         """Compute all nests of a tile, tile by tile."""
@@ -118,7 +118,7 @@ class _Maker:
         self.parameters.out  # noqa: B018 (its shape has the number of tiles)
         body = [statement for which in self.nests for statement in self._nest(which, tile)]
         loop = serial_loop(tile, self.parameters.tiles, body)
-        return self._step(name, [*self.made, loop], 0)
+        return self._step(name, [*self.memory, loop], 0)
 
     def by_panels(self, name: str) -> tuple[Step, Any]:
         """Compute nest after nest, panel by panel."""
@@ -141,7 +141,7 @@ class _Maker:
                 body.append(serial_loop(i, stop - first, [inner]))
             else:
                 body.append(serial_loop(tile, self.parameters.tiles, self._nest(which, tile, (first, stop))))
-        return self._step(name, [*self.made, *body], most)
+        return self._step(name, [*self.memory, *body], most)
 
     def _step(self, name: str, body: list[Any], panels: int) -> tuple[Step, Any]:
         function = self.parameters.function(name, sequence(body))
@@ -168,7 +168,7 @@ class _Maker:
         vectors = vectors_of(nest, tiling)
         count = len(nest.products) * tiling.tile * vectors
         sums = scratch("sums", count * tiling.lanes, "float32")
-        self.made += sums.made()
+        self.memory += sums.allocation()
         numbers = {number: i for i, number in enumerate(nest.products)}
         products = Products(
             self.facts,
@@ -198,8 +198,8 @@ class _Maker:
         nest = self.facts.nests.nests[which]
 
         def load(number: int, where: Place, lanes: int) -> Any:
-            found = product(number) if where is place else None
-            return self._stored(number, which, where, lanes) if found is None else found
+            loaded = product(number) if where is place else None
+            return self._stored(number, which, where, lanes) if loaded is None else loaded
 
         vectors = Vectors(self.facts, self.parameters, place, self.tiling.lanes, load)
         for number in nest.stored:
@@ -216,27 +216,27 @@ class _Maker:
         number = nest.whole
         assert number is not None
 
-        def load(one: int, where: Place, lanes: int) -> Any:
-            return self._stored(one, which, where, lanes)
+        def load(value_number: int, where: Place, lanes: int) -> Any:
+            return self._stored(value_number, which, where, lanes)
 
         def in_row(start: int, at: Any, lanes: int) -> list[Any]:
             return [place.tile, place.node, span(at + start, lanes)]
 
         def store(at: Any, value: Any, lanes: int) -> list[Any]:
             out = self.parameters.out
-            made = [tirx.BufferStore(out, value, in_row(start, at, lanes)) for start in nest.states]
+            stores = [tirx.BufferStore(out, value, in_row(start, at, lanes)) for start in nest.states]
             if number in nest.stored:
-                made.append(self._store(number, Place(place.tile, place.node, at), value, lanes))
-            return made
+                stores.append(self._store(number, Place(place.tile, place.node, at), value, lanes))
+            return stores
 
-        def again(at: Any, lanes: int) -> Any:
+        def load_again(at: Any, lanes: int) -> Any:
             if number in nest.stored:
                 return self._stored(number, which + 1, Place(place.tile, place.node, at), lanes)
             return tirx.BufferLoad(self.parameters.out, in_row(next(iter(nest.states)), at, lanes))
 
         lanes, registers = self.tiling.lanes, self.tiling.registers
         here = Vectors(self.facts, self.parameters, place, lanes, load)
-        return whole_statements(number, here, Result(store, again), lanes, registers, bounds)
+        return whole_statements(number, here, Result(store, load_again), lanes, registers, bounds)
 
     def _stored(self, number: int, which: int, place: Place, lanes: int) -> Any:
         """Return a value that an earlier nest stored; None for other values."""
@@ -257,8 +257,8 @@ class _Maker:
         return tirx.BufferStore(buffer, value, [place.tile, place.node, span(place.at, lanes)])
 
     def _memory(self, number: int) -> Scratch:
-        if number not in self._own:
+        if number not in self._memories:
             width = flat(self.facts.values[number].shape)
-            self._own[number] = scratch("stored", self.tiling.tile * width, "float32")
-            self.made += self._own[number].made()
-        return self._own[number]
+            self._memories[number] = scratch("stored", self.tiling.tile * width, "float32")
+            self.memory += self._memories[number].allocation()
+        return self._memories[number]

@@ -57,7 +57,7 @@ class Vectors:
         """Return expressions at another place of the same node, which reuse these rows' addresses."""
         place = Place(self.place.tile, self.place.node, at)
         vectors = type(self)(self.facts, self.parameters, place, lanes, self._load)
-        vectors._memo = {key: found for key, found in self._memo.items() if key[0] in _ADDRESSES}
+        vectors._memo = {key: address for key, address in self._memo.items() if key[0] in _ADDRESSES}
         return vectors
 
     def find(self, number: int) -> None:
@@ -73,12 +73,12 @@ class Vectors:
         key = (number, None if child is None else id(child))
         if key not in self._memo:
             loaded = self._load(number, self.place, self.lanes)
-            vector = self._made(number, child) if loaded is None else loaded
+            vector = self._computed(number, child) if loaded is None else loaded
             constant = self.facts.values[number].op == "constant"
             self._memo[key] = vector if constant else self.functions.shared(vector)
         return self._memo[key]
 
-    def _made(self, number: int, child: Any) -> Any:
+    def _computed(self, number: int, child: Any) -> Any:
         value, place, lanes = self.facts.values[number], self.place, self.lanes
         op = value.op
         if op == "constant":
@@ -93,8 +93,8 @@ class Vectors:
         if op == "children":
             return self._state(value.name, child)
         if op == THERE:
-            there = tirx.Cast("float32", self._child(value.start) > tirx.const(0, "int64"))
-            return broadcast(there, lanes)
+            exists = tirx.Cast("float32", self._child(value.start) > tirx.const(0, "int64"))
+            return broadcast(exists, lanes)
         if op == "weight":
             return tirx.BufferLoad(self._padded(value.name), [span(place.at, lanes)])
         if op == "embed":
@@ -144,7 +144,7 @@ class Vectors:
         """Return an input vector, zero beyond its end."""
         buffer, place = self.parameters.vector(which, size), self.place
 
-        def one(at: Any) -> Any:
+        def entry(at: Any) -> Any:
             inside = at < tirx.const(size, "int64")
             bounded = tirx.min(at, tirx.const(size - 1, "int64"))
             return tirx.Select(
@@ -153,14 +153,14 @@ class Vectors:
 
         if size % self.lanes == 0 and shift % self.lanes == 0:
             return tirx.BufferLoad(buffer, [place.tile, place.node, span(place.at + shift, self.lanes)])
-        return self._gathered(lambda lane: one(place.at + shift + lane))
+        return self._gathered(lambda lane: entry(place.at + shift + lane))
 
-    def _gathered(self, one: Callable[[int], Any]) -> Any:
+    def _gathered(self, entry: Callable[[int], Any]) -> Any:
         """Return a vector of single values."""
         memory = scratch("gathered", self.lanes, "float32")
-        self.statements.extend(memory.made())
+        self.statements.extend(memory.allocation())
         for lane in range(self.lanes):
-            self.statements.append(memory.store(one(lane), lane))
+            self.statements.append(memory.store(entry(lane), lane))
         return memory.load(0, self.lanes)
 
     def _slice(self, of: int, start: int, child: Any) -> Any:
@@ -190,8 +190,8 @@ class Vectors:
         )
         value = inner.of(term, row)
         if op == "most" or not vanishes(self.facts.values, term):
-            there = broadcast(row > tirx.const(0, "int64"), self.lanes)
-            value = tirx.Select(there, value, self.functions.number(low))
+            exists = broadcast(row > tirx.const(0, "int64"), self.lanes)
+            value = tirx.Select(exists, value, self.functions.number(low))
         so_far = memory.load(0, self.lanes)
         inner.statements.append(
             memory.store(so_far + value if op == "total" else tirx.max(so_far, value), 0, self.lanes)
@@ -203,7 +203,11 @@ class Vectors:
             tirx.ForKind.SERIAL,
             sequence(inner.statements),
         )
-        self.statements += [*memory.made(), memory.store(self.functions.number(low), 0, self.lanes), loop]
+        self.statements += [
+            *memory.allocation(),
+            memory.store(self.functions.number(low), 0, self.lanes),
+            loop,
+        ]
         result = memory.load(0, self.lanes)
         if op == "most":
             low_half = self.functions.number(-1.0e38)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import tirx
 
-from hbtvm.schedules.statements import Scratch, const, every, sequence
+from hbtvm.schedules.statements import Scratch, const, sequence, splat
 from hbtvm.strategies.recursive.nests import operands, padded
 from hbtvm.strategies.recursive.vectors import Vectors
 
@@ -46,10 +46,10 @@ class Whole:
         """Return all statements."""
         for operand in operands(self.values, self.number):
             self.here.find(operand)
-        body = self.made()
+        body = self.body()
         return [*self.here.statements, *self._zeros(), *body]
 
-    def made(self) -> list[Any]:
+    def body(self) -> list[Any]:
         """Return the statements that compute the value from addressable operands."""
         raise NotImplementedError
 
@@ -60,7 +60,7 @@ class Whole:
             return []
         first = shape[0] // self.lanes * self.lanes
         starts = range(first, padded(shape[0]), self.lanes)
-        zero = every(0.0, "float32", self.lanes)
+        zero = splat(0.0, "float32", self.lanes)
         return [statement for at in starts for statement in self.result.store(const(at), zero, self.lanes)]
 
     def read(self, number: int, at: Any, lanes: int) -> tuple[list[Any], Any]:

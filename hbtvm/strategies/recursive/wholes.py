@@ -12,7 +12,7 @@ import numpy as np
 from tvm import tirx
 
 from hbtvm.recursive.cell import Shape
-from hbtvm.schedules.statements import broadcast, const, every, scratch
+from hbtvm.schedules.statements import broadcast, const, scratch, splat
 from hbtvm.strategies.recursive.matrices import MatrixProduct
 from hbtvm.strategies.recursive.nests import flat, padded, row_starts
 from hbtvm.strategies.recursive.vectors import Vectors
@@ -30,7 +30,7 @@ def whole_statements(
 class _Other(Whole):
     """Whole values other than products."""
 
-    def made(self) -> list[Any]:
+    def body(self) -> list[Any]:
         """Return the statements of the operator's method."""
         statements: list[Any] = getattr(self, f"_{self.value.op}")()
         return statements
@@ -40,11 +40,11 @@ class _Other(Whole):
         vectors = count // self.lanes * self.lanes
 
         def copy(lanes: int) -> Body:
-            def one(at: Any) -> list[Any]:
-                made, found = self.read(number, at + start, lanes)
-                return [*made, *self.result.store(at + to, found, lanes)]
+            def statements(at: Any) -> list[Any]:
+                read, vector = self.read(number, at + start, lanes)
+                return [*read, *self.result.store(at + to, vector, lanes)]
 
-            return one
+            return statements
 
         return [
             *loop(0, vectors, self.lanes, copy(self.lanes)),
@@ -73,11 +73,11 @@ class _Other(Whole):
         # Length of runs that stay contiguous.
         run = math.gcd(*(shape[1] if len(shape) > 1 else total for shape in shapes))
 
-        def one(which: Any) -> list[Any]:
+        def statements(which: Any) -> list[Any]:
             start, to = (_place(shape, which) for shape in shapes)
             return self._copied(source, start, to, run)
 
-        return loop(0, total, run, one)
+        return loop(0, total, run, statements)
 
     def _outer(self) -> list[Any]:
         left, right = self.value.of
@@ -85,14 +85,14 @@ class _Other(Whole):
         wide = padded(columns)
 
         def row(i: Any) -> list[Any]:
-            made, factor = self.read(left, i, 1)
+            statements, factor = self.read(left, i, 1)
 
             def vector(at: Any) -> list[Any]:
-                own, found = self.read(right, at, self.lanes)
-                product = broadcast(factor, self.lanes) * found
-                return [*own, *self.result.store(i * wide + at, product, self.lanes)]
+                read, numbers = self.read(right, at, self.lanes)
+                product = broadcast(factor, self.lanes) * numbers
+                return [*read, *self.result.store(i * wide + at, product, self.lanes)]
 
-            return [*made, *loop(0, wide, self.lanes, vector)]
+            return [*statements, *loop(0, wide, self.lanes, vector)]
 
         return loop(0, rows, 1, row)
 
@@ -101,27 +101,27 @@ class _Other(Whole):
         (source,) = self.value.of
         count, lanes = self.value.shape[0], self.lanes
         largest, total = scratch("largest", lanes, "float32"), scratch("total", lanes, "float32")
-        low = every(-3.0e38, "float32", lanes)
+        low = splat(-3.0e38, "float32", lanes)
 
         def inside(at: Any, value: Any, otherwise: Any) -> Any:
             places = at + tirx.Ramp(const(0), const(1), lanes) if lanes > 1 else at
             return tirx.Select(places < broadcast(const(count), lanes), value, otherwise)
 
         def most(at: Any) -> list[Any]:
-            made, found = self.read(source, at, lanes)
-            own = largest.load(0, lanes)
-            return [*made, largest.store(tirx.max(own, inside(at, found, low)), 0, lanes)]
+            read, vector = self.read(source, at, lanes)
+            current = largest.load(0, lanes)
+            return [*read, largest.store(tirx.max(current, inside(at, vector, low)), 0, lanes)]
 
         found_most, top = self.reduced(largest, tirx.max)
 
         def power(at: Any) -> list[Any]:
             moved = self.here.moved(at, lanes)
             # Numbers beyond the end are undefined; leave out their powers.
-            below = inside(at, moved.of(source) - broadcast(top, lanes), every(0.0, "float32", lanes))
-            made = moved.functions.shared(moved.functions.of("exp", below))
-            own = inside(at, made, every(0.0, "float32", lanes))
-            summed = total.store(total.load(0, lanes) + own, 0, lanes)
-            return [*moved.statements, *self.result.store(at, made, lanes), summed]
+            below = inside(at, moved.of(source) - broadcast(top, lanes), splat(0.0, "float32", lanes))
+            exponential = moved.functions.shared(moved.functions.of("exp", below))
+            term = inside(at, exponential, splat(0.0, "float32", lanes))
+            summed = total.store(total.load(0, lanes) + term, 0, lanes)
+            return [*moved.statements, *self.result.store(at, exponential, lanes), summed]
 
         found_total, sum_ = self.reduced(total, lambda a, b: a + b)
 
@@ -132,10 +132,10 @@ class _Other(Whole):
             return loop(0, padded(count), lanes, body)
 
         return [
-            *largest.made(),
-            *total.made(),
+            *largest.allocation(),
+            *total.allocation(),
             largest.store(low, 0, lanes),
-            total.store(every(0.0, "float32", lanes), 0, lanes),
+            total.store(splat(0.0, "float32", lanes), 0, lanes),
             *all_of(most),
             *found_most,
             *all_of(power),

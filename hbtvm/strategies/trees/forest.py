@@ -271,8 +271,8 @@ def _numeric_columns(
         zero = np.concatenate([zero, np.full(len(unused), -1.0)])
         # All features' first columns precede second columns.
         order = np.argsort(of, kind="stable")
-        again = np.diff(of[order], prepend=-1) == 0
-        order = np.concatenate([order[~again], order[again]])
+        repeats = np.diff(of[order], prepend=-1) == 0
+        order = np.concatenate([order[~repeats], order[repeats]])
         of, fill, zero = of[order], fill[order], zero[order]
         column = np.argsort(order)[column]
     return of.astype(np.int32), fill.astype(dtype), zero.astype(dtype), column.astype(np.int32)

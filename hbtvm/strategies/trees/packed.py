@@ -107,13 +107,13 @@ def pack(forest: Forest, line: int) -> Packing:
         for step in range(pairs - int(used[0])):
             sizes = below(open_nodes)
             best = np.argmax(sizes, axis=1)
-            own = np.flatnonzero(sizes[np.arange(len(tops)), best] > 0)
-            parent = open_nodes[own, best[own]]
+            active = np.flatnonzero(sizes[np.arange(len(tops)), best] > 0)
+            parent = open_nodes[active, best[active]]
             for child in (left[parent], right[parent]):
-                block[child], pair[child] = number[own], used[own]
-            open_nodes[own, best[own]] = left[parent]
-            open_nodes[own, step + 1] = right[parent]
-            used[own] += 1
+                block[child], pair[child] = number[active], used[active]
+            open_nodes[active, best[active]] = left[parent]
+            open_nodes[active, step + 1] = right[parent]
+            used[active] += 1
         block_tree.append(tree)
         block_pairs.append(used)
         count += len(tops)
@@ -139,26 +139,26 @@ def _place_blocks(
 
     def members(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the blocks of `number` pairs by tree, their ranks within the tree, and each tree's count."""
-        own = np.flatnonzero(used == number)
-        own = own[np.argsort(tree[own], kind="stable")]
-        return own, rank_in_tree(tree[own], trees), np.bincount(tree[own], minlength=trees)
+        blocks = np.flatnonzero(used == number)
+        blocks = blocks[np.argsort(tree[blocks], kind="stable")]
+        return blocks, rank_in_tree(tree[blocks], trees), np.bincount(tree[blocks], minlength=trees)
 
     start = np.zeros(len(tree), np.int64)
     end = np.zeros(trees, np.int64)
     gaps = np.zeros((trees, 2), np.int64)  # start and number of each tree's gaps of one pair
     for number in range(pairs, 0, -1):
-        own, rank, count = members(number)
-        at = end[tree[own]]
+        blocks, rank, count = members(number)
+        at = end[tree[blocks]]
         if number == 1:
-            in_gap = rank < gaps[tree[own], 1]
-            later = rank - gaps[tree[own], 1]
-            start[own] = np.where(in_gap, gaps[tree[own], 0] + pairs * rank + pairs - 1, at + later)
+            in_gap = rank < gaps[tree[blocks], 1]
+            later = rank - gaps[tree[blocks], 1]
+            start[blocks] = np.where(in_gap, gaps[tree[blocks], 0] + pairs * rank + pairs - 1, at + later)
             end += np.maximum(count - gaps[:, 1], 0)
         elif 2 * number <= pairs:
-            start[own] = at + number * rank
+            start[blocks] = at + number * rank
             end += number * count
         else:
-            start[own] = at + pairs * rank
+            start[blocks] = at + pairs * rank
             if number == pairs - 1:
                 gaps = np.stack([end, count], axis=1)
             end = end + pairs * count

@@ -67,9 +67,11 @@ def rank_stage(workload: Workload, config: Config, columns: Any, table: Any, roo
         # TVM finds the tensors that a reduction depends on only in its operand.
         return search(tirx.Select(x <= x, size, size), axis=step)
 
-    found = te.compute((tiles, count, rows), position, name="found")
+    positions = te.compute((tiles, count, rows), position, name="positions")
     return te.compute(
         (tiles, rows, room),
-        lambda i, r, c: tirx.if_then_else(c < count, found[i, c, r], 0) if room > count else found[i, c, r],
+        lambda i, r, c: (
+            tirx.if_then_else(c < count, positions[i, c, r], 0) if room > count else positions[i, c, r]
+        ),
         name="ranks",
     )

@@ -114,8 +114,8 @@ class TreeTraversal(Strategy):
             first = tirx.const(0, "int32"), tirx.const(1, "int32")
             descend = te.comm_reducer(step, lambda *_: first, name="descend")
             # The reduction ignores its operands; TVM finds the tensors that it depends on only there.
-            some = columns[i, r, 0].astype("int32")
-            return descend((some, some), axis=level)
+            value = columns[i, r, 0].astype("int32")
+            return descend((value, value), axis=level)
 
         reached, _ = builder.per_tree(walk, "walk")
 

@@ -116,7 +116,9 @@ def test_damaged_files(tmp_path: Path) -> None:
     content = forest().SerializeToString()
     path = tmp_path / "cut.onnx"
     path.write_bytes(content[:-20])
-    with pytest.raises(ModelError, match=r"cut.onnx: expected an ONNX model, but it is none, damaged or cut"):
+    with pytest.raises(
+        ModelError, match=r"cut.onnx: expected an ONNX model, but it is damaged, cut short or"
+    ):
         load_model(path)
     path.write_bytes(b"\x08\x09")
     with pytest.raises(ModelError, match="it has no graph"):

@@ -71,7 +71,7 @@ def test_one_hot_encoder_that_refuses() -> None:
     )
     rows = np.array([["a"], ["b"]], object)
     graph = check(found, rows)
-    with pytest.raises(InputError, match="'c' was not there"):
+    with pytest.raises(InputError, match="'c' was not in the training data"):
         predict(graph, np.array([["c"]], object))
 
 

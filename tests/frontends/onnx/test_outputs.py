@@ -218,7 +218,7 @@ def test_further_outputs_are_left_out_and_told(estimator: Any, target: np.ndarra
     found = converted(estimator, X, target, **options, **({"zipmap": False} if classifies else {}))
     name = next(iter(options))
     graph = from_object(found)
-    assert any(f"'{name}' of the ONNX model are left out" in one for one in graph.told)
+    assert any(f"'{name}' of the ONNX model are left out" in one for one in graph.rewrites)
     main, *others = runtime(found, X)
     close(np.asarray(predict(graph, X)), main)
     if classifies:
@@ -236,7 +236,7 @@ def test_outputs_behind_the_first_may_not_be_supported() -> None:
     nodes = [node("Neg", ["X"], ["a"]), node("NonZero", ["X"], ["b"]), node("Neg", ["b"], ["c"])]
     inputs = {"X": ("float", [None, 2])}
     graph = from_object(model(nodes, {"a": "float", "c": "int64"}, inputs=inputs))
-    assert graph.told[0] == "the outputs 'c' of the ONNX model are left out"
+    assert graph.rewrites[0] == "the outputs 'c' of the ONNX model are left out"
     np.testing.assert_array_equal(predict(graph, X[:, :2]), -X[:, :2])
     with pytest.raises(UnsupportedModel, match="NonZero"):
         from_object(model(nodes, {"c": "int64", "a": "float"}, inputs=inputs))

@@ -96,7 +96,7 @@ def test_sparse_points() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(UnsupportedModel, match="a function of your own as its weights"):
+    with pytest.raises(UnsupportedModel, match="a custom function as its weights"):
         from_object(KNeighborsClassifier(3, weights=lambda d: 1 / (d + 1)).fit(X, TARGETS["binary"]))
     with pytest.raises(UnsupportedModel, match="the KNeighborsRegressor has 'canberra' as its metric"):
         from_object(KNeighborsRegressor(3, metric="canberra").fit(X, NUMBERS))

@@ -75,7 +75,7 @@ def test_machines_of_sparse_rows() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(UnsupportedModel, match="the SVC has an object of your own as its kernel"):
+    with pytest.raises(UnsupportedModel, match="the SVC has a custom object as its kernel"):
         from_object(SVC().fit(X, TARGETS["binary"]).set_params(kernel=lambda a, b: a @ b.T))
     with pytest.raises(UnsupportedModel, match="the SVC has 'precomputed' as its kernel"):
         from_object(SVC(kernel="precomputed").fit(X @ X.T, TARGETS["binary"]))

@@ -108,12 +108,12 @@ def test_unknown_values_are_refused_by_step_and_column() -> None:
     frame = frame_of(0)
     frame.loc[5, "strings"] = "other"
     with pytest.raises(
-        InputError, match=r"the OneHotEncoder, column 'strings': 'other' was not there in training"
+        InputError, match=r"the OneHotEncoder, column 'strings': 'other' was not in the training data"
     ):
         evaluate(table, raw_of(frame))
     frame = frame_of(0)
     frame.loc[5, "strings"] = pd.NA
-    with pytest.raises(InputError, match="was not there in training"):
+    with pytest.raises(InputError, match="was not in the training data"):
         evaluate(table, raw_of(frame))
 
 

@@ -123,7 +123,7 @@ def test_refusals() -> None:
         from_object(fitted(estimator=KNeighborsRegressor(), max_iter=6, tol=0.0))
     model = fitted()
     model.imputation_sequence_[1] = model.imputation_sequence_[1]._replace(feat_idx=6)
-    with pytest.raises(ModelError, match="imputes from columns that are not there"):
+    with pytest.raises(ModelError, match="imputes from columns that do not exist"):
         from_object(model)
     model = fitted()
     model._min_value = model._min_value[:-1]

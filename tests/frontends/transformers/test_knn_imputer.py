@@ -56,7 +56,7 @@ def test_a_number_for_missing() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(UnsupportedModel, match="the KNNImputer has weights of your own"):
+    with pytest.raises(UnsupportedModel, match="the KNNImputer has custom weights"):
         table_of(KNNImputer(weights=np.exp).fit(TRAINING), 6)
     model = KNNImputer().fit(TRAINING)
     model._fit_X = model._fit_X[:-1]

@@ -147,7 +147,7 @@ def test_skewed_chi2() -> None:
 def test_refusals() -> None:
     with pytest.raises(UnsupportedModel, match="the Nystroem has 'chi2' as its kernel"):
         from_object(Nystroem("chi2", n_components=5).fit(np.abs(X)))
-    with pytest.raises(UnsupportedModel, match="the KernelPCA has a function of your own as its kernel"):
+    with pytest.raises(UnsupportedModel, match="the KernelPCA has a custom function as its kernel"):
         from_object(KernelPCA(2).fit(X).set_params(kernel=lambda a, b: a @ b))
     with pytest.raises(UnsupportedModel, match="solver 'lsqr', with which scikit-learn does not transform"):
         table_of(LinearDiscriminantAnalysis(solver="lsqr").fit(X, TARGETS["binary"]), 6)

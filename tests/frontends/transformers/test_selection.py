@@ -245,5 +245,5 @@ def test_importances_that_are_not_known_are_refused() -> None:
         with pytest.raises(UnsupportedModel, match=text):
             table_of(SelectFromModel(model, prefit=True), 12)
     own = SelectFromModel(HistGradientBoostingClassifier(max_iter=2), importance_getter=len)
-    with pytest.raises(UnsupportedModel, match="function or path of your own"):
+    with pytest.raises(UnsupportedModel, match="custom function or path"):
         table_of(own.set_params(prefit=True, estimator=LogisticRegression().fit(x, y)), 12)

@@ -20,10 +20,10 @@ _NUMBERS = {"float32": "f", "float64": "d"}  # letters of inline assembly by typ
 
 def _function(word: str, number: str) -> str:
     compared, bits = _NUMBERS[number], _WORDS[word]
-    real = "float" if number == "float32" else "double"
+    c_type = "float" if number == "float32" else "double"
     test = f"setp.gtu.f{number.removeprefix('float')} fails, %1, %2;"
     return f"""static __device__ __forceinline__ {word}_t {NAME}(
-    {word}_t bits, {word}_t mask, {real} x, {real} t) {{
+    {word}_t bits, {word}_t mask, {c_type} x, {c_type} t) {{
 #ifdef __CUDA_ARCH__
   // Greater, or not a number: the test fails.
   asm("{{ .reg .pred fails; {test} @fails and.b{word.removeprefix("int")} %0, %0, %3; }}"

@@ -53,7 +53,11 @@ def read_near(function: Any) -> Any:
         numbers = [_entry(term) if dtype == "int32" else _row(term) for term in terms]
         near = [number for number in numbers if number]
         far = [term for term, number in zip(terms, numbers, strict=True) if not number]
-        if len(near) != 1 or not far or (dtype != "int32" and not any("global" in _read(one) for one in far)):
+        if (
+            len(near) != 1
+            or not far
+            or (dtype != "int32" and not any("global" in _read(load) for load in far))
+        ):
             return load
         first = tirx.address_of(tirx.BufferLoad(load.source, [functools.reduce(operator.add, far)]))
         return tirx.call_pure_extern(dtype, NAME, first, *near[0])
@@ -89,8 +93,8 @@ def _row(term: Any) -> tuple[Any, ...]:
         return ()
     names: set[str] = set()
     tvm_ffi.structural_walk(number, (tirx.Var, lambda var: names.add(str(var.name))))
-    own = any(name.startswith("threadIdx") for name in names)
-    return () if own or str(number.ty.dtype) != "int32" else (number, size)
+    by_thread = any(name.startswith("threadIdx") for name in names)
+    return () if by_thread or str(number.ty.dtype) != "int32" else (number, size)
 
 
 def _read(term: Any) -> set[str]:

@@ -40,9 +40,9 @@ _MOST = 16  # most bytes of a copy
 def prefetch(loop: Any) -> Any:
     """Return the replacement of an annotated loop over tiles of a lowered function."""
     statements = list(loop.body.seq)
-    shared = {one.buffer: one for one in statements if _is_shared(one)}
-    copies = [one for one in statements if _fills(one, shared)]
-    rest = [one for one in statements if not _is_shared(one) and one not in copies]
+    shared = {statement.buffer: statement for statement in statements if _is_shared(statement)}
+    copies = [statement for statement in statements if _fills(statement, shared)]
+    rest = [statement for statement in statements if not _is_shared(statement) and statement not in copies]
     doubled = {buffer: _twice(buffer) for buffer in shared}
     kind = str(loop.loop_var.ty.dtype)
     zero, one_more, two = (tirx.const(n, kind) for n in range(3))
@@ -50,12 +50,12 @@ def prefetch(loop: Any) -> Any:
     tile = pair * two + half
 
     def copied(tile: Any, half: Any) -> list[Any]:
-        return [_asynchronous(one, loop.loop_var, tile, half, doubled) for one in copies]
+        return [_asynchronous(copy, loop.loop_var, tile, half, doubled) for copy in copies]
 
     following = tirx.IfThenElse(
         tile + one_more < loop.extent, _sequence(copied(tile + one_more, one_more - half)), None
     )
-    walks = [_put(_from_half(one, half, doubled), loop.loop_var, tile) for one in rest]
+    walks = [_put(_from_half(statement, half, doubled), loop.loop_var, tile) for statement in rest]
     step = [_call("__pipeline_commit"), _call("__pipeline_wait_prior", tirx.const(0, "int32")), _barrier()]
     body = tirx.IfThenElse(tile < loop.extent, tirx.SeqStmt([*step, following, *walks]), None)
     # A half's start is then a constant offset within addresses.
@@ -63,7 +63,10 @@ def prefetch(loop: Any) -> Any:
     pairs = tirx.For(pair, zero, (loop.extent + one_more) // two, tirx.ForKind.SERIAL, both)
     return tirx.SeqStmt(
         [
-            *(tirx.AllocBuffer(doubled[buffer], dict(one.annotations)) for buffer, one in shared.items()),
+            *(
+                tirx.AllocBuffer(doubled[buffer], dict(statement.annotations))
+                for buffer, statement in shared.items()
+            ),
             _barrier(),  # in blocks that go on to other rows, some threads may still walk the last tile
             *copied(zero, zero),
             held(int(loop.annotations[PREFETCHED]), pairs),
@@ -98,17 +101,17 @@ def _start(buffer: Any, half: Any) -> Any:
 
 def _put(statement: Any, variable: Any, value: Any) -> Any:
     """Return a statement with a value substituted for a variable."""
-    return tvm_ffi.structural_map(statement, (tirx.Var, lambda one: value if one.same_as(variable) else one))
+    return tvm_ffi.structural_map(statement, (tirx.Var, lambda var: value if var.same_as(variable) else var))
 
 
 def _from_half(statement: Any, half: Any, doubled: Any) -> Any:
     """Return a statement that reads tables in a half of the doubled buffers."""
 
-    def load(one: Any) -> Any:
-        twice = doubled.get(one.source)
-        if twice is None:
-            return one
-        return tirx.BufferLoad(twice, [one.indices[0] + _start(one.source, half)])
+    def load(expression: Any) -> Any:
+        buffer = doubled.get(expression.source)
+        if buffer is None:
+            return expression
+        return tirx.BufferLoad(buffer, [expression.indices[0] + _start(expression.source, half)])
 
     return tvm_ffi.structural_map(statement, (ir.TensorLoad, load))
 

@@ -95,8 +95,8 @@ class _Bounded:
         if self._by_row:
             r, output = rest
         else:
-            group, own, *axes = rest
-            r, output = axes[0], group * self._width + own
+            group, column, *axes = rest
+            r, output = axes[0], group * self._width + column
             for axis, extent in zip(axes[1:], self._scores.ty.shape[4:], strict=True):
                 r = r * extent + axis
         row = i * tirx.const(int(self._tile), "int64") + r

@@ -38,8 +38,8 @@ __forceinline__ __device__ void {name}({sum}* sums, {entry}* one, {entry}* other
 def multiply(loop: Any) -> Any:
     """Return the call that replaces an annotated loop nest of a lowered function.
 
-    The nest is ``for i < 16: for j < 16: sums[i, j] = 0; for k: sums[i, j] += one[i, k] * other[k, j]``,
-    all three row-major, `one` without padding; the annotation is the row length of `sums` and `other`.
+    The nest is ``for i < 16: for j < 16: sums[i, j] = 0; for k: sums[i, j] += left[i, k] * right[k, j]``,
+    all three row-major, `left` without padding; the annotation is the row length of `sums` and `right`.
     """
     inner = loop.body
     stores: list[Any] = []
@@ -55,15 +55,15 @@ def multiply(loop: Any) -> Any:
         offset = tvm_ffi.structural_map(index, (tirx.Var, lambda var: first.get(var, var)))
         return buffer.access_ptr(mode, offset=offset)
 
-    _, one, other = loads
-    dtype = str(one.source.dtype)
+    _, left, right = loads
+    dtype = str(left.source.dtype)
     entry, total = _TYPES[dtype]
     name = f"multiply_{dtype}"
     call = cuda_func_call(
         name,
         start(update.buffer, update.indices[0], "w"),
-        start(one.source, one.indices[0], "r"),
-        start(other.source, other.indices[0], "r"),
+        start(left.source, left.indices[0], "r"),
+        start(right.source, right.indices[0], "r"),
         tirx.const(int(depth.extent), "int32"),
         tirx.const(int(loop.annotations[TENSOR]), "int32"),
         source_code=_SOURCE.format(name=name, entry=entry, sum=total),

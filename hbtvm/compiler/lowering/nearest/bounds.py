@@ -12,7 +12,7 @@ from typing import Any
 
 from tvm import tirx
 
-from hbtvm.schedules.statements import Place, Scratch, every, scratch, sequence, serial, vector_type
+from hbtvm.schedules.statements import Place, Scratch, scratch, sequence, serial, splat, vector_type
 
 _MOST_SORTED = 16
 """Most leasts that are sorted in registers; for more, bisection computes a bound."""
@@ -61,7 +61,7 @@ class Leasts:
             value, here = tirx.Var("least", "float32"), tirx.Var("here", "int64")
             before = place.load(0)
             nothing = tirx.const(-math.inf, "float32")
-            ahead = tirx.if_then_else(before > 0, kept.load(before - 1), nothing)
+            previous = tirx.if_then_else(before > 0, kept.load(before - 1), nothing)
             move = sequence(
                 [
                     tirx.Bind(here, before),
@@ -72,7 +72,7 @@ class Leasts:
             insert = sequence(
                 [
                     place.store(tirx.const(self.k - 1, "int64"), 0),
-                    tirx.While(ahead > value, move),
+                    tirx.While(previous > value, move),
                     kept.store(value, before),
                 ]
             )
@@ -85,8 +85,8 @@ class Leasts:
 
         empty = serial("entry", self.k, lambda entry: kept.store(tirx.const(math.inf, "float32"), entry))
         return [
-            *kept.made(),
-            *place.made(),
+            *kept.allocation(),
+            *place.allocation(),
             empty,
             serial("block", self.blocks, add),
             self._bounded(kept.load(self.k - 1), bound),
@@ -110,10 +110,10 @@ class Leasts:
                 ]
             return sequence(steps)
 
-        infinite = every(math.inf, "float32", n)
+        infinite = splat(math.inf, "float32", n)
         return [
-            *kept.made(),
-            *moved.made(),
+            *kept.allocation(),
+            *moved.allocation(),
             *(kept.store(infinite, place * n, n) for place in range(self.k)),
             serial("block", self.blocks, add),
             self._bounded(kept.load((self.k - 1) * n, n), bound),
@@ -124,9 +124,9 @@ class Leasts:
         n = self.vector
         # Low, high, and the number of leasts up to the middle.
         low, high, most = (scratch(name, n, "float32") for name in ("low", "high", "most"))
-        infinite = every(math.inf, "float32", n)
+        infinite = splat(math.inf, "float32", n)
         middle = tirx.Var("middle", vector_type("float32", n))
-        count, one, none = (every(value, "float32", n) for value in (self.k, 1, 0))
+        count, one, none = (splat(value, "float32", n) for value in (self.k, 1, 0))
 
         def widen(block: Any) -> Any:
             value = tirx.Var("least", vector_type("float32", n))
@@ -153,7 +153,7 @@ class Leasts:
 
         def halve(_: Any) -> Any:
             enough = most.load(0, n) >= count
-            half = every(0.5, "float32", n)
+            half = splat(0.5, "float32", n)
             return sequence(
                 [
                     tirx.Bind(middle, low.load(0, n) * half + high.load(0, n) * half),
@@ -165,11 +165,11 @@ class Leasts:
             )
 
         return [
-            *low.made(),
-            *high.made(),
-            *most.made(),
+            *low.allocation(),
+            *high.allocation(),
+            *most.allocation(),
             low.store(infinite, 0, n),
-            high.store(every(-math.inf, "float32", n), 0, n),
+            high.store(splat(-math.inf, "float32", n), 0, n),
             most.store(none, 0, n),
             serial("block", self.blocks, widen),
             # Too few blocks for a bound: search all.
@@ -180,10 +180,10 @@ class Leasts:
 
     def _bounded(self, least: Any, bound: Scratch) -> Any:
         n = self.vector
-        slack, infinite = self.slack.load(0, n), every(math.inf, "float32", n)
+        slack, infinite = self.slack.load(0, n), splat(math.inf, "float32", n)
         # A least may be -inf or NaN if the slack is infinite.
         return bound.store(tirx.Select(slack < infinite, least + slack, infinite), 0, n)
 
 
 def _within(least: Any, bound: Any, lanes: int) -> Any:
-    return tirx.Or(least <= bound, bound >= every(math.inf, "float32", lanes))
+    return tirx.Or(least <= bound, bound >= splat(math.inf, "float32", lanes))

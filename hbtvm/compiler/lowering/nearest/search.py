@@ -27,10 +27,10 @@ from hbtvm.schedules.statements import (
     Scratch,
     any_lane,
     broadcast,
-    every,
     scratch,
     sequence,
     serial,
+    splat,
     vector_type,
 )
 from hbtvm.strategies.intrinsics.exact import exact
@@ -59,8 +59,12 @@ def find_nearest(loop: Any) -> Any:
 
     # The first argument is the function's name.
     name, *arguments = call.args
-    places = [Place(one.source, start(one.indices)) for one in arguments if not isinstance(one, tirx.IntImm)]
-    numbers = [int(one.value) for one in arguments if isinstance(one, tirx.IntImm)]
+    places = [
+        Place(argument.source, start(argument.indices))
+        for argument in arguments
+        if not isinstance(argument, tirx.IntImm)
+    ]
+    numbers = [int(argument.value) for argument in arguments if isinstance(argument, tirx.IntImm)]
     out, vector = Place(store.buffer, start(store.indices)), int(loop.extent)
     if str(name.value) == SMALLEST:
         k, count, rows, lanes = numbers
@@ -90,12 +94,12 @@ class _Search:
     lanes: int  # points of a vector
 
     def statement(self) -> Any:
-        """All of it."""
+        """Return the whole search."""
         bound = scratch("bound", self.leasts.vector, "float32")
         look = serial("block", self.leasts.blocks, lambda block: self._block(block, bound))
         return sequence(
             [
-                *bound.made(),
+                *bound.allocation(),
                 *self.leasts.bound(bound),
                 *self.smallest.begin(),
                 look,
@@ -106,13 +110,15 @@ class _Search:
     def _block(self, block: Any, bound: Scratch) -> Any:
         """Search a block for the rows that may have nearest points in it."""
 
-        def one(row: Any) -> Any:
+        def search(row: Any) -> Any:
             return tirx.IfThenElse(self.leasts.passes(block, row, bound), self._exact(block, row), None)
 
         n = self.leasts.vector
         if n == 1:
-            return one(tirx.const(0, "int64"))
-        return tirx.IfThenElse(any_lane(self.leasts.some_pass(block, bound), n), serial("row", n, one), None)
+            return search(tirx.const(0, "int64"))
+        return tirx.IfThenElse(
+            any_lane(self.leasts.some_pass(block, bound), n), serial("row", n, search), None
+        )
 
     def _exact(self, block: Any, row: Any) -> Any:
         lanes = self.lanes
@@ -164,11 +170,11 @@ class _Search:
         def known(v: int) -> Any:
             return away.store(comparable(sums.load(v * lanes, lanes), lanes), v * lanes, lanes)
 
-        zeros = [sums.store(every(0.0, "float64", lanes), v * lanes, lanes) for v in range(vectors)]
+        zeros = [sums.store(splat(0.0, "float64", lanes), v * lanes, lanes) for v in range(vectors)]
         return sequence(
             [
-                *sums.made(),
-                *away.made(),
+                *sums.allocation(),
+                *away.allocation(),
                 *zeros,
                 serial("feature", self.features, add),
                 *map(known, range(vectors)),
@@ -186,7 +192,7 @@ class _Values:
     lanes: int
 
     def statement(self) -> Any:
-        """All of it."""
+        """Return the whole search."""
         statements = self._of_one_row() if self.smallest.vector == 1 else self._of_rows()
         return sequence([*self.smallest.begin(), *statements, *self.smallest.finish()])
 
@@ -194,12 +200,12 @@ class _Values:
         n, rows = self.smallest.vector, self.smallest.rows
 
         def look(place: Any) -> Any:
-            def one(row: Any) -> Any:
+            def insert(row: Any) -> Any:
                 value = comparable(self.values.load(place * rows + row), 1)
                 return self.smallest.candidate(row, value, place)
 
             smaller = comparable(self.values.load(place * rows, n), n) < self.smallest.worst(0, n)
-            return tirx.IfThenElse(any_lane(smaller, n), serial("row", n, one), None)
+            return tirx.IfThenElse(any_lane(smaller, n), serial("row", n, insert), None)
 
         return [serial("place", self.smallest.count, look)]
 

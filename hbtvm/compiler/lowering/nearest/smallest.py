@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from hbtvm.schedules.statements import Place, every, scratch, sequence
+from hbtvm.schedules.statements import Place, scratch, sequence, splat
 
 _LARGEST = float(np.finfo(np.float64).max)
 """Replaces infinity and NaN in comparisons, where infinity means no value."""
@@ -20,7 +20,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 def comparable(value: Any, lanes: int) -> Any:
     """Return a value, or a vector, in a form less than infinity."""
-    most = every(_LARGEST, "float64", lanes)
+    most = splat(_LARGEST, "float64", lanes)
     # A select, not a minimum: NaN must become the largest number.
     return tirx.Select(value < most, value, most)
 
@@ -29,7 +29,7 @@ def comparable(value: Any, lanes: int) -> Any:
 class Smallest:
     """The smallest values so far."""
 
-    found: Place  # start of the values, then their positions: float64, shape (2k, rows)
+    result: Place  # start of the values, then their positions: float64, shape (2k, rows)
     # `k`, `count`: number of requested values, and of all values; positions from `count` on are padding
     k: int
     count: int
@@ -40,13 +40,13 @@ class Smallest:
     def begin(self) -> list[Any]:
         """Return statements that clear the values."""
         return [
-            self.found.store(every(value, "float64", self.vector), entry * self.rows, self.vector)
+            self.result.store(splat(value, "float64", self.vector), entry * self.rows, self.vector)
             for entry, value in enumerate([math.inf] * self.k + [0.0] * self.k)
         ]
 
     def worst(self, row: Any, lanes: int = 1) -> Any:
         """Return the k-th smallest value so far of one or several rows."""
-        return self.found.load((self.k - 1) * self.rows + row, lanes)
+        return self.result.load((self.k - 1) * self.rows + row, lanes)
 
     def candidate(self, row: Any, value: Any, place: Any) -> Any:
         """Insert a `comparable` value below the k-th smallest so far, unless its position is padding."""
@@ -62,23 +62,23 @@ class Smallest:
             return sequence(
                 [
                     tirx.Bind(here, n),
-                    self.found.store(self.found.load(entry(here - 1)), entry(here)),
-                    self.found.store(self.found.load(entry(here - 1) + behind), entry(here) + behind),
+                    self.result.store(self.result.load(entry(here - 1)), entry(here)),
+                    self.result.store(self.result.load(entry(here - 1) + behind), entry(here) + behind),
                     free.store(here - 1, 0),
                 ]
             )
 
         before = free.load(0)
-        ahead = tirx.if_then_else(
-            before > 0, self.found.load(entry(before - 1)), tirx.const(-math.inf, "float64")
+        previous = tirx.if_then_else(
+            before > 0, self.result.load(entry(before - 1)), tirx.const(-math.inf, "float64")
         )
         insert = sequence(
             [
-                *free.made(),
+                *free.allocation(),
                 free.store(tirx.const(self.k - 1, "int64"), 0),
-                tirx.While(ahead > variable, move(before)),
-                self.found.store(variable, entry(before)),
-                self.found.store(place.astype("float64"), entry(before) + self.k * self.rows),
+                tirx.While(previous > variable, move(before)),
+                self.result.store(variable, entry(before)),
+                self.result.store(place.astype("float64"), entry(before) + self.k * self.rows),
             ]
         )
         return sequence(
@@ -93,8 +93,8 @@ class Smallest:
         n = self.vector
 
         def put(entry: int) -> Any:
-            found, infinite = self.found.load(entry * self.rows, n), every(math.inf, "float64", n)
-            chosen = tirx.Select(found < every(_LARGEST, "float64", n), found, infinite)
-            return self.found.store(chosen, entry * self.rows, n)
+            stored, infinite = self.result.load(entry * self.rows, n), splat(math.inf, "float64", n)
+            chosen = tirx.Select(stored < splat(_LARGEST, "float64", n), stored, infinite)
+            return self.result.store(chosen, entry * self.rows, n)
 
         return [put(entry) for entry in range(self.k)]

@@ -29,9 +29,11 @@ def _clip(call: Call) -> Value:
         out = x if low is None else np.maximum(x, low)
         return np.asarray(out if high is None else np.minimum(out, high)).astype(x.dtype)
     x = x.numbers()
-    simple = all(one is None or (isinstance(one, np.ndarray) and one.size == 1) for one in (low, high))
+    simple = all(
+        bound is None or (isinstance(bound, np.ndarray) and bound.size == 1) for bound in (low, high)
+    )
     if isinstance(x.content, Table) and simple:
-        ends = [np.inf if one is None else float(one.reshape(-1)[0]) for one in (low, high)]  # type: ignore[union-attr]
+        ends = [np.inf if bound is None else float(bound.reshape(-1)[0]) for bound in (low, high)]  # type: ignore[union-attr]
         step = ClipStep(-np.inf if low is None else ends[0], ends[1])
         return Rows(x.shape, x.dtype, each(x.content, step))
     node = x.node()

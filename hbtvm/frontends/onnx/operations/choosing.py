@@ -26,10 +26,10 @@ def _concat(call: Call) -> Value:
     values = [call.value(i) for i in range(len(call.inputs))]
     if not values:
         raise call.damaged("it joins nothing.")
-    if all(isinstance(one, np.ndarray) for one in values):
-        bounded(sum(one.size for one in values if isinstance(one, np.ndarray)))
+    if all(isinstance(value, np.ndarray) for value in values):
+        bounded(sum(value.size for value in values if isinstance(value, np.ndarray)))
         return np.concatenate(values, axis=call.whole("axis", 0))  # type: ignore[arg-type]
-    first = next(one for one in values if isinstance(one, Rows))
+    first = next(value for value in values if isinstance(value, Rows))
     axis = axis_of(call, call.whole("axis", 1), len(first.shape))
     if axis == first.axis:
         return _stacked(call, values)
@@ -39,10 +39,10 @@ def _concat(call: Call) -> Value:
 def _stacked(call: Call, values: Sequence[Value]) -> Rows:
     """Join single columns row by row; a later reshape resolves the result."""
     parts: list[Value] = []
-    for one in values:
-        if not isinstance(one, Rows) or one.width != 1 or one.axis:
+    for value in values:
+        if not isinstance(value, Rows) or value.width != 1 or value.axis:
             raise call.unsupported("joins tensors row by row, which is not supported.")
-        parts.append(reshaped(call, one, [1, ROWS]))
+        parts.append(reshaped(call, value, [1, ROWS]))
     result = join(call, parts, 0)
     result.unfolded = True
     return result
@@ -50,20 +50,20 @@ def _stacked(call: Call, values: Sequence[Value]) -> Rows:
 
 def join(call: Call, values: Sequence[Value], axis: int) -> Rows:
     """Join tensors along an axis other than the rows'."""
-    first = next(one for one in values if isinstance(one, Rows))
+    first = next(value for value in values if isinstance(value, Rows))
     parts: list[Rows] = []
-    for one in values:
-        if isinstance(one, np.ndarray):
-            bounded(one.size)
+    for value in values:
+        if isinstance(value, np.ndarray):
+            bounded(value.size)
             shape = list(first.shape)
-            shape[axis] = one.shape[axis - one.ndim + len(shape)] if one.ndim == len(shape) else 1
-            one = of_node(constant(np.broadcast_to(flat(one, tuple(shape)), columns_of(shape))), shape)
-        if len(one.shape) != len(first.shape) or one.axis != first.axis:
+            shape[axis] = value.shape[axis - value.ndim + len(shape)] if value.ndim == len(shape) else 1
+            value = of_node(constant(np.broadcast_to(flat(value, tuple(shape)), columns_of(shape))), shape)
+        if len(value.shape) != len(first.shape) or value.axis != first.axis:
             raise call.damaged("it joins tensors of different ranks.")
-        parts.append(one)
-    few_columns(sum(one.width for one in parts))
-    offsets = np.cumsum([0, *(one.width for one in parts)])
-    grids = [one.grid() + offset for one, offset in zip(parts, offsets, strict=False)]
+        parts.append(value)
+    few_columns(sum(part.width for part in parts))
+    offsets = np.cumsum([0, *(part.width for part in parts)])
+    grids = [part.grid() + offset for part, offset in zip(parts, offsets, strict=False)]
     order = np.concatenate(grids, axis=axis)
     shape = list(first.shape)
     shape[axis] = order.shape[axis]
@@ -71,32 +71,32 @@ def join(call: Call, values: Sequence[Value], axis: int) -> Rows:
     coded: Sequence[Rows] = parts
     if levels is not None:
         place = {value: position for position, value in enumerate(levels.tolist())}
-        coded = [mapped(one, partial(_positions, place), "int64") for one in parts if one.width]
+        coded = [mapped(part, partial(_positions, place), "int64") for part in parts if part.width]
         dtype = "int64"
     content: Any
     if dtype == "str":
-        tables = [one.content for one in parts]
-        if not all(isinstance(one, Table) for one in tables):
+        tables = [part.content for part in parts]
+        if not all(isinstance(table, Table) for table in tables):
             raise call.unsupported("joins strings of different kinds, which is not supported.")
-        content = Table(tuple(column for one in tables for column in one.columns))  # type: ignore[union-attr]
+        content = Table(tuple(column for table in tables for column in table.columns))  # type: ignore[union-attr]
         beside = Rows((None, len(content)), dtype, content)
     else:
         beside = joined(coded, (None, int(offsets[-1])), dtype)
     result = beside.take(order, tuple(shape))
     result.levels, result.dtype = levels, first.dtype
-    if all(one.levels is not None for one in parts):
+    if all(part.levels is not None for part in parts):
         result.origin = Targets(tuple(parts))
     return result
 
 
 def _positions(place: Mapping[Any, int], levels: np.ndarray) -> np.ndarray:
-    return np.array([place[one] for one in levels.tolist()], np.int64)
+    return np.array([place[text] for text in levels.tolist()], np.int64)
 
 
 def _sequence(call: Call) -> Value:
     """``SequenceConstruct``: the matrices of several targets, side by side."""
     parts = [call.rows(i) for i in range(len(call.inputs))]
-    if any(len(one.shape) != 2 or one.axis for one in parts):
+    if any(len(part.shape) != 2 or part.axis for part in parts):
         raise call.unsupported("makes a sequence of other tensors than matrices, which is not supported.")
     result = join(call, parts, 1)
     result.origin = Targets(tuple(parts))
@@ -110,16 +110,16 @@ def columns_of(shape: Sequence[int | None]) -> int:
 
 def _levels(call: Call, parts: Sequence[Rows]) -> np.ndarray | None:
     """Return the levels of all parts together; None if numbers are joined."""
-    known = [one.levels for one in parts if one.width]
-    if not known or all(one is None for one in known):
+    known = [part.levels for part in parts if part.width]
+    if not known or all(levels is None for levels in known):
         return None
-    if all(one is not None and np.array_equal(one, known[0]) for one in known):  # type: ignore[arg-type]
+    if all(levels is not None and np.array_equal(levels, known[0]) for levels in known):  # type: ignore[arg-type]
         return known[0]
     if parts[0].dtype != "str":
         return None
-    if any(one is None for one in known):
+    if any(levels is None for levels in known):
         raise call.unsupported("joins strings of different kinds, which is not supported.")
-    texts = dict.fromkeys(text for one in known for text in one.tolist())  # type: ignore[union-attr]
+    texts = dict.fromkeys(text for levels in known for text in levels.tolist())  # type: ignore[union-attr]
     return np.array(list(texts), object)
 
 
@@ -168,8 +168,8 @@ def _split(call: Call) -> tuple[Value, ...]:
     if call.has(1) or "split" in call.operation.attributes:
         sizes = (call.constant(1, "split") if call.has(1) else call.integers("split")).ravel().tolist()
     else:
-        each = -(-extent // parts)
-        sizes = [max(0, min(each, extent - i * each)) for i in range(parts)]
+        part_size = -(-extent // parts)
+        sizes = [max(0, min(part_size, extent - i * part_size)) for i in range(parts)]
     if sum(sizes) != extent or min(sizes, default=0) < 0 or len(sizes) != parts:
         raise call.damaged(f"it splits {extent} values into {str(sizes)[:60]}.")
     ends = np.cumsum(sizes)[:-1]

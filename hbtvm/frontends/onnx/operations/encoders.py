@@ -28,13 +28,13 @@ from hbtvm.operators.tables import OneHot
 def _keys(call: Call, kinds: Sequence[str]) -> tuple[list[Any], str]:
     """Return keys or values of a ``LabelEncoder``, and their type."""
     for name in kinds:
-        found = call.operation.attributes.get(name)
-        if found is None:
+        keys = call.operation.attributes.get(name)
+        if keys is None:
             continue
-        if isinstance(found, np.ndarray):
-            return found.ravel().tolist(), "str" if found.dtype == object else found.dtype.name
-        if isinstance(found, list):
-            return found, "str"
+        if isinstance(keys, np.ndarray):
+            return keys.ravel().tolist(), "str" if keys.dtype == object else keys.dtype.name
+        if isinstance(keys, list):
+            return keys, "str"
     raise call.damaged("its keys or values are missing.")
 
 
@@ -159,7 +159,7 @@ def _one_hot_encoder(call: Call) -> Value:
             raise call.unsupported("refuses unknown values of an encoder, which is not supported.")
         codes = {value: code for code, value in enumerate(categories)}
         x = mapped(
-            x, lambda one: np.array([codes.get(v, len(codes)) for v in one.tolist()], np.int64), "int64"
+            x, lambda values: np.array([codes.get(v, len(codes)) for v in values.tolist()], np.int64), "int64"
         )
         categories, strict = list(range(len(categories))), False
     if isinstance(x.content, Table):
@@ -177,7 +177,7 @@ def _one_hot_encoder(call: Call) -> Value:
                 steps = *before, Encode(tuple(categories), unknown, where)
                 of_texts = encoding(categories, unknown, where) if x.dtype == "str" else None
                 encoded[key] = of_texts(column) if of_texts else column.then(*steps)
-            columns += [encoded[key].then(one) for one in equals]
+            columns += [encoded[key].then(step) for step in equals]
         return Rows(shape, "float32", Table(tuple(columns)))
     node = x.numbers().node()
     if strict and not all(_values_of(node, i) <= {*categories} for i in range(x.width)):

@@ -13,13 +13,12 @@ from hbtvm.frontends.onnx.operations.transforms import (
     probit,
     transform_of,
     transformed,
-    two,
 )
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
-from hbtvm.operators.shapes import reduce
+from hbtvm.operators.shapes import concat, reduce
 
 _MOST_TARGETS = 1 << 16
 
@@ -77,11 +76,11 @@ def _classifier(call: Call) -> tuple[Value, ...]:
         return labelled(apply("greater", node, 0.0), labels), of_node(response, (None, 1))
     if transform == "LOGISTIC":
         second: Node = apply("sigmoid", node)
-        both = two(apply("sigmoid", apply("negative", node)), second)
+        both = concat([apply("sigmoid", apply("negative", node)), second])
     elif transform == "PROBIT":
         raise call.unsupported("has two labels, one score and PROBIT, which is not supported.")
     else:
-        both = two(apply("subtract", 1.0, node), node)
+        both = concat([apply("subtract", 1.0, node), node])
     return labelled(apply("greater", node, 0.0), labels), of_node(both, (None, 2))
 
 

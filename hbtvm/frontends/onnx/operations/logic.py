@@ -111,7 +111,7 @@ def _is_nan(call: Call) -> Value:
 def _where(call: Call) -> Value:
     condition, a, b = call.value(0), call.value(1), call.value(2)
     values = (condition, a, b)
-    if all(isinstance(one, np.ndarray) for one in values):
+    if all(isinstance(value, np.ndarray) for value in values):
         bounded(size_of(*values))  # type: ignore[arg-type]
         return np.where(condition, a, b)  # type: ignore[arg-type]
     shape = shape_of(values)
@@ -120,7 +120,7 @@ def _where(call: Call) -> Value:
     dtype = a.dtype if isinstance(a, Rows) else a.dtype.name
     if isinstance(condition, np.ndarray):
         condition = condition.astype(np.float64)
-    return of_node(apply("where", *(operand(one, shape) for one in (condition, a, b))), shape, dtype)
+    return of_node(apply("where", *(operand(value, shape) for value in (condition, a, b))), shape, dtype)
 
 
 def _filled(call: Call, condition: Value, a: Value, b: Value, shape: Any) -> Rows:

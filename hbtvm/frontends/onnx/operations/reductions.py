@@ -88,8 +88,8 @@ def _reduced(call: Call, x: Rows, axes: Sequence[int], keep: bool) -> list[int |
         raise call.unsupported("reduces over the rows, which is not supported.")
     if not x.width:
         raise call.damaged("it reduces no values.")
-    kept: list[int | None] = [1 if i in axes else one for i, one in enumerate(x.shape)]
-    return kept if keep else [one for i, one in enumerate(x.shape) if i not in axes]
+    kept: list[int | None] = [1 if i in axes else size for i, size in enumerate(x.shape)]
+    return kept if keep else [size for i, size in enumerate(x.shape) if i not in axes]
 
 
 def _position(call: Call) -> Value:
@@ -151,7 +151,7 @@ def _soft(call: Call) -> Value:
     if call.version >= 13:
         axes = [axis_of(call, call.whole("axis", -1), len(x.shape))]
     else:
-        # Before version 13, all axes from this one on are a single axis.
+        # Before version 13, this axis and all later axes count as a single axis.
         axes = list(range(axis_of(call, call.whole("axis", 1), len(x.shape)), len(x.shape)))
     if x.axis in axes:
         raise call.unsupported("reduces over the rows, which is not supported.")

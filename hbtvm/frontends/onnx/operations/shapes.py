@@ -109,7 +109,7 @@ def _squeeze(call: Call) -> Value:
     if axes is None:
         axes = [i for i, extent in enumerate(x.shape) if extent == 1]
     if any(x.shape[i] != 1 for i in axes):
-        raise call.unsupported(f"drops axes of the shape {x.shape}, which are not of one value.")
+        raise call.unsupported(f"drops axes of the shape {x.shape} that hold several values.")
     shape = [extent for i, extent in enumerate(x.shape) if i not in axes]
     return x.reshape(shape) if isinstance(x, np.ndarray) else same_columns(x, tuple(shape))
 
@@ -187,9 +187,9 @@ def _tile(call: Call) -> Value:
 
 def _shape(call: Call) -> Value:
     x = call.value(0)
-    found = np.array([ROWS if extent is None else extent for extent in x.shape], np.int64)
-    start, end = call.whole("start", 0), call.whole("end", len(found))
-    return found[start:end]
+    sizes = np.array([ROWS if extent is None else extent for extent in x.shape], np.int64)
+    start, end = call.whole("start", 0), call.whole("end", len(sizes))
+    return sizes[start:end]
 
 
 def _size(call: Call) -> Value:
@@ -202,16 +202,16 @@ def _size(call: Call) -> Value:
 def _constant(call: Call) -> Value:
     attributes = call.operation.attributes
     for name in ("value", "value_float", "value_int", "value_floats", "value_ints", "value_string"):
-        found = attributes.get(name)
-        if found is not None:
-            if isinstance(found, float):
-                return np.array(found, np.float32)
-            if isinstance(found, int):
-                return np.array(found, np.int64)
-            if isinstance(found, str):
-                return np.array(found, object)
-            if isinstance(found, np.ndarray):
-                return found
+        value = attributes.get(name)
+        if value is not None:
+            if isinstance(value, float):
+                return np.array(value, np.float32)
+            if isinstance(value, int):
+                return np.array(value, np.int64)
+            if isinstance(value, str):
+                return np.array(value, object)
+            if isinstance(value, np.ndarray):
+                return value
     texts = call.texts("value_strings")
     if not texts:
         raise call.unsupported("has a value of a kind that is not supported.")

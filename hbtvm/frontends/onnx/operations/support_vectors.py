@@ -9,14 +9,14 @@ import numpy as np
 
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.operations.linear import matrix
-from hbtvm.frontends.onnx.operations.transforms import labelled, labels_of, transform_of, transformed, two
+from hbtvm.frontends.onnx.operations.transforms import labelled, labels_of, transform_of, transformed
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
 from hbtvm.operators.base import Node
 from hbtvm.operators.coupling import Coupling
 from hbtvm.operators.distances import Distance
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
-from hbtvm.operators.shapes import reduce
+from hbtvm.operators.shapes import concat, reduce
 
 _LEAST_PROBABILITY = 1e-7
 
@@ -108,10 +108,8 @@ def _classifier(call: Call) -> tuple[Value, ...]:
         return labelled(index, labels), of_node(transformed(coupled, transform), (None, classes))
     if classes > 2:
         return labelled(index, labels), of_node(transformed(node, transform), (None, len(pairs)))
-    # ONNX Runtime returns two scores for one.
-    both = (
-        two(apply("negative", node), node) if transform == "NONE" else two(apply("subtract", 1.0, node), node)
-    )
+    # For a single score, ONNX Runtime returns two.
+    both = concat([apply("negative", node) if transform == "NONE" else apply("subtract", 1.0, node), node])
     return labelled(index, labels), of_node(both, (None, 2))
 
 

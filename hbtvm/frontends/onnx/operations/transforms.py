@@ -11,7 +11,7 @@ from hbtvm.frontends.onnx.operations.reductions import softmax
 from hbtvm.frontends.onnx.values import Rows
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
-from hbtvm.operators.shapes import concat, reduce
+from hbtvm.operators.shapes import reduce
 
 TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
 
@@ -82,8 +82,3 @@ def labels_of(
 def labelled(index: Node, labels: np.ndarray, origin: Any = None) -> Rows:
     """Labels by their positions: shape (rows,)."""
     return Rows((None,), "str" if labels.dtype == object else "int64", index, labels, origin)
-
-
-def two(first: Node, second: Node) -> Node:
-    """The scores of two classes side by side."""
-    return concat([first, second])

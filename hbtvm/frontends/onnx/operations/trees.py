@@ -17,7 +17,6 @@ from hbtvm.frontends.onnx.operations.transforms import (
     probit,
     transform_of,
     transformed,
-    two,
 )
 from hbtvm.frontends.onnx.values import Rows, Value, of_node
 from hbtvm.graph.columns.steps import Encode, Lookup
@@ -206,7 +205,7 @@ def _two_classes(
     if len(base) == 2:
         # In ONNX Runtime, the second score is the first class's sum plus the second base value.
         second = apply("add", select(node, [0]), float(base[1] - base[0]))
-        node = two(apply("negative", second), second)
+        node = concat([apply("negative", second), second])
     elif len(base) == 1:
         node = apply("add", node, np.array([base[0], 0.0]))
     elif len(base):
@@ -221,7 +220,7 @@ def _one_of_two(
     call: Call, forest: Forest, x: Rows, trees: TreeEnsemble, labels: np.ndarray, transform: str, target: int,
     positive: bool,
 ) -> tuple[Value, ...]:  # fmt: skip
-    """Return the outputs for two classes with scores of one only."""
+    """Return the outputs for two classes from the scores of one class."""
     base, threshold = forest.base, 0.5 if positive else 0.0
     if len(base) == 2 and target == 1:
         raise call.unsupported(
@@ -245,11 +244,11 @@ def _one_of_two(
     if transform == "PROBIT":
         raise call.unsupported("has two labels, one score and PROBIT, which is not supported.")
     if transform == "LOGISTIC":
-        both = two(apply("sigmoid", apply("negative", node)), apply("sigmoid", node))
+        both = concat([apply("sigmoid", apply("negative", node)), apply("sigmoid", node)])
     elif positive:
-        both = two(apply("subtract", 1.0, node), node)
+        both = concat([apply("subtract", 1.0, node), node])
     else:
-        both = two(apply("negative", node), node)
+        both = concat([apply("negative", node), node])
     parts = labelled(index, labels), of_node(both, (None, 2))
     if positive != (transform == "LOGISTIC") and isinstance(x.content, Table):
         _mark(parts, Ensemble(x.content, halved, _spec(labels, "NONE" if positive else "LOGISTIC", 1)))

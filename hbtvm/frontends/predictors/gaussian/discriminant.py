@@ -41,8 +41,10 @@ def quadratic(record: Record, table: Table, where: Where) -> Predictor:
     count, width = len(labels), len(table)
     means = floats(record, "means_", where, count, width)
     priors = floats(record, "priors_", where, count)
-    rotations = [floats_of(one, "rotations_", where, width, None) for one in record.sequence("rotations_")]
-    scalings = [floats_of(one, "scalings_", where, None) for one in record.sequence("scalings_")]
+    rotations = [
+        floats_of(rotation, "rotations_", where, width, None) for rotation in record.sequence("rotations_")
+    ]
+    scalings = [floats_of(scaling, "scalings_", where, None) for scaling in record.sequence("scalings_")]
     if len(rotations) != count or len(scalings) != count:
         raise where.damaged("its rotations_ do not fit its classes.")
     if any(r.shape[1] != len(s) or not (s > 0).all() for r, s in zip(rotations, scalings, strict=True)):
@@ -56,7 +58,7 @@ def quadratic(record: Record, table: Table, where: Where) -> Predictor:
     projected = np.einsum("kf,fko->ko", means - centre, weight).ravel()
     product = Contract(apply("subtract", TableRows(table), centre), weight.reshape(width, -1)).checked()
     squares = reduce("sum", apply("square", apply("subtract", product, projected)), count)
-    logs = np.array([np.log(one).sum() for one in scalings])
+    logs = np.array([np.log(scaling).sum() for scaling in scalings])
     with np.errstate(divide="ignore"):
         constant = np.log(priors) - 0.5 * logs
     scores: Node = apply("add", apply("multiply", squares, -0.5), constant)

@@ -85,7 +85,7 @@ def _expected(record: Record, count: int, width: int, where: Where) -> np.ndarra
     if record.get("weight_concentration_prior_type") == "dirichlet_process":
         if not isinstance(concentration, tuple) or len(concentration) != 2:
             raise where.damaged("its weight_concentration_ is not a pair.")
-        a, b = (floats_of(one, "weight_concentration_", where, count) for one in concentration)
+        a, b = (floats_of(shape, "weight_concentration_", where, count) for shape in concentration)
         total = digamma(_positive(a + b, where))
         later = np.cumsum(digamma(_positive(b, where)) - total)[:-1]
         sticks: np.ndarray = digamma(_positive(a, where)) - total + np.concatenate([[0.0], later])

@@ -32,17 +32,17 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
     labels = labels_of(record.get("classes_"))
     estimators = members(record, accepting(table, nan=False, inf=False), where)
     if len(labels) == 1:
-        one = constant(1.0)
+        certain = constant(1.0)
         return Predictor(
-            "classifier", {"index": constant(0.0), "proba": one, "decision": constant(0.0)}, (labels,)
+            "classifier", {"index": constant(0.0), "proba": certain, "decision": constant(0.0)}, (labels,)
         )
     weights = floats(record, "estimator_weights_", where, None)
     if len(weights) < len(estimators) or not weights.sum() > 0:
         raise where.damaged(f"it has {len(weights)} weights for {len(estimators)} estimators.")
-    real = record.get("algorithm", "SAMME") == "SAMME.R" and record.version() < (1, 6)
-    scores = [_position(one, labels, where) for one in estimators]
-    if real:
-        votes: Node = total([_samme_r(output(one, "proba", where), where) for one in estimators])
+    samme_r = record.get("algorithm", "SAMME") == "SAMME.R" and record.version() < (1, 6)
+    scores = [_position(estimator, labels, where) for estimator in estimators]
+    if samme_r:
+        votes: Node = total([_samme_r(output(estimator, "proba", where), where) for estimator in estimators])
     else:
         against = -1.0 / (len(labels) - 1) if record.version() >= _FALLS_FOR_OTHERS else 0.0
         merged = _merged(estimators, scores, weights, against, labels)
@@ -50,8 +50,10 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
             return merged
         votes = total(
             [
-                apply("where", apply("equal", one, np.arange(len(labels), dtype=np.float64)), w, against * w)
-                for one, w in zip(scores, weights.tolist(), strict=False)
+                apply(
+                    "where", apply("equal", score, np.arange(len(labels), dtype=np.float64)), w, against * w
+                )
+                for score, w in zip(scores, weights.tolist(), strict=False)
             ]
         )
     pred = apply("divide", votes, float(weights.sum()))
@@ -68,8 +70,8 @@ def regressor(record: Record, table: Table, where: Where) -> Predictor:
     weights = floats(record, "estimator_weights_", where, None)
     if len(weights) < len(estimators):
         raise where.damaged(f"it has {len(weights)} weights for {len(estimators)} estimators.")
-    responses = [output(one, "response", where) for one in estimators]
-    if any(one.width != 1 for one in responses):
+    responses = [output(estimator, "response", where) for estimator in estimators]
+    if any(response.width != 1 for response in responses):
         raise where.unsupported("holds a regressor of several targets.")
     response = weighted_median(joined.side_by_side(responses), weights[: len(estimators)])
     return Predictor("regressor", {"response": response})
@@ -126,13 +128,13 @@ def _merged(
 ) -> Predictor | None:
     """Return all trees as a forest whose leaves hold weighted votes; None for other estimators."""
     count, votes = len(labels), []
-    for one, weight in zip(estimators, weights.tolist(), strict=False):
-        forest = one.outputs.get("proba")
+    for estimator, weight in zip(estimators, weights.tolist(), strict=False):
+        forest = estimator.outputs.get("proba")
         # A single tree's label is its leaf's label; that of several trees is not.
         if not isinstance(forest, Trees) or forest.ensemble.n_trees != 1 or forest.width != count:
             return None
         if (
-            len(one.classes[0]) != count
+            len(estimator.classes[0]) != count
             or forest.ensemble.value_width != count
             or forest.ensemble.base_score.any()
         ):

@@ -29,7 +29,7 @@ def members(record: Record, table: Table, where: Where, name: str = "estimators_
     records = record.records(name)
     if not records:
         raise where.damaged(f"its {name} is empty.")
-    return [read_predictor(one, table, where.child(i)) for i, one in enumerate(records)]
+    return [read_predictor(member, table, where.child(i)) for i, member in enumerate(records)]
 
 
 def output(predictor: Predictor, name: str, where: Where) -> Node:

@@ -34,8 +34,12 @@ def constant_predictor(record: Record, table: Table, where: Where) -> Predictor:
     value = floats(record, "y_", where).reshape(-1)
     if len(value) != 1:
         raise where.damaged("it predicts several numbers.")
-    one = constant(value)
-    outputs: dict[str, Node] = {"index": one, "proba": with_complement(one), "decision": one}
+    probability = constant(value)
+    outputs: dict[str, Node] = {
+        "index": probability,
+        "proba": with_complement(probability),
+        "decision": probability,
+    }
     return Predictor("classifier", outputs, (np.arange(2),))
 
 

@@ -75,8 +75,8 @@ def _chain(
         # No columns behind the last estimator: rows of long chains are wide.
         estimators.append(read_predictor(estimator, Table(columns, table.sparse), where.child(i)))
         if i + 1 < len(records):
-            made = method(estimators[-1], where)
-            if made.width != 1:
+            prediction = method(estimators[-1], where)
+            if prediction.width != 1:
                 raise where.unsupported("holds an estimator of several outputs.")
-            columns = (*columns, *computed_columns(made))
+            columns = (*columns, *computed_columns(prediction))
     return estimators, np.argsort(order, kind="stable").tolist()

@@ -48,38 +48,43 @@ def columns(record: Record, table: Table, where: Where) -> Table:
     With ``passthrough``, the rows' columns follow.
     """
     n_classes = len(labels_of(record.get("classes_"))) if record.kind == "StackingClassifier" else 0
-    said, estimators = _said(record, table, where, n_classes)
-    return _beside(record, in_their_type(said, estimators), table)
+    predictions, estimators = _predictions(record, table, where, n_classes)
+    return _beside(record, in_their_type(predictions, estimators), table)
 
 
 def _last(record: Record, table: Table, where: Where, n_classes: int) -> Predictor:
-    said, _ = _said(record, table, where, n_classes)
+    predictions, _ = _predictions(record, table, where, n_classes)
     return read_predictor(
-        record.record("final_estimator_"), _beside(record, said, table), where.child("final_estimator_")
+        record.record("final_estimator_"),
+        _beside(record, predictions, table),
+        where.child("final_estimator_"),
     )
 
 
-def _said(record: Record, table: Table, where: Where, n_classes: int) -> tuple[Table, list[Predictor]]:
+def _predictions(record: Record, table: Table, where: Where, n_classes: int) -> tuple[Table, list[Predictor]]:
     """Return the estimators' predictions, and the estimators."""
     estimators = members(record, table, where)
     methods = record.sequence("stack_method_")
     if len(methods) != len(estimators):
         raise where.damaged(f"it has {len(methods)} methods of {len(estimators)} estimators.")
-    made = [_made(one, method, n_classes, where) for one, method in zip(estimators, methods, strict=True)]
-    return made_by_members(record, made), estimators
+    parts = [
+        _columns_of(estimator, method, n_classes, where)
+        for estimator, method in zip(estimators, methods, strict=True)
+    ]
+    return made_by_members(record, parts), estimators
 
 
-def _beside(record: Record, said: Table, table: Table) -> Table:
+def _beside(record: Record, predictions: Table, table: Table) -> Table:
     """Return the final estimator's input: predictions, and the rows' columns with ``passthrough``."""
     if not record.get("passthrough", False):
-        return said
+        return predictions
     # Beside sparse rows, the library makes predictions sparse as well.
     names = names_in(record, table)
-    both = None if said.names is None or names is None else said.names + names
-    return side_by_side((said, table), table.sparse, both)
+    both = None if predictions.names is None or names is None else predictions.names + names
+    return side_by_side((predictions, table), table.sparse, both)
 
 
-def _made(predictor: Predictor, method: object, n_classes: int, where: Where) -> Node:
+def _columns_of(predictor: Predictor, method: object, n_classes: int, where: Where) -> Node:
     """Return an estimator's columns of the final estimator's input."""
     if method == "predict":
         return prediction(predictor, where)

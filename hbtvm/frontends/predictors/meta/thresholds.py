@@ -31,8 +31,8 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
     if len(labels) != 2:
         raise where.damaged(f"its estimator has {len(labels)} classes.")
     tuned = record.kind == "TunedThresholdClassifierCV"
-    asked = _pos_label(record, where) if tuned else record.get("pos_label", None)
-    at = 1 if asked is None else _position(labels, scalar(asked, f"the pos_label of {where.step}"), where)
+    label = _pos_label(record, where) if tuned else record.get("pos_label", None)
+    at = 1 if label is None else _position(labels, scalar(label, f"the pos_label of {where.step}"), where)
     method = _method(record, predictor, where)
     score: Node
     if method == "predict_proba":

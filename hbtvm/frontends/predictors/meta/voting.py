@@ -31,16 +31,16 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
     estimators = members(record, table, where)
     weights = _weights(record, len(estimators), where)
     labels = labels_of(record.get("classes_"))
-    for one in estimators:
+    for estimator in estimators:
         # The estimators learned positions of labels.
-        if not np.array_equal(single_target(one, where), np.arange(len(labels))):
+        if not np.array_equal(single_target(estimator, where), np.arange(len(labels))):
             raise where.unsupported("holds an estimator that was fitted on other labels.")
     if one_of(record, "voting", ("hard", "soft")) == "soft":
-        proba = joined.mean([output(one, "proba", where) for one in estimators], weights)
+        proba = joined.mean([output(estimator, "proba", where) for estimator in estimators], weights)
         return Predictor("classifier", {"index": reduce("argmax", proba), "proba": proba}, (labels,))
-    votes: list[Node] = [by_label(prediction(one, where), len(labels)) for one in estimators]
+    votes: list[Node] = [by_label(prediction(estimator, where), len(labels)) for estimator in estimators]
     if weights is not None:
-        votes = [apply("multiply", one, float(weight)) for one, weight in zip(votes, weights, strict=True)]
+        votes = [apply("multiply", vote, float(weight)) for vote, weight in zip(votes, weights, strict=True)]
     return Predictor("classifier", {"index": reduce("argmax", total(votes))}, (labels,))
 
 
@@ -64,8 +64,11 @@ def columns(record: Record, table: Table, where: Where) -> Table:
     soft = record.kind == "VotingClassifier" and one_of(record, "voting", ("hard", "soft")) == "soft"
     if soft and not record.get("flatten_transform", True):
         raise where.unsupported("transforms to an array of three dimensions (flatten_transform=False).")
-    parts = [output(one, "proba", where) if soft else prediction(one, where) for one in estimators]
-    if not soft and any(one.width != 1 for one in parts):
+    parts = [
+        output(estimator, "proba", where) if soft else prediction(estimator, where)
+        for estimator in estimators
+    ]
+    if not soft and any(part.width != 1 for part in parts):
         raise where.unsupported("transforms to an array of three dimensions, as it has several targets.")
     return in_their_type(made_by_members(record, parts), estimators)
 

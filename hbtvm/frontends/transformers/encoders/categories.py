@@ -1,4 +1,4 @@
-"""Categories of encoders by column, infrequent ones, and the step that looks up values."""
+"""Categories of encoders by column, groups of infrequent categories, and the step that looks up values."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Known:
 
     values: tuple[Any, ...]  # distinct values, in the order of their codes
     texts: tuple[str, ...]  # the same as scikit-learn writes them in names of columns
-    # Int64, shape (categories,): the number of each after infrequent ones are grouped into the last; for
-    # `infrequent` alone, and where none are, the categories' own numbers
+    # Int64, shape (categories,): the group of each category. Infrequent categories share the last group; all
+    # others are alone in theirs
     groups: np.ndarray
-    infrequent: int | None  # the number of the group of infrequent ones; None where there are none
+    infrequent: int | None  # the group of infrequent categories; None if no category is infrequent
 
 
 def known_categories(record: Record, width: int, where: Where, apart: bool = False) -> list[Known]:
@@ -44,7 +44,7 @@ def known_categories(record: Record, width: int, where: Where, apart: bool = Fal
         rare = record.sequence("_infrequent_indices")
         if len(rare) != width:
             raise where.damaged(f"it has infrequent categories of {len(rare)} columns, not {width}.")
-    return [_known(one, few, where, apart) for one, few in zip(stored, rare, strict=True)]
+    return [_known(values, few, where, apart) for values, few in zip(stored, rare, strict=True)]
 
 
 def _known(stored: Any, few: Any, where: Where, apart: bool) -> Known:
@@ -52,18 +52,18 @@ def _known(stored: Any, few: Any, where: Where, apart: bool) -> Known:
     if not values or len({repr(value) for value in values}) != len(values):
         raise where.damaged("a column has no categories, or repeats some.")
     plain = tuple(scalar(value, "a category") for value in values)
-    own = np.arange(len(values))
+    numbers = np.arange(len(values))
     if few is None:
-        return Known(plain, tuple(map(str, values)), own, None)
+        return Known(plain, tuple(map(str, values)), numbers, None)
     if not isinstance(few, np.ndarray) or few.dtype.kind not in "iu" or few.ndim != 1:
         raise where.damaged("infrequent categories are not a list of numbers.")
     counted = len(values) - (apart and is_nan(plain[-1]))
     if not len(few) or np.any(few < 0) or np.any(few >= counted):
-        raise where.damaged("an infrequent category is not there.")
+        raise where.damaged("an infrequent category does not exist.")
     often = np.ones(counted, bool)
     often[few] = False
     last = int(often.sum())
-    groups = own.copy()
+    groups = numbers.copy()
     groups[:counted] = np.where(often, np.cumsum(often) - 1, last)
     return Known(plain, tuple(map(str, values)), groups, last)
 
@@ -87,16 +87,15 @@ def _values(stored: Any, where: Where) -> list[Any]:
 def encode(known: Known, unknown: Literal["error", "code"], column: Column, where: Where) -> Encode:
     """Return the step from a column's values to the codes of categories.
 
-    Codes that an encoder before made are known from the start: where none of them can be unknown, nothing is
-    refused.
+    The codes of an earlier encoder are known: if none of them can be unknown, no value is refused.
     """
     before = column.encoder
     if unknown == "error" and before is not None and before.unknown == "error":
         codes = np.arange(len(before.categories), dtype=np.float64)
         for step in column.steps[column.steps.index(before) + 1 :]:
             codes = step.apply(codes)
-        found = Encode(known.values, "code")
-        if any(found.code(code) == len(known.values) for code in codes.tolist()):
+        encoder = Encode(known.values, "code")
+        if any(encoder.code(code) == len(known.values) for code in codes.tolist()):
             raise ModelError(f"{where.column(column)}: it gets values that it does not know.")
-        return found
+        return encoder
     return Encode(known.values, unknown, where.column(column))

@@ -21,7 +21,7 @@ _INFREQUENT = "infrequent_sklearn"
 
 
 def one_hot(record: Record, table: Table, where: Where) -> Table:
-    """``OneHotEncoder``: a column for each category (infrequent ones together), but for those dropped."""
+    """``OneHotEncoder``: a column for each category not dropped; infrequent categories share a column."""
     known = known_categories(record, len(table), where)
     handling = one_of(record, "handle_unknown", ("error", "ignore", "infrequent_if_exist", "warn"))
     dropped = _dropped(record, known, where)
@@ -31,9 +31,9 @@ def one_hot(record: Record, table: Table, where: Where) -> Table:
         names = None
     columns: list[Column] = []
     named: list[str] = []
-    for at, (column, one) in enumerate(zip(accepting(table).columns, known, strict=True)):
-        encoder = encode(one, "error" if handling == "error" else "code", column, where)
-        groups = _groups(one, handling, dropped[at])
+    for at, (column, categories) in enumerate(zip(accepting(table).columns, known, strict=True)):
+        encoder = encode(categories, "error" if handling == "error" else "code", column, where)
+        groups = _groups(categories, handling, dropped[at])
         require_width(len(columns) + len(groups), where)
         for group in groups:
             columns.append(column.then(encoder, Equals(group.codes), cast))
@@ -51,27 +51,27 @@ class _Group:
     text: str
 
 
-def _groups(one: Known, handling: str, dropped: int | None) -> list[_Group]:
-    count = int(one.groups.max()) + 1
+def _groups(known: Known, handling: str, dropped: int | None) -> list[_Group]:
+    count = int(known.groups.max()) + 1
     result = []
-    for number, codes in enumerate(_by_group(one.groups, count)):
+    for number, codes in enumerate(_by_group(known.groups, count)):
         if number == dropped:
             continue
-        if number == one.infrequent:
+        if number == known.infrequent:
             if handling in ("infrequent_if_exist", "warn"):
-                codes = (*codes, len(one.values))
+                codes = (*codes, len(known.values))
             result.append(_Group(codes, _INFREQUENT))
         else:
-            result.append(_Group(codes, one.texts[codes[0]]))
+            result.append(_Group(codes, known.texts[codes[0]]))
     return result
 
 
 def _by_group(groups: np.ndarray, count: int) -> list[tuple[int, ...]]:
     """Return the codes of each group."""
-    found: list[list[int]] = [[] for _ in range(count)]
+    members: list[list[int]] = [[] for _ in range(count)]
     for code, group in enumerate(groups.tolist()):
-        found[group].append(code)
-    return [tuple(codes) for codes in found]
+        members[group].append(code)
+    return [tuple(codes) for codes in members]
 
 
 def _dropped(record: Record, known: list[Known], where: Where) -> list[int | None]:
@@ -84,14 +84,14 @@ def _dropped(record: Record, known: list[Known], where: Where) -> list[int | Non
     if len(items) != len(known):
         raise where.damaged(f"it drops categories of {len(items)} columns, not {len(known)}.")
     result: list[int | None] = []
-    for item, one in zip(items, known, strict=True):
-        if item is not None and not 0 <= int(item) <= int(one.groups.max()):
-            raise where.damaged("it drops a category that is not there.")
+    for item, categories in zip(items, known, strict=True):
+        if item is not None and not 0 <= int(item) <= int(categories.groups.max()):
+            raise where.damaged("it drops a category that does not exist.")
         result.append(None if item is None else int(item))
     return result
 
 
 def _float(record: Record, where: Where) -> Literal["float32", "float64"]:
     """Return the type of its columns for later steps: whole numbers become float64."""
-    found = dtype_of(record.get("dtype", np.dtype(np.float64)), where)
-    return "float32" if found == np.float32 else "float64"
+    dtype = dtype_of(record.get("dtype", np.dtype(np.float64)), where)
+    return "float32" if dtype == np.float32 else "float64"

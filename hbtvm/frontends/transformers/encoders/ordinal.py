@@ -23,16 +23,16 @@ def ordinal(record: Record, table: Table, where: Where) -> Table:
     dtype = dtype_of(record.get("dtype", np.dtype(np.float64)), where)
     cast = Cast("float32" if dtype == np.float32 else "float64")
     columns = []
-    for column, one in zip(accepting(table).columns, known, strict=True):
-        encoder = encode(one, "error" if handling == "error" else "code", column, where)
-        columns.append(column.then(encoder, *_numbers(record, one, handling, where), cast))
+    for column, categories in zip(accepting(table).columns, known, strict=True):
+        encoder = encode(categories, "error" if handling == "error" else "code", column, where)
+        columns.append(column.then(encoder, *_numbers(record, categories, handling, where), cast))
     return Table(tuple(columns), False, names_in(record, table))
 
 
-def _numbers(record: Record, one: Known, handling: str, where: Where) -> tuple[Step, ...]:
+def _numbers(record: Record, known: Known, handling: str, where: Where) -> tuple[Step, ...]:
     """Return the step from codes to numbers, if they differ."""
-    values = np.append(one.groups, len(one.values)).astype(np.float64)
-    if is_nan(one.values[-1]):
+    values = np.append(known.groups, len(known.values)).astype(np.float64)
+    if is_nan(known.values[-1]):
         values[-2] = _number(record, "encoded_missing_value", where)
     if handling == "use_encoded_value":
         values[-1] = _number(record, "unknown_value", where)
@@ -53,12 +53,12 @@ def target(record: Record, table: Table, where: Where) -> Table:
         raise where.damaged(f"it has {len(encodings)} encodings of {len(table)} columns.")
     names = names_in(record, table)
     wide, columns, named = Cast("float64"), [], []
-    for at, (column, one) in enumerate(zip(accepting(table).columns, known, strict=True)):
-        encoder = encode(one, "code", column, where)
+    for at, (column, categories) in enumerate(zip(accepting(table).columns, known, strict=True)):
+        encoder = encode(categories, "code", column, where)
         for c in range(count):
             values = as_array(encodings[at * count + c], f"an encoding of {where.step}", "biuf", 1)
-            if len(values) != len(one.values):
-                raise where.damaged(f"it encodes {len(values)} of {len(one.values)} categories.")
+            if len(values) != len(categories.values):
+                raise where.damaged(f"it encodes {len(values)} of {len(categories.values)} categories.")
             columns.append(column.then(encoder, Lookup(np.append(values, means[c]).astype(np.float64)), wide))
             suffix = "" if labels is None else f"_{labels[c]}"
             named.append("" if names is None else f"{names[at]}{suffix}")

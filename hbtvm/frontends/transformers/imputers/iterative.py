@@ -23,7 +23,7 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import concat, select
 
 _MOST_LINEAR = 1 << 16  # steps of linear models: a table has a row of weights for each of them
-_MOST_OTHERS = 32  # steps of other models, each of which is an operator, or a kernel, of its own
+_MOST_OTHERS = 32  # steps of other models, each of which needs a separate operator or kernel
 
 
 @dataclass(frozen=True)
@@ -88,17 +88,17 @@ def _steps(record: Record, width: int, where: Where) -> list[_Step]:
     """Return the steps in order."""
     if not record.whole("n_iter_"):
         return []
-    found = []
-    for i, one in enumerate(record.records("imputation_sequence_")):
+    steps = []
+    for i, entry in enumerate(record.records("imputation_sequence_")):
         place = where.child(i)
-        if len(one.args) != 3 or not isinstance(one.args[2], Record):
-            raise where.damaged("an entry of its imputation_sequence_ is something else.")
-        column = int(as_array(one.args[0], f"a column of {where.step}", "iu", 0))
-        others = as_array(one.args[1], f"the columns of {where.step}", "iu", 1).astype(np.int64)
+        if len(entry.args) != 3 or not isinstance(entry.args[2], Record):
+            raise where.damaged("an entry of its imputation_sequence_ is damaged.")
+        column = int(as_array(entry.args[0], f"a column of {where.step}", "iu", 0))
+        others = as_array(entry.args[1], f"the columns of {where.step}", "iu", 1).astype(np.int64)
         if not 0 <= column < width or not len(others) or not 0 <= others.min() <= others.max() < width:
-            raise where.damaged("it imputes from columns that are not there.")
-        found.append(_Step(column, others, one.args[2], place))
-    return found
+            raise where.damaged("it imputes from columns that do not exist.")
+        steps.append(_Step(column, others, entry.args[2], place))
+    return steps
 
 
 def _limits(record: Record, name: str, width: int, where: Where) -> np.ndarray:
@@ -121,13 +121,13 @@ def _imputed(
     rows = TableRows(filled)
     models = _linear(filled, steps)
     if models is not None:
-        column = np.array([one.column for one in steps], np.int32)
-        weight = np.array([one.weight[:, 0] for one in models])
-        intercept = np.array([one.offset[0] for one in models])
+        column = np.array([step.column for step in steps], np.int32)
+        weight = np.array([model.weight[:, 0] for model in models])
+        intercept = np.array([model.offset[0] for model in models])
         output: Node = Imputation(
             rows, missing, column, weight, intercept, low[column], high[column]
         ).checked()
-        return _made(output, filled.names)
+        return _computed(output, filled.names)
     if len(steps) > _MOST_OTHERS:
         kind = steps[0].estimator.kind
         raise where.unsupported(
@@ -145,10 +145,10 @@ def _linear(filled: Table, steps: list[_Step]) -> list[Affine] | None:
     models = []
     for step in steps:
         table = filled.select(step.others.tolist())
-        found = affine_of(_response(step, table), filled)
-        if found is None:
+        model = affine_of(_response(step, table), filled)
+        if model is None:
             return None
-        models.append(found)
+        models.append(model)
     return models
 
 
@@ -166,16 +166,16 @@ def _after(state: Table, missing: Node, step: _Step, low: float, high: float) ->
     rows, j = TableRows(state), step.column
     value = _response(step, state.select(step.others.tolist()))
     value = apply("minimum", apply("maximum", value, low), high)
-    own = apply("where", select(missing, [j]), value, select(rows, [j]))
-    parts: list[Node] = [own]
+    imputed = apply("where", select(missing, [j]), value, select(rows, [j]))
+    parts: list[Node] = [imputed]
     if j:
         parts.insert(0, select(rows, range(j)))
     if j + 1 < len(state):
         parts.append(select(rows, range(j + 1, len(state))))
-    return _made(concat(parts), None)
+    return _computed(concat(parts), None)
 
 
-def _made(output: Node, names: tuple[str, ...] | None) -> Table:
+def _computed(output: Node, names: tuple[str, ...] | None) -> Table:
     """Return columns in the rows' type, in which the library stores them."""
     operation = Computed(side_by_side([leaf.table for leaf in leaves(output)]), None, output, narrow=True)
     return Table(tuple(Column(Made(operation, i)) for i in range(output.width)), names=names)

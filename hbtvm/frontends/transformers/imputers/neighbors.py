@@ -27,10 +27,10 @@ from hbtvm.operators.shapes import concat, reduce, select
 def knn_imputer(record: Record, table: Table, where: Where) -> Table:
     """Read ``KNNImputer``: for each column, the nearest of the training rows that have a value in it."""
     if record.get("metric", "nan_euclidean") != "nan_euclidean":
-        raise where.unsupported("has a metric of your own, which is not supported.")
+        raise where.unsupported("has a custom metric, which is not supported.")
     weights: Any = record.get("weights", "uniform")
     if weights not in ("uniform", "distance"):
-        raise where.unsupported("has weights of your own; supported are uniform and distance.")
+        raise where.unsupported("has custom weights; supported are uniform and distance.")
     missing = missing_of(record, where)
     marked = missing is NA or is_nan(missing)
     number = float(missing) if isinstance(missing, int | float) else np.nan
@@ -55,12 +55,12 @@ def knn_imputer(record: Record, table: Table, where: Where) -> Table:
     output = concat([column(i) if valid[i] else constant(0.0) for i in kept])
     # Behind a network of several tables, these are read side by side.
     tables = side_by_side([leaf.table for leaf in leaves(output)])
-    own = None if names is None else tuple(names[i] for i in kept)
-    filled = computed(tables, rows, output, "knnimputer", own, narrow=True)
+    kept_names = None if names is None else tuple(names[i] for i in kept)
+    filled = computed(tables, rows, output, "knnimputer", kept_names, narrow=True)
     if not record.get("add_indicator", False):
         return filled
-    given = Table(table.columns, table.sparse, names)
-    marks = indicators(record.record("indicator_"), given, missing, where)
+    named = Table(table.columns, table.sparse, names)
+    marks = indicators(record.record("indicator_"), named, missing, where)
     both = None if names is None or marks.names is None else (filled.names or ()) + marks.names
     return replace(side_by_side((filled, marks)), names=both)
 

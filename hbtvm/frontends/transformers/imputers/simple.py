@@ -55,7 +55,7 @@ def indicators(record: Record, table: Table, missing: Missing, where: Where) -> 
     """Return the marks of a fitted ``MissingIndicator``, which are bools in the library."""
     columns = record.array("features_", "iu", 1).tolist()
     if any(not 0 <= i < len(table) for i in columns):
-        raise where.damaged("it marks a column that is not there.")
+        raise where.damaged("it marks a column that does not exist.")
     mark = IsMissing(missing, _reads_numbers(record))
     marks = tuple(table.columns[i].then(mark) for i in columns)
     names = None if table.names is None else tuple(f"missingindicator_{table.names[i]}" for i in columns)
@@ -63,9 +63,9 @@ def indicators(record: Record, table: Table, missing: Missing, where: Where) -> 
 
 
 def _missing(record: Record, where: Where) -> Missing:
-    found = missing_of(record, where)
+    missing = missing_of(record, where)
     # Among numbers alone, NaN is all that can be missing.
-    return np.nan if found is NA and _fitted_type(record) not in (None, "O") else found
+    return np.nan if missing is NA and _fitted_type(record) not in (None, "O") else missing
 
 
 def _takes_nan(missing: Missing) -> bool:
@@ -78,8 +78,8 @@ def _reads_numbers(record: Record) -> bool:
 
 def _fitted_type(record: Record) -> str | None:
     """Return the kind of the training rows' type; None if unknown."""
-    found = record.get("_fit_dtype", None)
-    return found.kind if isinstance(found, np.dtype) else None
+    dtype = record.get("_fit_dtype", None)
+    return dtype.kind if isinstance(dtype, np.dtype) else None
 
 
 def statistics(record: Record, width: int, where: Where) -> list[Any]:

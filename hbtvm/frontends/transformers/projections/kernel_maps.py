@@ -71,29 +71,34 @@ def additive_chi2_sampler(record: Record, table: Table, where: Where) -> Table:
     refuse_integers(unified(table), in_their_type, where, together=True)
     rows = TableRows(table)
     names = names_in(record, table)
-    own = [f"additivechi2sampler_{name}_sqrt" for name in names or ()]
+    output_names = [f"additivechi2sampler_{name}_sqrt" for name in names or ()]
     parts: list[Node] = [apply("sqrt", apply("multiply", rows, size))]
     zero = apply("equal", rows, 0.0)
     # The result for 0 is replaced, so any number does.
     positive = apply("where", zero, 1.0, rows)
-    phase, twice = apply("multiply", apply("log", positive), size), apply("multiply", positive, 2.0 * size)
+    phase, doubled = apply("multiply", apply("log", positive), size), apply("multiply", positive, 2.0 * size)
     for j in range(1, steps):
-        factor = apply("sqrt", apply("divide", twice, np.cosh(np.pi * j * size)))
+        factor = apply("sqrt", apply("divide", doubled, np.cosh(np.pi * j * size)))
         for function in ("cos", "sin"):
             wave = apply("multiply", factor, apply(function, apply("multiply", phase, float(j))))
             parts.append(apply("where", zero, 0.0, wave))
-            own += [f"additivechi2sampler_{name}_{function}{j}" for name in names or ()]
+            output_names += [f"additivechi2sampler_{name}_{function}{j}" for name in names or ()]
     output = concat(parts)
     return computed(
-        table, rows, output, "additivechi2sampler", tuple(own) if names else None, sparse=table.sparse
+        table,
+        rows,
+        output,
+        "additivechi2sampler",
+        tuple(output_names) if names else None,
+        sparse=table.sparse,
     )
 
 
 def nystroem(record: Record, table: Table, where: Where) -> Table:
     """Read ``Nystroem``: kernels with some training rows, normalised."""
     points = finite(record, "components_", where, None, len(table))
-    given = record.get("kernel_params", None) or {}
-    if not isinstance(given, dict) or given:
+    parameters = record.get("kernel_params", None) or {}
+    if not isinstance(parameters, dict) or parameters:
         raise where.unsupported("has kernel_params, which are not supported; give gamma, degree and coef0.")
     rows = TableRows(table)
     values = _kernel(record, rows, points, least_norm(type_of(record, "components_")), where)
@@ -117,9 +122,9 @@ def kernel_pca(record: Record, table: Table, where: Where) -> Table:
     overall = centerer.number("K_fit_all_")
     rows = TableRows(table)
     # A row of a precomputed kernel's matrix is that row's kernels already.
-    given = record.get("kernel") == "precomputed"
+    precomputed = record.get("kernel") == "precomputed"
     values: Node = rows
-    if not given:
+    if not precomputed:
         values = _kernel(record, rows, points, least_norm(type_of(record, "X_fit_")), where)
     # Subtracting a row's mean from its kernels is a product with centred weights.
     centred = weight - weight.sum(axis=0) / len(points)
@@ -131,13 +136,13 @@ def _kernel(record: Record, rows: TableRows, points: np.ndarray, least: float, w
     """Return the kernel of an estimator's parameters, with scikit-learn's defaults for None."""
     name = record.get("kernel")
     if not isinstance(name, str) or name not in _KERNELS:
-        found = repr(name)[:40] if isinstance(name, str) else "a function of your own"
-        raise where.unsupported(f"has {found} as its kernel; supported are {', '.join(_KERNELS)}.")
+        actual = repr(name)[:40] if isinstance(name, str) else "a custom function"
+        raise where.unsupported(f"has {actual} as its kernel; supported are {', '.join(_KERNELS)}.")
     values = {"gamma": 1.0 / rows.width, "degree": 3.0, "coef0": 1.0}
     for parameter in _KERNELS[name]:
         fitted = f"{parameter}_"
         source = fitted if record.get(fitted, None) is not None else parameter
         if record.get(source, None) is not None:
             values[parameter] = record.number(source)
-    own = cast(Kernel, "poly" if name == "polynomial" else name)
-    return kernel(rows, points, own, values["gamma"], values["coef0"], values["degree"], least)
+    kind = cast(Kernel, "poly" if name == "polynomial" else name)
+    return kernel(rows, points, kind, values["gamma"], values["coef0"], values["degree"], least)

@@ -151,6 +151,6 @@ def kernel_centerer(record: Record, table: Table, where: Where) -> Table:
         raise where.damaged(f"it has means of {len(means)} columns, but gets {len(table)}.")
     inputs = accepting(unified(table), nan=False)
     rows = TableRows(inputs)
-    own = apply("divide", reduce("sum", rows), float(len(means)))
-    centred = apply("subtract", apply("subtract", rows, means), own)
+    row_means = apply("divide", reduce("sum", rows), float(len(means)))
+    centred = apply("subtract", apply("subtract", rows, means), row_means)
     return computed(inputs, rows, apply("add", centred, overall), "kernelcenterer", narrow=True)

@@ -35,8 +35,8 @@ def of_lightgbm(estimator: Record, width: int, where: Where) -> np.ndarray:
         feature = np.array(tree.get("split_feature", "").split(), np.int64)
         _require_columns(feature, width)
         # LightGBM skips splits without gain, such as forced splits.
-        good = gain > 0
-        np.add.at(result, feature[good], gain[good] if kind == "gain" else 1.0)
+        positive = gain > 0
+        np.add.at(result, feature[positive], gain[positive] if kind == "gain" else 1.0)
     return result.astype(np.int32) if kind == "split" else result
 
 
@@ -47,10 +47,10 @@ def of_xgboost(estimator: Record, width: int, where: Where) -> np.ndarray:
     Returns float32, shape (width,). Raises `UnsupportedModel` if the type of importance is not known, or it
     has none by nodes (gblinear, vector leaves). Raises `ValueError`, `KeyError` if the model is damaged.
     """
-    given = estimator.get("importance_type", None) or "gain"
-    name = given.removeprefix("total_") if isinstance(given, str) else ""
-    if name not in (*_STATISTICS, "weight") or given == "total_weight":
-        raise _unknown(given, estimator, where)
+    importance = estimator.get("importance_type", None) or "gain"
+    name = importance.removeprefix("total_") if isinstance(importance, str) else ""
+    if name not in (*_STATISTICS, "weight") or importance == "total_weight":
+        raise _unknown(importance, estimator, where)
     booster = xgboost_estimator.document_of(fitted_booster(estimator))["learner"]["gradient_booster"]
     kind = booster["name"]
     if kind not in ("gbtree", "dart"):
@@ -70,7 +70,7 @@ def of_xgboost(estimator: Record, width: int, where: Where) -> np.ndarray:
             np.add.at(total, feature, statistic[nodes])
     if name == "weight":
         total = splits.astype(np.float32)
-    elif given == name:  # the average by split
+    elif importance == name:  # the average by split
         total /= np.maximum(splits, 1).astype(np.float32)
     everything = total.sum()
     return total if everything == 0 else total / everything

@@ -33,28 +33,26 @@ def scores(record: Record, estimator: Record, width: int, where: Where) -> np.nd
     """
     getter = record.get("importance_getter", "auto")
     if getter not in ("auto", "coef_", "feature_importances_"):
-        raise where.unsupported(
-            "takes importances by a function or path of your own, which is not supported."
-        )
+        raise where.unsupported("takes importances by a custom function or path, which is not supported.")
     if getter != "feature_importances_" and estimator.get("coef_", None) is not None:
-        found = estimator.array("coef_", "f")
+        stored = estimator.array("coef_", "f")
     elif estimator.kind.startswith("HistGradientBoosting"):
         raise where.unsupported(
             f"selects by the importances of a {estimator.kind}, which has no feature_importances_; "
-            "scikit-learn needs an importance_getter for it, of which functions and paths of your own are "
-            "not supported."
+            "scikit-learn needs an importance_getter for it, and custom functions and paths are not "
+            "supported."
         )
     elif getter != "coef_" and (estimator.library == "sklearn" or estimator.library in boosters.IMPORTANCES):
-        found = _of_trees(estimator, width, where)
+        stored = _of_trees(estimator, width, where)
     else:
         raise _unknown(estimator, where)
-    if found.shape[-1:] != (width,) or found.ndim > 2:
-        raise where.damaged(f"it has importances of shape {found.shape} for {width} columns.")
-    if found.ndim == 1:
-        importances: np.ndarray = np.abs(found)
+    if stored.shape[-1:] != (width,) or stored.ndim > 2:
+        raise where.damaged(f"it has importances of shape {stored.shape} for {width} columns.")
+    if stored.ndim == 1:
+        importances: np.ndarray = np.abs(stored)
         return importances
     order = record.get("norm_order", 1)
-    result: np.ndarray = np.linalg.norm(found, axis=0, ord=float(order))
+    result: np.ndarray = np.linalg.norm(stored, axis=0, ord=float(order))
     return result
 
 
@@ -71,14 +69,18 @@ def _of_trees(estimator: Record, width: int, where: Where) -> np.ndarray:
     if estimator.kind in _TREES:
         return _of_tree(estimator, width, True)
     if estimator.kind in _FORESTS:
-        found = [_of_tree(tree, width, True) for tree in estimator.records("estimators_") if _splits(tree)]
+        importances = [
+            _of_tree(tree, width, True) for tree in estimator.records("estimators_") if _splits(tree)
+        ]
     elif estimator.kind in _BOOSTING:
-        found = [_of_tree(tree, width, False) for tree in estimator.records("estimators_") if _splits(tree)]
+        importances = [
+            _of_tree(tree, width, False) for tree in estimator.records("estimators_") if _splits(tree)
+        ]
     else:
         raise _unknown(estimator, where)
-    if not found:
+    if not importances:
         return np.zeros(width)
-    mean: np.ndarray = np.array(found).mean(axis=0, dtype=np.float64)
+    mean: np.ndarray = np.array(importances).mean(axis=0, dtype=np.float64)
     result: np.ndarray = mean / float(mean.sum())
     return result
 
@@ -104,21 +106,21 @@ def _of_tree(tree: Record, width: int, normalize: bool) -> np.ndarray:
     return result
 
 
-def threshold(record: Record, estimator: Record, found: np.ndarray, where: Where) -> float:
+def threshold(record: Record, estimator: Record, importances: np.ndarray, where: Where) -> float:
     """Return the importance below which columns are dropped.
 
-    Raises `UnsupportedModel` if it is given as something else than a number or words that the library knows.
+    Raises `UnsupportedModel` if it is neither a number nor an expression that the library supports.
     """
-    given: Any = record.get("threshold", None)
-    if given is None:
-        given = 1e-5 if _is_sparse_by_penalty(estimator) else "mean"
-    if not isinstance(given, str):
-        return float(given)
-    factor, _, reference = given.rpartition("*")
+    value: Any = record.get("threshold", None)
+    if value is None:
+        value = 1e-5 if _is_sparse_by_penalty(estimator) else "mean"
+    if not isinstance(value, str):
+        return float(value)
+    factor, _, reference = value.rpartition("*")
     if reference.strip() not in ("mean", "median"):
-        raise where.unsupported(f"has the threshold {given[:40]!r}, which is not supported.")
+        raise where.unsupported(f"has the threshold {value[:40]!r}, which is not supported.")
     # In the importances' type, which is float32 for XGBoost.
-    middle = np.mean(found) if reference.strip() == "mean" else np.median(found)
+    middle = np.mean(importances) if reference.strip() == "mean" else np.median(importances)
     return float(middle if not factor else float(factor.strip()) * middle)
 
 

@@ -119,7 +119,7 @@ def _k_best(record: Record, k: Any) -> Mask:
         return np.ones(len(scores), bool)
     mask = np.zeros(len(scores), bool)
     if k:
-        # Of equals, the last ones.
+        # Among equal scores, the last columns are kept.
         mask[np.argsort(scores, kind="stable")[-int(k) :]] = True
     return mask
 
@@ -132,7 +132,7 @@ def _percentile(record: Record, percentile: Any) -> Mask:
     mask: Mask = scores > threshold
     ties = np.flatnonzero(scores == threshold)
     most = int(len(scores) * percentile / 100)
-    # Of equals at the border, the first ones; the bound may be negative, as in the library.
+    # Among scores at the threshold, the first columns are kept; the bound may be negative, as in the library.
     mask[ties[: most - mask.sum()]] = True
     return mask
 

@@ -59,7 +59,7 @@ class MappedLane:
         driver = gpu.driver
         self._start, self._wait = driver.function("cuLaunchKernel"), driver.function("cuStreamSynchronize")
         self._ask, self._context = driver.function("cuCtxGetCurrent"), ctypes.c_void_p()
-        self._asked = ctypes.byref(self._context)
+        self._context_pointer = ctypes.byref(self._context)
 
     def run(self, X: np.ndarray) -> np.ndarray:
         """Return raw scores of rows, float64, shape (N, O); waits for them.
@@ -75,7 +75,7 @@ class MappedLane:
             start = self._starts[count] = self._kernel.laid_out(
                 self._stream.handle, self._in.device, count, self._out.device, self._scaling
             )
-        if self._ask(self._asked) == 0 and self._context.value == self._gpu.context:
+        if self._ask(self._context_pointer) == 0 and self._context.value == self._gpu.context:
             self._compute(start)
         else:
             with self._gpu.current():

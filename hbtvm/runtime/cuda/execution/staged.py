@@ -48,13 +48,13 @@ class StagedKernels:
     def __init__(
         self, kernels: Sequence[tuple[DeviceKernel, Sequence[int]]], n_features: int, dtype: np.dtype
     ) -> None:
-        own = [kernel for kernel, _ in kernels]
-        self.gpu, self.outputs = own[0].gpu, own[-1].outputs
+        loaded = [kernel for kernel, _ in kernels]
+        self.gpu, self.outputs = loaded[0].gpu, loaded[-1].outputs
         self.n_features, self.single = n_features, dtype == np.float32
         self.row_bytes = n_features * dtype.itemsize
-        self.row_tile = math.lcm(*(kernel.row_tile for kernel in own))
-        self.most_rows = min(kernel.most_rows for kernel in own)
-        widths = [kernel.outputs for kernel in own[:-1]]
+        self.row_tile = math.lcm(*(kernel.row_tile for kernel in loaded))
+        self.most_rows = min(kernel.most_rows for kernel in loaded)
+        widths = [kernel.outputs for kernel in loaded[:-1]]
         self.ahead: list[int] = np.cumsum([0, *widths]).tolist()
         self.steps = [self._step(kernel, columns, widths) for kernel, columns in kernels]
         in_place = [step.kernel for step in self.steps if step.source == _ROWS]
@@ -63,7 +63,7 @@ class StagedKernels:
         gathered = (step.kernel.signature.row_bytes for step in self.steps if step.columns is not None)
         self.room_bytes = (
             max(gathered, default=0)
-            + max(kernel.sum_bytes(kernel.row_tile) // kernel.row_tile for kernel in own)
+            + max(kernel.sum_bytes(kernel.row_tile) // kernel.row_tile for kernel in loaded)
             + 8 * (sum(widths) + self.outputs)
         )
 
@@ -108,10 +108,10 @@ class _StagedRoom:
         self._gathered = Memory(gpu, max(gathered, default=0))
         self._kept = Memory(gpu, max(step.kernel.sum_bytes(capacity) for step in steps))
         self._stride = -(-capacity // _ALIGNED_ROWS) * _ALIGNED_ROWS
-        self._made = Memory(gpu, 8 * self._stride * work.ahead[-1])
+        self._stage_columns = Memory(gpu, 8 * self._stride * work.ahead[-1])
         self._out = Memory(gpu, 8 * capacity * work.outputs)
         # A kernel of whole tiles that reads a stage's columns in place also computes the padding rows.
-        gpu.driver.call("cuMemsetD8Async", self._made.handle, 0, self._made.size, stream)
+        gpu.driver.call("cuMemsetD8Async", self._stage_columns.handle, 0, self._stage_columns.size, stream)
 
     def scores(self, stream: int | None, rows: int, count: int, out: int | None, scaling: Scaling) -> int:
         into = self._out.handle if out is None else out
@@ -125,7 +125,7 @@ class _StagedRoom:
 
     def _columns(self, stage: int) -> int:
         """Return the address of a stage's columns."""
-        return self._made.handle + 8 * self._work.ahead[stage] * self._stride
+        return self._stage_columns.handle + 8 * self._work.ahead[stage] * self._stride
 
     def _rows(self, step: _Step, stream: int | None, rows: int, count: int) -> int:
         """Queue the gathering of a kernel's rows if needed; return their address."""
@@ -134,7 +134,10 @@ class _StagedRoom:
         work, signature = self._work, step.kernel.signature
         padded, reads = -(-count // signature.row_tile) * signature.row_tile, signature.n_features
         values = (
-            *map(ctypes.c_uint64, (rows, self._made.handle, self._gathered.handle, step.columns.handle)),
+            *map(
+                ctypes.c_uint64,
+                (rows, self._stage_columns.handle, self._gathered.handle, step.columns.handle),
+            ),
             *map(
                 ctypes.c_int64,
                 (

@@ -107,7 +107,8 @@ class PinnedUpload(Upload):
         self._missing: dict[int, int] = {}
         self._stopped = False
         self._threads = [
-            threading.Thread(target=self._work, args=(own,), name="hbtvm-upload") for own in staging.buffers
+            threading.Thread(target=self._work, args=(buffers,), name="hbtvm-upload")
+            for buffers in staging.buffers
         ]
 
     def __enter__(self) -> PinnedUpload:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -56,18 +55,15 @@ class RecursiveDevice(Resident):
         self._width = math.prod(entry.shape)
         # The executor calls no kernel here, so its description has batch sizes but no steps.
         plain = Program(())
-        bare = [replace(one, leaf=plain, inner=plain, first=None, tables=()) for one in entry.kernels]
+        bare = [replace(kernels, leaf=plain, inner=plain, first=None, tables=()) for kernels in entry.kernels]
         kept = Kept()
         model = model_of(kept, replace(entry, kernels=tuple(bare)), [{}] * len(bare))
-        kept.objects.append(model)
-        self._handle = library.recursive_open(ctypes.addressof(model), 1)
-        if not self._handle:
-            raise MemoryError("there is no memory for the model.")
-        weakref.finalize(self, _close, library, self._handle, kept).atexit = False
+        self._handle = kept.opened(self, library, model, 1, "recursive_")
         with gpu.current():
             put = TableStore(gpu).put
             self._kernels = [
-                LevelKernels(gpu, one, [put(table) for table in one.tables], toolkit) for one in entry.kernels
+                LevelKernels(gpu, kernels, [put(table) for table in kernels.tables], toolkit)
+                for kernels in entry.kernels
             ]
         self._spare: list[Lane] = []
 
@@ -80,8 +76,8 @@ class RecursiveDevice(Resident):
         arrays = checked(structures, self.entry.inputs)
         batch, _kept = batch_of(arrays)
         rows, place = c.Rows(), c.Place()
-        handle, ours = self._handle, (ctypes.byref(batch), ctypes.byref(rows))
-        status = self._library.recursive_begin(handle, *ours, ctypes.byref(place))
+        handle, arguments = self._handle, (ctypes.byref(batch), ctypes.byref(rows))
+        status = self._library.recursive_begin(handle, *arguments, ctypes.byref(place))
         if status:
             fail(self.entry, status, place)
         try:
@@ -93,10 +89,10 @@ class RecursiveDevice(Resident):
                 if rows.levels:
                     call = Call(self.entry, batch.nodes, rows)
                     lane.reserve(call, kernels)
-                    self._library.recursive_fill(handle, *ours, lane.host(call.child), lane.inputs(call))
+                    self._library.recursive_fill(handle, *arguments, lane.host(call.child), lane.inputs(call))
                     state = lane.run(call, kernels)
             # A lane whose call failed may still be in use, so it does not return to the free list.
-            status = self._library.recursive_read(handle, *ours, state, address(out))
+            status = self._library.recursive_read(handle, *arguments, state, address(out))
             self._spare.append(lane)
         finally:
             self._library.recursive_end(handle, ctypes.byref(rows))
@@ -110,8 +106,3 @@ class RecursiveDevice(Resident):
             return self._spare.pop()
         except IndexError:
             return Lane(self._gpu, self._poison)
-
-
-def _close(library: Library, handle: int, kept: Kept) -> None:
-    library.recursive_close(handle)
-    kept.objects.clear()

@@ -33,7 +33,7 @@ class Call:
         self._end = 8
         self.levels = self._place(4 * (self.count + 1))
         self.child = self._place(4 * self.rows * self.arity)
-        sizes = [one.size if one.kind == "vector" else 1 for one in entry.inputs]
+        sizes = [input_.size if input_.kind == "vector" else 1 for input_ in entry.inputs]
         self.inputs = [self._place(4 * self.rows * size) for size in sizes]
         self.size = self._end
 
@@ -60,10 +60,10 @@ class LevelKernels:
         self.tables, self.scratch = tables, kernels.inner.scratch
         try:
             self._module = Module(gpu, kernels.library)
-            one = kernels.persistent
-            self.persistent = None if one is None else _loaded(gpu, self._module, one)
+            persistent = kernels.persistent
+            self.persistent = None if persistent is None else _loaded(gpu, self._module, persistent)
             self._programs = [
-                [_loaded(gpu, self._module, step) for step in program.main] if one is None else []
+                [_loaded(gpu, self._module, step) for step in program.main] if persistent is None else []
                 for program in kernels.programs
             ]
         except driver.CudaError as error:
@@ -108,14 +108,14 @@ class Lane:
 
     def __init__(self, gpu: driver.Gpu, poison: bool = False) -> None:
         self._gpu, self._stream, self._poison = gpu, Stream(gpu), poison
-        self._given = self._read = Pinned(gpu, 0)
+        self._staging = self._read = Pinned(gpu, 0)
         self._arrays = self._state = self._scratch = Memory(gpu, 0)
 
     def reserve(self, call: Call, kernels: LevelKernels) -> None:
         """Provide memory for a call; its previous contents are lost."""
         gpu, state = self._gpu, 4 * call.rows * call.width
-        if self._given.array.size < call.size:
-            self._given, self._arrays = Pinned(gpu, call.size), Memory(gpu, call.size)
+        if self._staging.array.size < call.size:
+            self._staging, self._arrays = Pinned(gpu, call.size), Memory(gpu, call.size)
         if self._read.array.size < state:
             self._read, self._state = Pinned(gpu, state), Memory(gpu, state)
         scratch = 4 * call.widest * sum(kernels.scratch)
@@ -124,7 +124,7 @@ class Lane:
 
     def host(self, offset: int) -> int:
         """Return an array's address in the host's staging memory."""
-        return int(self._given.handle) + offset
+        return int(self._staging.handle) + offset
 
     def inputs(self, call: Call) -> Any:
         """Return the inputs' addresses in the host's staging memory."""
@@ -132,10 +132,10 @@ class Lane:
 
     def run(self, call: Call, kernels: LevelKernels) -> int:
         """Compute the states of a call whose arrays are written; return the address of the copied states."""
-        buffer, run, stream = self._given.array, self._gpu.driver.call, self._stream.handle
+        buffer, run, stream = self._staging.array, self._gpu.driver.call, self._stream.handle
         buffer[:8] = 0
         buffer[call.levels : call.levels + 4 * (call.count + 1)] = call.starts.view(np.uint8)
-        run("cuMemcpyHtoDAsync_v2", self._arrays.handle, self._given.handle, call.size, stream)
+        run("cuMemcpyHtoDAsync_v2", self._arrays.handle, self._staging.handle, call.size, stream)
         if self._poison:
             for memory in (self._state, self._scratch):
                 run("cuMemsetD8Async", memory.handle, 0xFF, memory.size, stream)
@@ -162,20 +162,20 @@ class Lane:
         laid: dict[int, tuple[list[Any], Any]] = {}
         nodes = np.diff(call.starts).tolist()
         for level in range(call.count):
-            for one in kernels.of_level(level):
-                step = one.step
+            for kernel in kernels.of_level(level):
+                step = kernel.step
                 blocks = -(-nodes[level] // step.tile) * step.panels
-                if one.function not in laid:
+                if kernel.function not in laid:
                     values = self._values(call, kernels, step, level=level, blocks=blocks)
-                    laid[one.function] = values, pointers(values)
-                values, parameters = laid[one.function]
+                    laid[kernel.function] = values, pointers(values)
+                values, parameters = laid[kernel.function]
                 for value, argument in zip(values, step.arguments, strict=True):
                     if argument.role == "level":
                         value.value = level
                     elif argument.role == "blocks":
                         value.value = blocks
                 sizes = (blocks, 1, 1, step.threads, 1, 1, 0)
-                run("cuLaunchKernel", one.function, *sizes, stream, parameters, None)
+                run("cuLaunchKernel", kernel.function, *sizes, stream, parameters, None)
 
     def _values(self, call: Call, kernels: LevelKernels, step: Step, **scalars: int) -> list[Any]:
         """Return a kernel's arguments for the driver."""

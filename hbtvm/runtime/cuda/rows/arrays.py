@@ -52,7 +52,7 @@ class ArrayLibrary(ABC):
         """Return a copy with NaN for a value."""
 
     @abstractmethod
-    def has(self, X: Any, what: str) -> bool:
+    def has(self, X: Any, kind: str) -> bool:
         """Return whether an array has ``"NaN"`` or ``"infinity"``; waits for the device."""
 
     @abstractmethod
@@ -88,10 +88,10 @@ def prepare(library: ArrayLibrary, X: Any, inputs: Inputs) -> Any:
     rows = library.cast(X, dtype)
     if spec.missing_value is not None:
         rows = library.mark_missing(rows, float(np.float32(spec.missing_value)))
-    for what, allowed in (("NaN", spec.allow_nan), ("infinity", spec.allow_inf)):
-        if not allowed and library.has(rows, what):
+    for kind, allowed in (("NaN", spec.allow_nan), ("infinity", spec.allow_inf)):
+        if not allowed and library.has(rows, kind):
             raise InputError(
-                f"the rows have {what}, but the model was trained without; expected finite numbers."
+                f"the rows have {kind}, but the model was trained without; expected finite numbers."
             )
     return rows
 

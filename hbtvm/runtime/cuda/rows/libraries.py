@@ -67,8 +67,8 @@ class TorchLibrary(ArrayLibrary):
     def mark_missing(self, X: Any, value: float) -> Any:
         return self._torch.where(value == X, float("nan"), X)
 
-    def has(self, X: Any, what: str) -> bool:
-        return bool((self._torch.isnan(X) if what == "NaN" else self._torch.isinf(X)).any())
+    def has(self, X: Any, kind: str) -> bool:
+        return bool((self._torch.isnan(X) if kind == "NaN" else self._torch.isinf(X)).any())
 
     def to_host(self, X: Any) -> np.ndarray:
         array: np.ndarray = X.cpu().numpy()
@@ -111,8 +111,8 @@ class CupyLibrary(ArrayLibrary):
     def mark_missing(self, X: Any, value: float) -> Any:
         return self._cupy.where(value == X, X.dtype.type(np.nan), X)
 
-    def has(self, X: Any, what: str) -> bool:
-        return bool((self._cupy.isnan(X) if what == "NaN" else self._cupy.isinf(X)).any())
+    def has(self, X: Any, kind: str) -> bool:
+        return bool((self._cupy.isnan(X) if kind == "NaN" else self._cupy.isinf(X)).any())
 
     def to_host(self, X: Any) -> np.ndarray:
         array: np.ndarray = self._cupy.asnumpy(X)
@@ -168,9 +168,9 @@ class DlpackLibrary(ArrayLibrary):
         rows[rows == value] = np.nan
         return self.to_device(rows, X)
 
-    def has(self, X: Any, what: str) -> bool:
+    def has(self, X: Any, kind: str) -> bool:
         rows = self.to_host(X)
-        return bool((np.isnan(rows) if what == "NaN" else np.isinf(rows)).any())
+        return bool((np.isnan(rows) if kind == "NaN" else np.isinf(rows)).any())
 
     def to_host(self, X: Any) -> np.ndarray:
         gpu, array = driver.gpu(self.device(X)), np.empty(X.shape, self.dtype(X))

@@ -111,15 +111,17 @@ def _targets(node: Node) -> tuple[Node, list[int]] | None:
     """Return what the positions of the largest values of each target are of, and the targets' ends."""
     parts = node.parts if isinstance(node, Concat) else (node,)
     sources = [
-        one.x for one in parts if isinstance(one, Reduce) and one.function == "argmax" and one.groups == 1
+        part.x
+        for part in parts
+        if isinstance(part, Reduce) and part.function == "argmax" and part.groups == 1
     ]
     if len(sources) < len(parts):
         return None
     if len(parts) == 1:
         return sources[0], [sources[0].width]
-    ends = list(accumulate(one.width for one in sources))
-    runs = [one for one in sources if isinstance(one, Select) and one.x is sources[0].inputs[0]]
-    columns = [column for one in runs for column in one.indices.tolist()]
+    ends = list(accumulate(source.width for source in sources))
+    runs = [source for source in sources if isinstance(source, Select) and source.x is sources[0].inputs[0]]
+    columns = [column for run in runs for column in run.indices.tolist()]
     x = sources[0].inputs[0]
     return (x, ends) if len(runs) == len(parts) and columns == list(range(x.width)) else None
 

@@ -49,8 +49,8 @@ def compiled(
             text=True,
         )
         if done.returncode:
-            said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-            raise BuildError(f"{compiler} could not compile hbtvm's {names[0]}: {said[0]}")
+            message = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            raise BuildError(f"{compiler} could not compile hbtvm's {names[0]}: {message[0]}")
         return output.read_bytes()
 
 

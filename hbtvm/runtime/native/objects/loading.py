@@ -19,27 +19,27 @@ from hbtvm.runtime.native.objects.elf import problem
 _number = itertools.count()
 
 
-def open_library(code: bytes, what: str) -> ctypes.CDLL:
+def open_library(code: bytes, title: str) -> ctypes.CDLL:
     """Load a shared object permanently; see `closing`.
 
     `code`: the whole file.
-    `what`: its name in errors, such as ``"a kernel's library"``.
+    `title`: its name in errors, such as ``"a kernel's library"``.
     Raises `PackageError` if it is damaged, or the operating system refuses it.
     """
-    wrong = problem(code) if sys.platform == "linux" else None
-    reasons = [wrong] if wrong else []
+    reason = problem(code) if sys.platform == "linux" else None
+    reasons = [reason] if reason else []
     places: tuple[Callable[[bytes], contextlib.AbstractContextManager[str]], ...] = (_in_memory, _in_folder)
-    for place in () if wrong else places:
+    for place in () if reason else places:
         path = ""
         try:
             with place(code) as path:
                 return ctypes.CDLL(path)
         except OSError as error:
-            said = error.strerror or str(error).strip().splitlines()[0]
-            reasons.append(said.replace(path, "it") if path else said)
+            message = error.strerror or str(error).strip().splitlines()[0]
+            reasons.append(message.replace(path, "it") if path else message)
     # Report a reason once, such as a missing symbol.
     text = "; nor from a folder for temporary files (TMPDIR names another): ".join(dict.fromkeys(reasons))
-    raise PackageError(f"{what} can't be loaded: {text}.")
+    raise PackageError(f"{title} can't be loaded: {text}.")
 
 
 def closing(loaded: ctypes.CDLL) -> ctypes.CDLL:

@@ -103,8 +103,8 @@ class KeptStep(LevelStep):
         teams, team = tirx.truncdiv(blocks, panels), tirx.truncdiv(block, panels)
         tiles = tirx.truncdiv(self.units(level), panels)
         count = tirx.truncdiv(tiles + teams - const(1) - team, teams)
-        own = tirx.Select(team < teams, count, const(0))
-        return own, lambda n: (n * teams + team) * panels + tirx.truncmod(block, panels)
+        tiles_of_team = tirx.Select(team < teams, count, const(0))
+        return tiles_of_team, lambda n: (n * teams + team) * panels + tirx.truncmod(block, panels)
 
     def packed(self) -> list[np.ndarray]:
         """Pack each group's constants by panel: (panels, products of an operand, terms, columns)."""
@@ -129,33 +129,33 @@ class KeptStep(LevelStep):
     def statements(self, level: Any, unit: Any) -> list[Any]:
         p, blocking, panels = self.parameters, self.blocking, const(self.panels)
         first, last, row = (tirx.Var(name, "int64") for name in ("first", "last", "row"))
-        own, share, column = (tirx.Var(name, "int64") for name in ("own", "share", "column"))
+        output, share, column = (tirx.Var(name, "int64") for name in ("output", "share", "column"))
         columns = const(blocking.columns)
         statements = [
             tirx.Bind(first, p.first_row(level)),
             tirx.Bind(last, p.first_row(level + const(1))),
             tirx.Bind(row, first + tirx.truncdiv(unit, panels) * const(blocking.tile)),
-            tirx.Bind(own, tirx.truncmod(self.thread, columns)),
+            tirx.Bind(output, tirx.truncmod(self.thread, columns)),
             tirx.Bind(share, tirx.truncdiv(self.thread, columns)),
-            tirx.Bind(column, tirx.truncmod(unit, panels) * columns + own),
+            tirx.Bind(column, tirx.truncmod(unit, panels) * columns + output),
         ]
         places: dict[int, int] = {}
         stores: list[Any] = []
         for (operands, weights, products), array in zip(self._groups(), self.packed(), strict=True):
             sums = [[scratch("sums", blocking.tile, "float32") for _ in weights] for _ in operands]
             start, _ = self.kept.tables[p.tables.number(array)]
-            statements += self._partial(operands, weights, sums, start, (first, last, row), own, share)
+            statements += self._partial(operands, weights, sums, start, (first, last, row), output, share)
             for of_operand, numbers in zip(sums, products, strict=True):
                 for memory, number in zip(of_operand, numbers, strict=True):
                     places[number] = len(places)
                     for r in range(blocking.tile):
-                        to = self._sum_place(places[number], const(r), share, own)
+                        to = self._sum_place(places[number], const(r), share, output)
                         stores.append(tirx.BufferStore(self.kept.buffer, memory.load(r), [to]))
         return [
             *statements,
             *stores,
             block_barrier(),
-            self._results(places, first, last, row, column, own, share),
+            self._results(places, first, last, row, column, output, share),
         ]
 
     def _part(self, operands: int, terms: int) -> int:
@@ -168,10 +168,12 @@ class KeptStep(LevelStep):
         part = self._part(operands, terms)
         return -(-terms // part) * part
 
-    def _sum_place(self, which: int, r: Any, share: Any, own: Any) -> Any:
+    def _sum_place(self, which: int, r: Any, share: Any, output: Any) -> Any:
         node = const(which * self.blocking.tile) + r
         return (
-            const(self.kept.count) + (node * const(self._shares) + share) * const(self.blocking.columns) + own
+            const(self.kept.count)
+            + (node * const(self._shares) + share) * const(self.blocking.columns)
+            + output
         )
 
     def _partial(
@@ -181,7 +183,7 @@ class KeptStep(LevelStep):
         sums: list[list[Scratch]],
         start: int,
         rows: tuple[Any, Any, Any],
-        own: Any,
+        output: Any,
         share: Any,
     ) -> list[Any]:
         """Sum over a thread's terms, for its output and all nodes of the tile."""
@@ -190,7 +192,7 @@ class KeptStep(LevelStep):
         part, all_terms = self._part(len(operands), terms), self._all_terms(len(operands), terms)
         statements: list[Any] = []
         for memory in itertools.chain.from_iterable(sums):
-            statements += memory.made()
+            statements += memory.allocation()
             statements += [memory.store(tirx.const(0.0, "float32"), r) for r in range(nodes)]
         at, n = tirx.Var("part", "int64"), tirx.Var("n", "int64")
 
@@ -199,7 +201,7 @@ class KeptStep(LevelStep):
             weight_vars = [tirx.Var("w", "float32") for _ in weights]
             for q, variable in enumerate(weight_vars):
                 place = const(q * all_terms) + at * const(part) + k
-                place = const(start) + place * const(self.blocking.columns) + own
+                place = const(start) + place * const(self.blocking.columns) + output
                 body.append(tirx.Bind(variable, tirx.BufferLoad(self.kept.buffer, [place])))
             for i in range(len(operands)):
                 for r in range(nodes):
@@ -226,7 +228,7 @@ class KeptStep(LevelStep):
         return [*statements, serial_loop(at, const(all_terms // part), body)]
 
     def _results(
-        self, places: dict[int, int], first: Any, last: Any, row: Any, column: Any, own: Any, share: Any
+        self, places: dict[int, int], first: Any, last: Any, row: Any, column: Any, output: Any, share: Any
     ) -> Any:
         """Add the threads' sums, then compute and store a thread's output for its share of the nodes."""
         n, r, here = (tirx.Var(name, "int64") for name in ("n", "r", "here"))
@@ -235,9 +237,9 @@ class KeptStep(LevelStep):
         statements: list[Any] = []
         for number, memory in totals.items():
             other = tirx.Var("other", "int64")
-            partial = tirx.BufferLoad(self.kept.buffer, [self._sum_place(places[number], r, other, own)])
+            partial = tirx.BufferLoad(self.kept.buffer, [self._sum_place(places[number], r, other, output)])
             added = memory.store(memory.load(0) + partial, 0)
-            statements += [*memory.made(), memory.store(tirx.const(0.0, "float32"), 0)]
+            statements += [*memory.allocation(), memory.store(tirx.const(0.0, "float32"), 0)]
             statements.append(serial_loop(other, const(self._shares), [added]))
 
         def load(number: int, where: Place, _: int) -> Any:

@@ -147,7 +147,7 @@ class _Kernel:
         spans = [("leaf", const(0), const(1)), ("inner", early, level - early)]
         if "first" in named:
             spans.insert(1, ("first", const(1), tirx.min(level - const(1), const(1))))
-        body: list[Any] = [tirx.AllocBuffer(shared), *done.made(), done.store(const(0), const(0))]
+        body: list[Any] = [tirx.AllocBuffer(shared), *done.allocation(), done.store(const(0), const(0))]
         owned = [step for facts in named.values() for step in self.steps(facts) if isinstance(step, KeptStep)]
         kept = Kept.of(owned, p, most_shared - 4 * numbers) if owned else None
         if kept is not None:

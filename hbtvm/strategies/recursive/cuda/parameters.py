@@ -49,8 +49,8 @@ class DeviceParameters(Parameters):
             registers across barriers.
         """
         arity = [] if isinstance(self.arity, int) else [self.arity]
-        function = tirx.PrimFunc([*(self._made[key] for key in self._order()), *arity, *scalars], body)
+        function = tirx.PrimFunc([*(self._buffers[key] for key in self._order()), *arity, *scalars], body)
         return function.with_attr("global_symbol", name).with_attr("tirx.noalias", alone)
 
     def _order(self) -> list[tuple[str, int]]:
-        return sorted(self._made, key=lambda key: (_ORDER.index(key[0]), key[1]))
+        return sorted(self._buffers, key=lambda key: (_ORDER.index(key[0]), key[1]))

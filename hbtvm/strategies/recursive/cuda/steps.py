@@ -96,7 +96,7 @@ class LevelStep(DeviceStep):
         table = self.parameters.table(_packed(arrays, parts * part, self.panels * self.blocking.threads))
         statements: list[Any] = []
         for memory in (statement for of_operand in sums for statement in of_operand):
-            statements += memory.made()
+            statements += memory.allocation()
             statements += [memory.store(tirx.const(0.0, "float32"), r) for r in range(nodes)]
         at, k = tirx.Var("part", "int64"), tirx.Var("k", "int64")
 

@@ -84,13 +84,13 @@ class TiledProduct:
         rows_of_grid, columns_of_grid = self._tile.grid
         row, column = tirx.Var("row", "int64"), tirx.Var("column", "int64")
         across = const(-(-padded(columns) // (_OWN * columns_of_grid)))
-        mine = tirx.truncdiv(self._thread, const(columns_of_grid))
-        mine_across = tirx.truncmod(self._thread, const(columns_of_grid))
+        thread_row = tirx.truncdiv(self._thread, const(columns_of_grid))
+        thread_column = tirx.truncmod(self._thread, const(columns_of_grid))
         sums = scratch("sums", _OWN * _OWN, "float32")
         statements: list[Any] = [
             tirx.Bind(row, tirx.truncdiv(panel, across) * const(_OWN * rows_of_grid)),
             tirx.Bind(column, tirx.truncmod(panel, across) * const(_OWN * columns_of_grid)),
-            *sums.made(),
+            *sums.allocation(),
             *(sums.store(zero(), i) for i in range(_OWN * _OWN)),
         ]
         left, *right = operands(self._values, self._number)
@@ -103,30 +103,30 @@ class TiledProduct:
                 *self._fill_left(left, at, terms, rows, start, row),
                 *self._fill_right(operand, terms, columns, start, column),
                 block_barrier(),
-                serial_loop(k, const(_TERMS), self._term(k, sums, mine, mine_across)),
+                serial_loop(k, const(_TERMS), self._term(k, sums, thread_row, thread_column)),
                 block_barrier(),
             ]
             statements.append(serial_loop(part, const(-(-terms // _TERMS)), body))
             at += terms
         for i in range(_OWN):
             for j in range(_OWN):
-                row_at = row + mine + const(i * rows_of_grid)
-                across_at = column + mine_across + const(j * columns_of_grid)
+                row_at = row + thread_row + const(i * rows_of_grid)
+                across_at = column + thread_column + const(j * columns_of_grid)
                 inside = tirx.all(row_at < const(rows), across_at < const(padded(columns)))
                 place = row_at * const(padded(columns)) + across_at
                 stores = sequence(self._store(place, sums.load(i * _OWN + j)))
                 statements.append(tirx.IfThenElse(inside, stores, None))
         return statements
 
-    def _term(self, k: Any, sums: Scratch, mine: Any, across: Any) -> list[Any]:
+    def _term(self, k: Any, sums: Scratch, thread_row: Any, across: Any) -> list[Any]:
         """Add one term to all sums of a thread."""
         rows, columns = self._tile.grid
         tile, behind = self._tile.shape[0] + 1, self._tile.shape[1]
         statements: list[Any] = []
         x, y = scratch("x", _OWN, "float32"), scratch("y", _OWN, "float32")
-        statements += [*x.made(), *y.made()]
+        statements += [*x.allocation(), *y.allocation()]
         for i in range(_OWN):
-            place = k * const(tile) + mine + const(i * rows)
+            place = k * const(tile) + thread_row + const(i * rows)
             statements.append(x.store(tirx.BufferLoad(self._shared, [place]), i))
         for j in range(_OWN):
             place = const(_TERMS * tile) + k * const(behind) + across + const(j * columns)
@@ -141,7 +141,7 @@ class TiledProduct:
         """Copy the terms of a tile's rows, as (term, row), with a padding number per term to spread banks."""
         tall, width = self._tile.shape[0], padded(self._values[number].shape[1])
 
-        def one(e: Any) -> tuple[Any, Any, Any]:
+        def places(e: Any) -> tuple[Any, Any, Any]:
             k, i = tirx.truncmod(e, const(_TERMS)), tirx.truncdiv(e, const(_TERMS))
             term, row_at = start + k, row + i
             place = tirx.min(row_at, const(rows - 1)) * const(width)
@@ -149,34 +149,34 @@ class TiledProduct:
             inside = tirx.all(term < const(terms), row_at < const(rows))
             return place, inside, k * const(tall + 1) + i
 
-        return self._fill(number, _TERMS * tall, one)
+        return self._fill(number, _TERMS * tall, places)
 
     def _fill_right(self, number: int, terms: int, columns: int, start: Any, column: Any) -> list[Any]:
         """Copy the terms of a tile's columns, as (term, column)."""
         tall, wide = self._tile.shape
         width = padded(columns)
 
-        def one(e: Any) -> tuple[Any, Any, Any]:
+        def places(e: Any) -> tuple[Any, Any, Any]:
             k, j = tirx.truncdiv(e, const(wide)), tirx.truncmod(e, const(wide))
             term, column_at = start + k, column + j
             place = tirx.min(term, const(terms - 1)) * const(width) + tirx.min(column_at, const(columns - 1))
             inside = tirx.all(term < const(terms), column_at < const(columns))
             return place, inside, const(_TERMS * (tall + 1)) + e
 
-        return self._fill(number, _TERMS * wide, one)
+        return self._fill(number, _TERMS * wide, places)
 
     def _fill(
         self,
         number: int,
         count: int,
-        one: Callable[[Any], tuple[Any, Any, Any]],
+        places: Callable[[Any], tuple[Any, Any, Any]],
     ) -> list[Any]:
         """Copy `count` numbers of a value to shared memory, a multiple of the block's threads.
 
-        `one`: from an index to the number's place, whether it exists, and its place in shared memory.
+        `places`: from an index to the number's place, whether it exists, and its place in shared memory.
         """
         n, e, at = (tirx.Var(name, "int64") for name in ("n", "e", "at"))
-        place, inside, to = one(e)
+        place, inside, to = places(e)
         moved = self._vectors.moved(at)
         value = moved.of(number)
         body = [

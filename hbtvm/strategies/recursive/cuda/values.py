@@ -29,7 +29,7 @@ class DeviceFunctions(Functions):
         if isinstance(value, ir.TensorLoad) and str(value.source.name) == _REGISTER:
             return value
         memory = scratch(_REGISTER, 1, "float32")
-        self.statements += [*memory.made(), memory.store(value, tirx.const(0, "int64"))]
+        self.statements += [*memory.allocation(), memory.store(value, tirx.const(0, "int64"))]
         return memory.load(tirx.const(0, "int64"))
 
     def tanh(self, x: Any) -> Any:
@@ -48,9 +48,9 @@ class DeviceVectors(Vectors):
     _functions = DeviceFunctions
 
     def moved(self, at: Any, lanes: int = 1) -> DeviceVectors:
-        made = super().moved(at, lanes)
-        assert isinstance(made, DeviceVectors)
-        return made
+        vectors = super().moved(at, lanes)
+        assert isinstance(vectors, DeviceVectors)
+        return vectors
 
     def at(self, number: int, at: Any) -> Any:
         """Return a value's number at another place."""
@@ -59,11 +59,11 @@ class DeviceVectors(Vectors):
         self.statements += moved.statements
         return value
 
-    def _made(self, number: int, child: Any) -> Any:
+    def _computed(self, number: int, child: Any) -> Any:
         value = self.facts.values[number]
         makers = {"slice": self._cut, "concat": self._concat, "reshape": self._reshape, "outer": self._outer}
         if child is not None or value.op not in makers or self._is_alike(number):
-            return super()._made(number, child)
+            return super()._computed(number, child)
         return makers[value.op](value)
 
     def _is_alike(self, number: int) -> bool:

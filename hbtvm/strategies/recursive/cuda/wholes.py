@@ -111,28 +111,28 @@ class WholesStep(DeviceStep):
         k, bounded = tirx.Var("k", "int64"), tirx.Var("bounded", "int64")
         moved = vectors.moved(bounded)
         x = where(k < const(terms), moved.of(vector))
-        made = [*moved.statements]
+        terms_of_rows = [*moved.statements]
         for i in range(_ROWS):
             row = tirx.min(start + const(i), const(rows - 1))
-            own = vectors.moved(row * const(padded(terms)) + bounded)
-            found = own.of(matrix)
-            made += [*own.statements, sums.store(sums.load(i) + found * x, i)]
+            matrix_row = vectors.moved(row * const(padded(terms)) + bounded)
+            number = matrix_row.of(matrix)
+            terms_of_rows += [*matrix_row.statements, sums.store(sums.load(i) + number * x, i)]
         body = [
             tirx.Bind(k, n * const(WARP) + lane),
             tirx.Bind(bounded, tirx.min(k, const(terms - 1))),
-            *made,
+            *terms_of_rows,
         ]
-        ends = [one for i in range(_ROWS) for one in self._over_warp(sums, i, lambda a, b: a + b)]
+        ends = [statement for i in range(_ROWS) for statement in self._over_warp(sums, i, lambda a, b: a + b)]
         stores = []
         for i in range(_ROWS):
             row = start + const(i)
-            found = where(row < const(rows), sums.load(i))
-            inside = sequence(result.store(row, found))
+            number = where(row < const(rows), sums.load(i))
+            inside = sequence(result.store(row, number))
             stores.append(tirx.IfThenElse(row < const(padded(rows)), inside, None))
         return [
             tirx.Bind(lane, tirx.truncmod(self.thread, const(WARP))),
             tirx.Bind(start, warp * const(_ROWS)),
-            *sums.made(),
+            *sums.allocation(),
             *(sums.store(zero(), i) for i in range(_ROWS)),
             serial_loop(n, const(-(-terms // WARP)), body),
             *ends,
@@ -146,41 +146,44 @@ class WholesStep(DeviceStep):
         lane = tirx.Var("lane", "int64")
         most, total = scratch("most", 1, "float32"), scratch("total", 1, "float32")
 
-        def each(step: int, start: Any, stop: int, body: Body) -> Any:
+        def loop_over(step: int, start: Any, stop: int, body: Body) -> Any:
             n, k, bounded = (tirx.Var(name, "int64") for name in ("n", "k", "bounded"))
             moved = vectors.moved(bounded)
-            found = moved.of(source)
-            inner = body(k, found, moved)
-            own = [tirx.Bind(k, n * const(step) + start), tirx.Bind(bounded, tirx.min(k, const(count - 1)))]
-            return serial_loop(n, const(-(-stop // step)), [*own, *moved.statements, *inner])
+            number = moved.of(source)
+            inner = body(k, number, moved)
+            bindings = [
+                tirx.Bind(k, n * const(step) + start),
+                tirx.Bind(bounded, tirx.min(k, const(count - 1))),
+            ]
+            return serial_loop(n, const(-(-stop // step)), [*bindings, *moved.statements, *inner])
 
-        def largest(k: Any, found: Any, moved: DeviceVectors) -> list[Any]:
-            return [most.store(tirx.max(most.load(0), found), 0)]
+        def largest(k: Any, number: Any, moved: DeviceVectors) -> list[Any]:
+            return [most.store(tirx.max(most.load(0), number), 0)]
 
-        def power(found: Any, moved: DeviceVectors) -> Any:
-            return moved.functions.shared(moved.functions.exp(found - most.load(0)))
+        def power(number: Any, moved: DeviceVectors) -> Any:
+            return moved.functions.shared(moved.functions.exp(number - most.load(0)))
 
-        def added(k: Any, found: Any, moved: DeviceVectors) -> list[Any]:
-            return [total.store(total.load(0) + where(k < const(count), power(found, moved)), 0)]
+        def added(k: Any, number: Any, moved: DeviceVectors) -> list[Any]:
+            return [total.store(total.load(0) + where(k < const(count), power(number, moved)), 0)]
 
-        def share(k: Any, found: Any, moved: DeviceVectors) -> list[Any]:
-            made = where(k < const(count), power(found, moved) / total.load(0))
+        def share(k: Any, number: Any, moved: DeviceVectors) -> list[Any]:
+            quotient = where(k < const(count), power(number, moved) / total.load(0))
             inside = k < const(padded(count))
-            return [tirx.IfThenElse(inside, sequence(result.store(k, made)), None)]
+            return [tirx.IfThenElse(inside, sequence(result.store(k, quotient)), None)]
 
         return [
             tirx.Bind(lane, tirx.truncmod(self.thread, const(WARP))),
-            *most.made(),
-            *total.made(),
+            *most.allocation(),
+            *total.allocation(),
             most.store(tirx.const(_LOW, "float32"), 0),
             total.store(zero(), 0),
-            each(WARP, lane, count, largest),
+            loop_over(WARP, lane, count, largest),
             *self._over_warp(most, 0, tirx.max),
             *_from_first(most),
-            each(WARP, lane, count, added),
+            loop_over(WARP, lane, count, added),
             *self._over_warp(total, 0, lambda a, b: a + b),
             *_from_first(total),
-            each(threads, self.thread, padded(count), share),
+            loop_over(threads, self.thread, padded(count), share),
         ]
 
     def _over_warp(self, memory: Scratch, at: int, combine: Callable[[Any, Any], Any]) -> list[Any]:
@@ -217,6 +220,6 @@ def _from_first(memory: Scratch) -> list[Any]:
 
 def _shuffled(how: str, value: Any, which: int) -> Any:
     """Return another thread's number by a shuffle of the whole warp."""
-    every = tirx.const(0xFFFFFFFF, "uint32")
+    mask = tirx.const(0xFFFFFFFF, "uint32")
     thread, width = (tirx.const(n, "int32") for n in (which, WARP))
-    return tirx.call_intrin("float32", f"tirx.{how}", every, value, thread, width, width)
+    return tirx.call_intrin("float32", f"tirx.{how}", mask, value, thread, width, width)

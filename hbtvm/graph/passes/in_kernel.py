@@ -95,6 +95,6 @@ def _reads_all(node: Node, rows: Input) -> bool:
     if rows not in node.inputs:
         return False
     if isinstance(node, LinearSum):
-        every = bool(np.array_equal(np.unique(node.feature), np.arange(rows.width)))
-        return every and not node.fills_missing and not node.sizes
+        reads_all = bool(np.array_equal(np.unique(node.feature), np.arange(rows.width)))
+        return reads_all and not node.fills_missing and not node.sizes
     return isinstance(node, Contract) or (isinstance(node, Distance) and node.metric == "squared_euclidean")
