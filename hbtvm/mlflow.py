@@ -59,8 +59,8 @@ def save_model(
     mlflow_model
         The `mlflow.models.Model` that this flavour is added to; None for a new one.
     signature
-        A `mlflow.models.ModelSignature`; by default, the package's columns, with a type for texts, and its
-        predictions. The parameter ``output`` is added to any signature.
+        A `mlflow.models.ModelSignature`; by default, the package's columns and its predictions. The
+        parameter ``output`` is added to any signature.
     pip_requirements
         Requirements of serving; by default, the installed versions of hbtvm and MLflow.
     metadata
@@ -230,27 +230,23 @@ def _signature(model: Model) -> Any:
 
 
 def _inputs(model: Model) -> Any:
-    """Return the columns' schema; numbers have any type, since MLflow refuses int64 for float64."""
+    """Return the columns' schema.
+
+    Columns have any type: MLflow refuses int64 for float64, and pandas' categories for texts.
+    """
     spec, reader = model.package.input, model.pipeline
-    number = getattr(schema, "AnyType", None)
+    value = getattr(schema, "AnyType", None)
     if spec.rows_are_values:
         return schema.Schema([schema.ColSpec("string")])
-    if number is None:
+    if value is None:
         return None
-    names, categories = spec.feature_names, spec.categories or {}
-    if names is None or not (spec.by_name or reader is not None or categories):
+    names = spec.feature_names
+    if names is None or not (spec.by_name or reader is not None or spec.categories):
         if spec.n_features > _MOST_COLUMNS:
             return None
-        return schema.Schema([schema.ColSpec(number()) for _ in range(spec.n_features)])
-    read: Sequence[int] = range(spec.n_features)
-    if reader is not None:
-        columns = columns_of(reader)
-        read = columns.of
-        categories = {read[at]: values for at, values in columns.spec.categories.items()}
-    texts = {at for at, known in categories.items() if known and all(type(one) is str for one in known)}
-    return schema.Schema(
-        [schema.ColSpec("string" if at in texts else number(), names[at]) for at in sorted(set(read))]
-    )
+        return schema.Schema([schema.ColSpec(value()) for _ in range(spec.n_features)])
+    read = range(spec.n_features) if reader is None else columns_of(reader).of
+    return schema.Schema([schema.ColSpec(value(), names[at]) for at in sorted(set(read))])
 
 
 def _with_output(signature: Any) -> Any:

@@ -71,13 +71,16 @@ def test_saved_models_predict(packages: Path, tmp_path: Path, name: str) -> None
     assert isinstance(again, hbtvm.Model) and again.threads == 1
 
 
-def test_whole_numbers_and_missing_values(packages: Path, tmp_path: Path) -> None:
+def test_whole_numbers_missing_values_and_categories(packages: Path, tmp_path: Path) -> None:
     hbtvm.mlflow.save_model(hbtvm.load(packages / "pipeline.tar"), tmp_path / "saved")
     loaded, model = mlflow.pyfunc.load_model(str(tmp_path / "saved")), CASES["pipeline"].model
     X = frame().assign(age=range(9))
     same(loaded.predict(X), model.predict(X))
     X = frame().assign(pay=np.nan, job=[None, "law", "?"] * 3)[["job", "pay", "age"]]
     same(loaded.predict(X), model.predict(X))
+    X = frame().assign(job=frame()["job"].astype("category"))
+    same(loaded.predict(X), model.predict(frame()))
+    same(loaded.predict(X, params={"output": "proba"}), model.predict_proba(frame()))
     hbtvm.mlflow.save_model(packages / "binary.tar", tmp_path / "other")
     whole = np.abs(numbers()).astype(np.int64)
     found = mlflow.pyfunc.load_model(str(tmp_path / "other")).predict(whole)
@@ -95,7 +98,7 @@ def test_what_is_saved(packages: Path, tmp_path: Path) -> None:
     assert told["metadata"] == {"team": "risk"}
     info = mlflow.models.get_model_info(str(tmp_path / "saved"))
     columns = {one["name"]: one["type"] for one in info.signature.inputs.to_dict()}
-    assert columns == {"age": "any", "job": "string", "pay": "any"}
+    assert columns == {"age": "any", "job": "any", "pay": "any"}
     assert info.signature.outputs.to_dict()[0]["tensor-spec"]["shape"] == (-1,)
     wanted = (tmp_path / "saved" / "requirements.txt").read_text().split()
     assert [one.partition("==")[0] for one in wanted] == ["mlflow-skinny", "hbtvm[pandas]"]
