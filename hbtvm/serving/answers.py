@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from typing import NamedTuple
 
-import numpy as np
-
-from hbtvm.errors import HbtvmError, InputError
+from hbtvm.errors import InputError
 from hbtvm.serving.bodies import Share
 from hbtvm.serving.datatypes import BYTES, NUMBERS
 from hbtvm.serving.messages import Request, Response, write_response
 from hbtvm.serving.served import Served
 
-_CELLS = 1 << 17  # maximal number of input and output values in a block
-_WORKING = 32  # bytes per value while a block is computed: rows twice, scores and outputs
-_NUMBER = 26  # maximal bytes of a number in JSON
+BLOCK_VALUES = 1 << 17  # maximal number of input and output values in a block
+WORKING_BYTES = 32  # bytes per value while a block is computed: rows twice, scores and outputs
+NUMBER_BYTES = 26  # maximal bytes of a number in JSON
 
-_TEXT = 128
+TEXT_BYTES = 128
 """Estimated maximal bytes of an output text (a class label or category); longer texts are counted later."""
 
 _JOINED = 64 << 10  # maximal bytes of an answer written as one part
-_INLINE_BYTES = 16 << 10  # maximal bytes of an answer that the event loop computes
-
-_INLINE_SECONDS = 200e-6
-"""Maximal seconds of an answer in the event loop, since all other clients wait for it."""
 
 
 class Answer(NamedTuple):
@@ -51,11 +43,11 @@ def answer(served: Served, request: Request, share: Share | None = None) -> Answ
     tensors = served.flat(request.tensors)
     rows = len(next(iter(tensors.values())))
     width = sum(tensor.size for tensor in tensors.values()) // max(1, rows)
-    least, most = _row_bytes(served, request)
-    block = max(1, _CELLS // max(1, width + most // _NUMBER))
+    least, most = row_bytes(served, request)
+    block = max(1, BLOCK_VALUES // max(1, width + most // NUMBER_BYTES))
     if any(len(tensor) != rows for tensor in tensors.values()):
         block = max(1, rows)  # refused later
-    working = min(block, rows) * width * _WORKING
+    working = min(block, rows) * width * WORKING_BYTES
     share.require(rows * least)
     share.take(working)
     for start in range(0, max(1, rows), block):
@@ -76,7 +68,7 @@ def answer(served: Served, request: Request, share: Share | None = None) -> Answ
     return Answer(parts, json_length, rows)
 
 
-def _row_bytes(served: Served, request: Request) -> tuple[int, int]:
+def row_bytes(served: Served, request: Request) -> tuple[int, int]:
     """Return a lower bound and a usual upper bound of the bytes of a row's outputs in the answer."""
     least = most = 0
     binary = {output.name: output.binary for output in request.wanted}
@@ -85,43 +77,10 @@ def _row_bytes(served: Served, request: Request) -> tuple[int, int]:
             continue
         width = 1 if output.width is None else output.width
         if output.datatype == BYTES:
-            least, most = least + 2 * width, most + _TEXT * width
+            least, most = least + 2 * width, most + TEXT_BYTES * width
         elif binary.get(output.name, request.binary):
             size = width * NUMBERS[output.datatype].itemsize
             least, most = least + size, most + size
         else:
-            least, most = least + 2 * width, most + _NUMBER * width
+            least, most = least + 2 * width, most + NUMBER_BYTES * width
     return least, most
-
-
-def inline_rows(served: Served) -> int:
-    """Return how many rows the event loop may predict itself, from a few timed calls."""
-    quick, count, seconds = 0, 1, 0.0
-    with contextlib.suppress(HbtvmError):  # zeros or empty texts are unknown categories
-        while seconds <= _INLINE_SECONDS and count <= _CELLS:
-            request = Request(None, _example(served, count), (), False)
-            seconds = min(_timed(served, request) for _ in range(3))
-            quick = int(count * min(1.0, _INLINE_SECONDS / seconds))
-            if count == 1 and seconds <= 5 * _INLINE_SECONDS:
-                quick = 1
-            count *= 4
-        return min(quick, _INLINE_BYTES // max(1, _row_bytes(served, request)[1]))
-    return 1
-
-
-def _timed(served: Served, request: Request) -> float:
-    start = time.perf_counter()
-    answer(served, request)
-    return time.perf_counter() - start
-
-
-def _example(served: Served, rows: int) -> dict[str, np.ndarray]:
-    """Return rows of zeros and empty texts."""
-    tensors = {}
-    for tensor in served.inputs:
-        shape = (rows,) if tensor.width is None else (rows, tensor.width)
-        empty = tensor.datatype == BYTES
-        tensors[tensor.name] = (
-            np.full(shape, "", object) if empty else np.zeros(shape, NUMBERS[tensor.datatype])
-        )
-    return tensors

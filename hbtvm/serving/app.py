@@ -17,12 +17,11 @@ from typing import Any
 import orjson
 
 from hbtvm import __version__
-from hbtvm.errors import HbtvmError, InputError
+from hbtvm.errors import HbtvmError
 from hbtvm.serving.access import Access, check_content_type
-from hbtvm.serving.answers import Answer, answer
+from hbtvm.serving.answers import Answer
 from hbtvm.serving.bodies import (
     Account,
-    Bytes,
     Coming,
     Gone,
     Headers,
@@ -35,12 +34,13 @@ from hbtvm.serving.bodies import (
     read_body,
     read_headers,
     too_many,
-    unpacked,
 )
-from hbtvm.serving.messages import BINARY_HEADER, Request, parsed_size, read_request
+from hbtvm.serving.messages import BINARY_HEADER
 from hbtvm.serving.metrics import CONTENT_TYPE, Metrics
+from hbtvm.serving.plain.openapi import openapi, page
 from hbtvm.serving.repository import PATIENCE, Repository
 from hbtvm.serving.served import Served
+from hbtvm.serving.work import computed, read, worked
 
 _log = logging.getLogger(__name__)
 
@@ -50,11 +50,13 @@ Send = Callable[[Message], Awaitable[None]]
 EXTENSIONS = ["binary_tensor_data", "model_repository"]
 
 _JSON = (b"content-type", b"application/json")
+_HTML = (b"content-type", b"text/html; charset=utf-8")
 _OCTETS = (b"content-type", b"application/octet-stream")
 
 _TURN = 0.4e-3  # seconds of predictions in a turn of the event loop, after which it starts no other
 
 _MODELS = "/v2/models/"
+_INFER, _PREDICT = "/infer", "/predict"
 _REPOSITORY = "/v2/repository/models/"
 
 
@@ -86,7 +88,12 @@ class Service:
         self._waiting = 0
         self.stopping = False
         metrics.waiting = lambda: self._waiting
-        self._names = {f"{_MODELS}{name}/infer": name for name in repository.names}
+        # Routes of predictions: the model, and whether rows and answers are plain JSON.
+        self._routes = {
+            f"{_MODELS}{name}{action}": (name, action == _PREDICT)
+            for name in repository.names
+            for action in (_INFER, _PREDICT)
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -97,11 +104,11 @@ class Service:
             return
         path: str = scope["path"]
         headers = dict(scope["headers"])
-        name = self._names.get(path, "")
+        name, plain = self._routes.get(path, ("", False))
         try:
             self._access.check_host(headers, scope.get("http_version", ""))
             if name and scope["method"] == "POST":
-                await self._infer(name, headers, receive, send)
+                await self._infer(name, plain, headers, receive, send)
             else:
                 await self._other(path, scope["method"], headers, receive, send)
         except Gone:
@@ -116,12 +123,14 @@ class Service:
                 self.metrics.of(name).refused(500)
             await _answer(send, 500, {"error": f"this is a bug in hbtvm: {type(error).__name__}"})
 
-    async def _infer(self, name: str, headers: Headers, receive: Receive, send: Send) -> None:
+    async def _infer(self, name: str, plain: bool, headers: Headers, receive: Receive, send: Send) -> None:
         served = self._served(name)
         check_content_type(headers)
         length, header_length, encoding = read_headers(headers)
         if length > self.limits.body:
             raise Refused(413, f"the request has {length:,} bytes; the limit is {self.limits.body:,}")
+        if plain and header_length is not None:
+            raise Refused(400, "rows in plain JSON have no binary tensors; send those to the route infer")
         message = begun(receive)
         start = time.perf_counter()
         share = Share(self.account)
@@ -139,16 +148,18 @@ class Service:
                         share.take(len(data))
                     await self._next_turn()
                 began = time.perf_counter()
-                request = _read(served, data, header_length)
-                if served.rows(request) <= served.inline_rows:
-                    result = _computed(served, request)
+                request = read(served, plain, data, header_length)
+                if served.is_inline(request):
+                    result = computed(served, request)
                     self._spend(time.perf_counter() - began)
                 else:
-                    result = await self._by_thread(served, data, header_length, encoding, request, share)
+                    result = await self._by_thread(
+                        served, plain, data, header_length, encoding, request, share
+                    )
             else:
                 if not share.count:
                     share.take(len(data))
-                result = await self._by_thread(served, data, header_length, encoding, request, share)
+                result = await self._by_thread(served, plain, data, header_length, encoding, request, share)
             del data, request, message
             self.metrics.of(name).answered(result.rows, time.perf_counter() - start)
             await _send_answer(send, result)
@@ -178,13 +189,13 @@ class Service:
         return served
 
     async def _by_thread(self, *work: Any) -> Answer:
-        """Run `_worked` in a thread."""
+        """Run `worked` in a thread."""
         if self._waiting >= self.limits.waiting:
             raise too_many(f"{self._waiting} requests are waiting")
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, _worked, self.limits.body, *work)
+            return await loop.run_in_executor(self._pool, worked, self.limits.body, *work)
         finally:
             self._waiting -= 1
 
@@ -195,10 +206,10 @@ class Service:
                 raise Refused(405, "the repository needs POST", (b"allow", b"POST"))
             await self._change(path, headers, send)
             return
-        if path.endswith("/infer") and path.startswith(_MODELS):
+        if path.endswith((_INFER, _PREDICT)) and path.startswith(_MODELS):
             if method != "POST":
                 raise Refused(405, "predictions need POST", (b"allow", b"POST"))
-            await self._versioned(path[len(_MODELS) : -len("/infer")], headers, receive, send)
+            await self._versioned(path, headers, receive, send)
             return
         if method not in ("GET", "HEAD"):
             raise Refused(405, f"{method} of {path!r:.80} is not known", (b"allow", b"GET"))
@@ -209,6 +220,11 @@ class Service:
         elif path == "/v2/health/ready":
             ready = self.repository.ready and not self.stopping
             await _answer(send, 200 if ready else 503, {"ready": ready})
+        elif path == "/openapi.json":
+            await _answer(send, 200, openapi(self.repository.served.values()))
+        elif path in ("/docs", "/docs/"):
+            html, policy = page()
+            await _send(send, 200, html, _HTML, policy)
         elif path in ("/v2", "/v2/"):
             await _answer(send, 200, {"name": "hbtvm", "version": __version__, "extensions": EXTENSIONS})
         elif path.startswith(_MODELS):
@@ -218,10 +234,11 @@ class Service:
 
     async def _versioned(self, path: str, headers: Headers, receive: Receive, send: Send) -> None:
         """Predict with a version of a model, which must be the loaded version."""
-        name, version = _model_of(path)
+        model, _, action = path[len(_MODELS) :].rpartition("/")
+        name, version = _model_of(model)
         try:
             _check_version(self._served(name), version)
-            await self._infer(name, headers, receive, send)
+            await self._infer(name, action == _PREDICT[1:], headers, receive, send)
         except Refused as refused:
             if name in self.repository:
                 self.metrics.of(name).refused(refused.status)
@@ -279,51 +296,6 @@ def _in_daemon(work: Callable[[str], None], name: str) -> asyncio.Future[None]:
 
     threading.Thread(target=run, name="hbtvm-load", daemon=True).start()
     return asyncio.wrap_future(done)
-
-
-def _worked(
-    most: int,
-    served: Served,
-    data: Bytes,
-    header_length: int | None,
-    encoding: bytes,
-    request: Request | None,
-    share: Share,
-) -> Answer:
-    """Decompress, parse and answer a request in a thread; each step accounts for its memory first."""
-    if request is None:
-        if encoding:
-            data = unpacked(data, encoding, most, share)
-        held = parsed_size(data, header_length)
-        share.take(held)
-        request = _read(served, data, header_length)
-        if not any(tensor.dtype == object for tensor in request.tensors.values()):
-            share.take(sum(tensor.nbytes for tensor in request.tensors.values()) - held)
-    else:
-        share.take(len(data) + sum(tensor.nbytes for tensor in request.tensors.values()))
-    return _computed(served, request, share)
-
-
-def _read(served: Served, data: Bytes, header_length: int | None) -> Request:
-    try:
-        return read_request(data, header_length)
-    except (HbtvmError, MemoryError) as error:
-        raise _refusal(served, error) from error
-
-
-def _computed(served: Served, request: Request, share: Share | None = None) -> Answer:
-    try:
-        return answer(served, request, share)
-    except (HbtvmError, MemoryError) as error:
-        raise _refusal(served, error) from error
-
-
-def _refusal(served: Served, error: Exception) -> Refused:
-    """Convert an error of a model or its rows to a response."""
-    if isinstance(error, InputError):
-        return Refused(400, str(error))
-    _log.error("%s: %s", served.name, error)
-    return Refused(500, str(error) or "there is not enough memory")
 
 
 def _model_of(path: str) -> tuple[str, str | None]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from hbtvm.errors import HbtvmError, PackageError
 from hbtvm.runtime.package.trust import ANY, Trust
-from hbtvm.serving.answers import inline_rows
+from hbtvm.serving.inline import inline
 from hbtvm.serving.metrics import Metrics
 from hbtvm.serving.served import Served
 
@@ -81,7 +81,7 @@ class Repository:
                 _require_file(entry.path)
                 trust = self._trust.get(name, ANY)
                 served = Served(name, entry.path, self._threads, self._device, str(entry.version + 1), trust)
-                served.inline_rows = inline_rows(served)
+                served.inline = inline(served)
             except Exception as error:
                 entry.error = str(error) or type(error).__name__
                 self._metrics.of(name).loaded(succeeded=False)

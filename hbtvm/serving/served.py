@@ -1,29 +1,29 @@
-"""A served model: inputs and outputs as tensors, and predictions."""
+"""A served model: its inputs, outputs and predictions."""
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hbtvm import __version__
 from hbtvm.errors import InputError
 from hbtvm.graph.outputs.output import Output
-from hbtvm.runtime.feeds.file_columns import columns_of
 from hbtvm.runtime.model import Model, load
 from hbtvm.runtime.package.trust import ANY, Trust
-from hbtvm.serving.datatypes import BYTES, name_of
+from hbtvm.serving.datatypes import name_of
 from hbtvm.serving.messages import Request
+from hbtvm.serving.plain.rows import JsonRows, RowsRequest
+from hbtvm.serving.tensors import Tensor, TensorRows
+
+if TYPE_CHECKING:
+    from hbtvm.serving.plain.structures import StructureRows
 
 PREDICT = "predict"
-INPUT = "input"
-"""The tensor of all columns of a numeric model."""
-
 _METHODS: dict[Output, str] = {
     "label": "predict_label",
     "proba": "predict_proba",
@@ -35,34 +35,16 @@ _METHODS: dict[Output, str] = {
 
 _TRANSFORM = "transform"
 
-_TABLE_CELLS = 1 << 12
-"""Minimal number of values for which rows become a table rather than dicts, if pyarrow is installed."""
 
+class Inline(NamedTuple):
+    """Limits of requests that the event loop answers itself."""
 
-@dataclass(frozen=True)
-class Tensor:
-    """An input or an output.
-
-    Attributes
-    ----------
-    name, datatype
-        Name and datatype in requests.
-    width
-        Columns; None for a vector.
-    """
-
-    name: str
-    datatype: str
-    width: int | None
-
-    def metadata(self) -> dict[str, Any]:
-        """Return the protocol's metadata; -1 stands for any number of rows."""
-        shape = [-1] if self.width is None else [-1, self.width]
-        return {"name": self.name, "datatype": self.datatype, "shape": shape}
+    tensors: int = 0  # rows and outputs of a request of tensors
+    rows: int = 0  # rows and outputs of a request in plain JSON; of structures, bytes
 
 
 class Served:
-    """A loaded model with its tensors.
+    """A loaded model.
 
     Parameters
     ----------
@@ -73,7 +55,7 @@ class Served:
     threads, device
         As for `hbtvm.load`.
     version
-        The version of the file's current state, for clients.
+        Version of the file's current state, for clients.
     trust
         Required hash or signature of the file.
 
@@ -85,15 +67,15 @@ class Served:
         Tensors in the metadata.
     head
         Start of each response.
-    inline_rows
-        Maximal rows of a request that the event loop predicts itself.
+    rows, structures
+        Reader of rows in plain JSON; of a recursive model, reader of structures, else None.
+    inline
+        Limits of requests that the event loop answers itself.
 
     Raises
     ------
     PackageError, DeviceError
         If it can't be loaded, see `hbtvm.load`.
-    InputError
-        If the package is for structures, which are not tensors.
     """
 
     def __init__(
@@ -113,15 +95,17 @@ class Served:
             sha256=trust.sha256,
             allowed_signers=trust.allowed_signers,
         )
-        package = self.model.package
-        if package.recursion is not None:
-            raise InputError(f"{self.path}: this model takes trees or graphs, which are not tensors.")
         self.head = {"model_name": name, "model_version": version}
-        self.inline_rows = 0
-        self._rows = _Rows(self.model)
-        self.inputs = self._rows.tensors
+        self.inline = Inline()
+        self.rows = JsonRows(self.model)
+        self.structures = _structures(self.model)
+        self._tensors = TensorRows(self.model)
+        self.inputs = self._tensors.tensors if self.structures is None else ()
         self._outputs = _outputs(self.model)
         self._first = next(iter(self._outputs))
+        self._usual = tuple(
+            name for name in self._outputs if name == self._first or name.startswith(_METHODS["proba"])
+        )
         self.outputs = tuple(_tensor(self.model, *item) for item in self._outputs.items())
 
     def metadata(self) -> dict[str, Any]:
@@ -143,13 +127,17 @@ class Served:
 
     def flat(self, tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Return tensors whose first axis is the rows, also if a tensor has one row per value."""
-        return self._rows.flat(tensors)
+        return self._tensors.flat(tensors)
 
-    def rows(self, request: Request) -> int:
-        """Return the number of rows to compute for a request, for each of its outputs."""
+    def is_inline(self, request: Request | RowsRequest) -> bool:
+        """Return whether the event loop may answer a request itself."""
+        if isinstance(request, RowsRequest):
+            if self.structures is not None:
+                return request.size <= self.inline.rows
+            return len(request.rows) * (len(request.outputs) or len(self._usual)) <= self.inline.rows
         first = next(iter(request.tensors.values()))
-        rows = first.size if self._rows.values else len(first)
-        return rows * (len(request.wanted) or 1)
+        rows = first.size if self._tensors.values else len(first)
+        return rows * (len(request.wanted) or 1) <= self.inline.tensors
 
     def infer(self, request: Request) -> list[tuple[str, np.ndarray, bool]]:
         """Compute a request's outputs.
@@ -163,110 +151,56 @@ class Served:
         InputError
             If the tensors don't fit the model, or it has no such output.
         """
-        rows = self._rows.of(request.tensors)
+        if self.structures is not None:
+            raise InputError(
+                f"{self.name} takes trees or graphs, which are not tensors; send them as "
+                f'{{"rows": [...]}} to /v2/models/{self.name}/predict.'
+            )
+        rows = self._tensors.of(request.tensors)
         if not request.wanted:
             return [(self._first, self._outputs[self._first].of(rows), request.binary)]
-        results = []
-        for wanted in request.wanted:
-            output = self._outputs.get(wanted.name)
-            if output is None:
-                known = ", ".join(self._outputs)
-                raise InputError(f"{self.name} has no output {wanted.name!r:.80}; it has: {known}.")
-            results.append((wanted.name, output.of(rows), wanted.binary))
-        return results
+        return [(wanted.name, self._output(wanted.name).of(rows), wanted.binary) for wanted in request.wanted]
+
+    def outputs_of(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return names of requested outputs; without any, the prediction and probabilities.
+
+        Raises `InputError` if the model has no such output.
+        """
+        for name in names:
+            self._output(name)
+        return tuple(names) or self._usual
+
+    def compute(self, name: str, rows: Any) -> np.ndarray:
+        """Return an output of rows as `hbtvm.Model.predict` takes them.
+
+        Raises `InputError` if the rows don't fit the model.
+        """
+        return self._outputs[name].of(rows)
+
+    def labels_of(self, name: str) -> Sequence[str]:
+        """Return the class labels that name the columns of an output; empty if they have no names."""
+        output = self._outputs[name]
+        if output.output != "proba":
+            return ()
+        return [str(label) for label in self.model.package.output.classes[output.target or 0].tolist()]
+
+    def _output(self, name: str) -> _Output:
+        output = self._outputs.get(name)
+        if output is None:
+            known = ", ".join(self._outputs)
+            raise InputError(f"{self.name} has no output {name!r:.80}; it has: {known}.")
+        return output
 
 
-class _Rows:
-    """Converts a request's tensors to a model's rows."""
-
-    def __init__(self, model: Model) -> None:
-        spec = model.package.input
-        names = spec.feature_names
-        self._known = None if names is None else frozenset(names)
-        self._only: str | None = None
-        reader = model.pipeline
-        if spec.rows_are_values:
-            self.tensors: tuple[Tensor, ...] = (Tensor(INPUT, BYTES, None),)
-            self.values = True
-            return
-        self.values = False
-        read: Sequence[int]
-        if reader is None:
-            texts = {at for at, known in (spec.categories or {}).items() if _has_texts(known)}
-            read = range(spec.n_features)
-        else:
-            pipeline = columns_of(reader)
-            texts = {pipeline.of[at] for at, known in pipeline.spec.categories.items() if _has_texts(known)}
-            read = pipeline.of
-        self._wide = spec.n_features
-        # A model compiled for float32 only refuses float64 values that float32 does not hold.
-        number = "FP32" if model.package.row_dtypes == ("float32",) else "FP64"
-        if not texts:
-            self.tensors = (Tensor(INPUT, number, spec.n_features),)
-        elif names is None:
-            self.tensors = (Tensor(INPUT, BYTES, spec.n_features),)
-        else:
-            self.tensors = tuple(
-                Tensor(names[at], BYTES if at in texts else number, 1) for at in sorted(set(read))
-            )
-
-    def flat(self, tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """See `Served.flat`."""
-        return {name: only.reshape(-1) for name, only in tensors.items()} if self.values else tensors
-
-    def of(self, tensors: Mapping[str, np.ndarray]) -> Any:
-        """Return the rows: a matrix, a dict of a single row's values, or a table."""
-        if len(tensors) == 1:
-            ((name, only),) = tensors.items()
-            if self.values:
-                return only.reshape(-1)
-            if self._known is None or name not in self._known:
-                if only.ndim != 2:
-                    raise InputError(
-                        f"input {name!r}: its shape is {list(only.shape)}, expected [rows, {self._wide}]."
-                    )
-                return only
-        if self.values:
-            raise InputError(f"there are {len(tensors)} inputs, expected one.")
-        if self._known is None:
-            raise InputError(
-                f"there are {len(tensors)} inputs, expected one of shape [rows, {self._wide}]: this model "
-                "was trained without column names."
-            )
-        return self._table(tensors)
-
-    def _table(self, tensors: Mapping[str, np.ndarray]) -> Any:
-        columns, rows = {}, None
-        for name, column in tensors.items():
-            if column.ndim == 2 and column.shape[1] != 1:
-                raise InputError(
-                    f"input {name!r}: its shape is {list(column.shape)}, expected [rows, 1], a column."
-                )
-            if rows is not None and len(column) != rows:
-                raise InputError(f"input {name!r} has {len(column):,} rows, others have {rows:,}.")
-            rows = len(column)
-            columns[name] = column.reshape(-1)
-        assert rows is not None
-        if rows == 1:
-            return {name: column.tolist()[0] for name, column in columns.items()}
-        if rows * len(columns) >= _TABLE_CELLS and _arrow is not None:
-            return _arrow.table({name: _arrow.array(column) for name, column in columns.items()})
-        values = zip(*(column.tolist() for column in columns.values()), strict=True)
-        return [dict(zip(columns, row, strict=True)) for row in values]
-
-
-def _import_arrow() -> Any:
-    try:
-        return importlib.import_module("pyarrow")
-    except ImportError:
+def _structures(model: Model) -> StructureRows | None:
+    """Return the reader of a recursive model's structures."""
+    entry = model.package.recursion
+    if entry is None:
         return None
+    # Other models do without the modules of recursive models.
+    from hbtvm.serving.plain.structures import StructureRows
 
-
-_arrow = _import_arrow()
-
-
-def _has_texts(values: Any) -> bool:
-    return any(isinstance(value, str) for value in values)
+    return StructureRows(entry)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ import uvloop
 from hbtvm.errors import HbtvmError
 from hbtvm.serving.app import Service
 from hbtvm.serving.bodies import Account
-from hbtvm.serving.connection import Connection
-from hbtvm.serving.connections import Connections, Timeouts
+from hbtvm.serving.http.connection import Connection
+from hbtvm.serving.http.connections import Connections, Timeouts
 
 _BACKLOG = 2048  # connections that the system queues until they are accepted
 _FILES = 40  # files that the process may need besides connections: packages being loaded, refused connections

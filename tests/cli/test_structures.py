@@ -12,10 +12,11 @@ import pytest
 import hbtvm.recursive as rec
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.structures.structures_in import StructureFile, joined
-from hbtvm.cli.structures.words_in import Words, read_vocabulary, words_of
+from hbtvm.cli.structures.words_in import read_vocabulary
 from hbtvm.errors import HbtvmError, InputError
 from hbtvm.recursive.cell import Cell, Input
 from hbtvm.recursive.checking import check
+from hbtvm.recursive.records.words import Words, words_of
 from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.runtime.recursive.vocabulary import Vocabulary
 from tests.recursive.random_cells import random_structures

@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hbtvm.serving.app import Service
 from hbtvm.serving.bodies import Limits
-from hbtvm.serving.connection import Connection
-from hbtvm.serving.connections import Connections, Timeouts
+from hbtvm.serving.http.connection import Connection
+from hbtvm.serving.http.connections import Connections, Timeouts
 from hbtvm.serving.server import listen
 from tests.serving.asgi import Answer, ask, run, service
 from tests.serving.models import CASES, frame, numbers

@@ -19,7 +19,7 @@ from hbtvm.errors import HbtvmError, PackageError
 from hbtvm.serving.messages import Request
 from hbtvm.serving.metrics import Metrics
 from hbtvm.serving.repository import Repository
-from hbtvm.serving.served import Served
+from hbtvm.serving.served import Inline, Served
 from tests.serving.models import CASES, frame, numbers, texts
 
 NAMES = ("classes", "pipeline", "words", "clusters")
@@ -149,7 +149,7 @@ def test_a_disk_that_hangs_stops_neither_other_models_nor_requests(
         return served
 
     monkeypatch.setattr("hbtvm.serving.repository.Served", hangs)
-    monkeypatch.setattr("hbtvm.serving.repository.inline_rows", lambda served: 1)
+    monkeypatch.setattr("hbtvm.serving.repository.inline", lambda served: Inline(1, 1))
     monkeypatch.setattr("hbtvm.serving.repository.PATIENCE", 0.5)
     repository.refresh(force=True)
     versions = {entry["name"]: (entry["version"], entry["reason"]) for entry in repository.index()}

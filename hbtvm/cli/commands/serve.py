@@ -159,7 +159,7 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.serving.access import Access
     from hbtvm.serving.app import Service
     from hbtvm.serving.bodies import Limits
-    from hbtvm.serving.connections import Timeouts
+    from hbtvm.serving.http.connections import Timeouts
     from hbtvm.serving.metrics import Metrics
     from hbtvm.serving.repository import Repository
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.rows.npz_in import check_unpacked
-from hbtvm.cli.structures.words_in import NodeInput, some
+from hbtvm.recursive.records.words import NodeInput, some
 from hbtvm.runtime.recursive.structures import Structures
 
 _LARGEST = 2**31 - 1  # largest number of nodes and of children (int32)

@@ -11,8 +11,8 @@ from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError
 
 if TYPE_CHECKING:
-    from hbtvm.cli.structures.words_in import NodeInput
     from hbtvm.recursive.model import Model
+    from hbtvm.recursive.records.words import NodeInput
     from hbtvm.runtime.recursive.structures import Structures
     from hbtvm.runtime.recursive.vocabulary import Vocabulary
 

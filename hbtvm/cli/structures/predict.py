@@ -14,8 +14,8 @@ from hbtvm.cli.rows.data_out import writing
 from hbtvm.cli.structures.options import vocabulary_of
 from hbtvm.cli.structures.structures_in import StructureFile
 from hbtvm.errors import InputError
+from hbtvm.recursive.records.places import places_of, require_one_root
 from hbtvm.runtime.model import Model
-from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.streaming.outputs import column_names, table_of
 
 
@@ -60,36 +60,10 @@ def _tables(
         try:
             predicted = model.predict(structures, output)
             if entry.over == "roots" and not index:
-                _require_one_root(structures)
+                require_one_root(structures, "--index tells them apart")
         except InputError as error:
             raise file.explained(error, block.places) from error
-        places = _places(structures, entry.over)
+        places = places_of(structures, entry.over)
         places[:, 0] += done
         done += len(structures)
         yield table_of(predicted, model.package.output), places
-
-
-def _places(structures: Structures, over: str) -> np.ndarray:
-    """Return each result's structure and, for results of nodes, node; shape (results, 1 or 2)."""
-    if over not in ("roots", "nodes"):
-        return np.arange(len(structures))[:, None]
-    nodes = _roots(structures) if over == "roots" else np.arange(len(structures.first) - 1)
-    structure = np.searchsorted(structures.starts, nodes, "right") - 1
-    return np.column_stack([structure, nodes - structures.starts[structure]])
-
-
-def _roots(structures: Structures) -> np.ndarray:
-    """Return the nodes without a parent."""
-    is_root = np.ones(len(structures.first) - 1, bool)
-    is_root[structures.child[structures.child >= 0]] = False
-    return np.flatnonzero(is_root)
-
-
-def _require_one_root(structures: Structures) -> None:
-    """Raise an `InputError` unless each structure has one root."""
-    counts = np.bincount(_places(structures, "roots")[:, 0], minlength=len(structures))
-    if (counts != 1).any():
-        at = int(np.argmax(counts != 1))
-        raise InputError(
-            f"structure {at}: it has {counts[at]} roots, and a row for each; --index tells them apart."
-        )

@@ -14,10 +14,9 @@ import numpy as np
 
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.structures.arrays import blocks_of_arrays
-from hbtvm.cli.structures.node_records import Nodes, Reader
-from hbtvm.cli.structures.words_in import NodeInput, words_of
 from hbtvm.errors import InputError
-from hbtvm.recursive.packing import packed
+from hbtvm.recursive.records.nodes import Nodes, Reader, structures_of
+from hbtvm.recursive.records.words import NodeInput, words_of
 from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.runtime.recursive.vocabulary import Vocabulary
 from hbtvm.words.printable import shown
@@ -110,15 +109,7 @@ class StructureFile:
 
     def _block(self, waiting: list[tuple[Nodes, str]]) -> Block:
         places = [place for _, place in waiting]
-        inputs: dict[str, np.ndarray] = {}
-        for name, item in self._inputs.items():
-            values = [value for record, _ in waiting for value in record.inputs[name]]
-            inputs[name] = (
-                np.array(values, np.int32)
-                if item.kind == "number"
-                else np.array(values, np.float32).reshape(-1, item.size)
-            )
-        return Block(packed([item.children for item, _ in waiting], inputs), places)
+        return Block(structures_of([record for record, _ in waiting], self._inputs), places)
 
     def _values(self) -> Iterator[tuple[str, Any]]:
         """Yield each structure's place, and its text or JSON value."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from hbtvm.compiler.exporting.constants import quoted
 from hbtvm.compiler.exporting.header import Library
 
 _TOP = """/* Computes PREDICT of WHAT.
@@ -12,6 +14,7 @@ _TOP = """/* Computes PREDICT of WHAT.
  * With the shared library:  cc example.c -L. -lNAME -Wl,-rpath,'$ORIGIN' -lm -pthread -o example
  */
 #include <stdio.h>
+#include <string.h>
 
 """
 
@@ -81,7 +84,14 @@ static void release_array(struct ArrowArray *array) { array->release = NULL; }
 
 static struct ArrowSchema schemas[UPPER_COLUMNS], *fields[UPPER_COLUMNS];
 static struct ArrowArray arrays[UPPER_COLUMNS], *columns[UPPER_COLUMNS];
-static const void *no_buffers[1];
+static const void *buffers[UPPER_COLUMNS][3], *no_buffers[1];
+
+/* The row: a text for each column of texts; other columns have NULL, and a format in `formats`: g for the
+   number 0, n for a missing value. */
+static const char *const row_texts[UPPER_COLUMNS] = {TEXTS};
+static const char *const formats[UPPER_COLUMNS] = {FORMATS};
+static const double zero[1];
+static int32_t offsets[UPPER_COLUMNS][2]; /* of each text: where it begins and ends */
 """
 
 _CALL_ROWS = "  int code = NAME_METHOD_f64(model, rows, ROWS, out, 0, &error);"
@@ -89,9 +99,15 @@ _CALL_ROWS = "  int code = NAME_METHOD_f64(model, rows, ROWS, out, 0, &error);"
 _CALL_BATCH = """\
   for (int i = 0; i < UPPER_COLUMNS; ++i) {
     const char *name = NAME_column_name(i);
-    schemas[i] = (struct ArrowSchema){.format = "n", .name = name ? name : "", .release = release_schema};
-    schemas[i].flags = 2; /* it may hold nulls */
-    arrays[i] = (struct ArrowArray){.length = ROWS, .null_count = ROWS, .release = release_array};
+    const char *text = row_texts[i];
+    offsets[i][1] = text ? (int32_t)strlen(text) : 0;
+    buffers[i][1] = text ? (const void *)offsets[i] : (const void *)zero;
+    buffers[i][2] = text;
+    schemas[i] = (struct ArrowSchema){.format = formats[i], .name = name ? name : "", .flags = 2 /* nullable */};
+    schemas[i].release = release_schema;
+    arrays[i] = (struct ArrowArray){.length = ROWS, .buffers = buffers[i], .release = release_array};
+    arrays[i].n_buffers = text ? 3 : formats[i][0] == 'g' ? 2 : 0;
+    arrays[i].null_count = arrays[i].n_buffers ? 0 : ROWS;
     fields[i] = &schemas[i];
     columns[i] = &arrays[i];
   }
@@ -106,14 +122,25 @@ _CALL_BATCH = """\
   int code = NAME_METHOD_arrow(model, &schema, &batch, out, 0, &error);"""
 
 
-def example(library: Library) -> str:
-    """Return the C file, with compiler commands at the top."""
+_FORMATS = {str: '"u"', int: '"g"', type(None): '"n"'}
+"""Arrow's formats of texts, numbers and missing values."""
+
+
+def example(library: Library, values: Sequence[str | int | None]) -> str:
+    """Return the C file, with compiler commands at the top.
+
+    `values`: a row for libraries that read batches: of each column a text, 0 for a number, or None.
+    """
     method = library.methods[0]
     result = method.c_types[1]
     text = _TOP + (_ROWS if library.rows else _BATCH) + OPENING + _MAIN
     text = text.replace("CALL", _CALL_ROWS if library.rows else _CALL_BATCH)
-    values = {
-        "WHAT": "two rows of zeros" if library.rows else "a row of missing values",
+    words = {
+        "WHAT": "two rows of zeros" if library.rows else "a row",
+        "TEXTS": ", ".join(quoted(value) if isinstance(value, str) else "NULL" for value in values),
+        "FORMATS": ", ".join(
+            '"u"' if isinstance(value, str) else _FORMATS[value is None] for value in values
+        ),
         "SHOWN": "%g" if result in ("float", "double") else "%lld",
         "CAST": "" if result in ("float", "double") else "(long long)",
         "RESULT": result,
@@ -123,4 +150,4 @@ def example(library: Library) -> str:
         "UPPER": library.name.upper(),
         "NAME": library.name,
     }
-    return re.sub("|".join(values), lambda match: values[match[0]], text)
+    return re.sub("|".join(words), lambda match: words[match[0]], text)

@@ -24,6 +24,8 @@ from hbtvm.compiler.exporting.source import Part, source
 from hbtvm.compiler.exporting.tools import tools_of
 from hbtvm.errors import FileError, InputError, PackageError, UnsupportedModel
 from hbtvm.runtime.cpu import architecture
+from hbtvm.runtime.feeds.file_columns import known_values
+from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.runtime.host import described, stages_of
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.native.library import Function
@@ -174,6 +176,7 @@ class _Prepared:
         unread = [method.name for method in methods if not [*ends_of(library, method)]]
         methods = [method for method in methods if method.name not in unread]
         self._library = replace(library, methods=methods, lacking=[*lacking, *unread])
+        self._row = () if self._library.rows else _row(package)
         self.functions = tuple(one.name for one in methods)
         self.lacking = (*lacking, *unread)
 
@@ -215,13 +218,26 @@ class _Prepared:
         parts = Parts(code, texts, declarations, bytes(tables.data), [*self._objects], names)
         build(self._library.name, parts, tools, machine_options(self._target), self._options, folder)
         (folder / f"{self._library.name}.h").write_text(declarations)
-        (folder / "example.c").write_text(example(self._library))
+        (folder / "example.c").write_text(example(self._library, self._row))
 
 
 def _rows(package: Package) -> Rows:
     if package.parts.table is not None:
         raise PackageError("transforms rows by steps that only Python computes")
     return rows_of(package, row_reader(package))
+
+
+def _row(package: Package) -> list[str | int | None]:
+    """Return a row: texts and known categories, zeros, and None for categories that are not texts."""
+    spec, reader = package.input, row_reader(package)
+    known = known_values(spec, reader if isinstance(reader, FeedReader) else None)
+    row: list[str | int | None] = [None if spec.category_order else 0] * spec.n_features
+    for column, values in known.items():
+        texts = [value for value in values if isinstance(value, str)]
+        if values:
+            row[column] = next((text for text in texts if "\0" not in text), None)
+            row[column] = row[column] or ("some text" if texts else None)
+    return row
 
 
 def write_library(package: Package, folder: Path, name: str, options: Sequence[str] = ()) -> None:

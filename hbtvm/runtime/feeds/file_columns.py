@@ -70,6 +70,21 @@ def columns_of(reader: FeedReader) -> Columns:
     return Columns(known, of, spec.n_features, empty)
 
 
+def known_values(spec: InputSpec, reader: FeedReader | None) -> dict[int, tuple[Any, ...]]:
+    """Return the categories of each column that a model reads, by the column's index.
+
+    `spec`, `reader`: the package's input, and its pipeline's reader; None for a bare model.
+    Columns of numbers have none; columns of texts have ``("",)``.
+    """
+    if spec.rows_are_values:
+        return {0: ("",)}
+    if reader is None:
+        categories = spec.categories or {}
+        return {at: tuple(categories.get(at) or ()) for at in range(spec.n_features)}
+    columns = columns_of(reader)
+    return {raw: tuple(columns.spec.categories.get(at) or ()) for at, raw in enumerate(columns.of)}
+
+
 def steps_of(feeds: Sequence[Feed]) -> Iterator[tuple[int, Step]]:
     """Yield the steps on values of the input's columns, each with its column."""
     for feed in feeds:

@@ -17,8 +17,8 @@ import httptools
 import orjson
 
 from hbtvm.serving.bodies import Refused
-from hbtvm.serving.connections import Connections
-from hbtvm.serving.exchange import STATUS_LINES, Exchange, path_of
+from hbtvm.serving.http.connections import Connections
+from hbtvm.serving.http.exchange import STATUS_LINES, Exchange, path_of
 
 _log = logging.getLogger(__name__)
 _access = logging.getLogger("hbtvm.access")

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.cli.structures.words_in import NodeInput, Words, some
 from hbtvm.errors import InputError
+from hbtvm.recursive.packing import packed
+from hbtvm.recursive.records.words import NodeInput, Words, some
 from hbtvm.recursive.texts import Node, parse
+from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.words.printable import shown
 
 _LABELLED = re.compile(r"\(\s*[^\s()]+\s*\(")  # a bracket that begins with a word and then holds a bracket
@@ -27,7 +29,12 @@ class Nodes:
 
 
 class Reader:
-    """Parses text and JSON; parameters as for `hbtvm.cli.structures.structures_in.StructureFile`.
+    """Parses text and JSON.
+
+    `children`: most children of a node; None for any number. With 1, texts and flat lists are sequences.
+    `inputs`: the model's inputs of a node, by name.
+    `words`: numbers of words.
+    `labels`: what follows an opening bracket (see `hbtvm.runtime.recursive.vocabulary.Labels`).
 
     Errors begin with ``structure 0``. Nested nodes are numbered children first.
 
@@ -174,6 +181,19 @@ class Reader:
                 f"{', or -1 for none' if taken.optional else ''}."
             )
         return number
+
+
+def structures_of(records: Sequence[Nodes], inputs: Mapping[str, NodeInput]) -> Structures:
+    """Pack structures into arrays."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, item in inputs.items():
+        values = [value for record in records for value in record.inputs[name]]
+        arrays[name] = (
+            np.array(values, np.int32)
+            if item.kind == "number"
+            else np.array(values, np.float32).reshape(-1, item.size)
+        )
+    return packed([record.children for record in records], arrays)
 
 
 def _is_nested(value: Any) -> bool:

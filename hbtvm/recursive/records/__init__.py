@@ -1,0 +1,1 @@
+"""Structures of text and JSON as lists of nodes."""

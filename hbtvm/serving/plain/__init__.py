@@ -1,0 +1,1 @@
+"""Rows and predictions in plain JSON, and their description."""

@@ -1,0 +1,1 @@
+"""A service of several processes."""
