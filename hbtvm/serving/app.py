@@ -38,6 +38,7 @@ from hbtvm.serving.bodies import (
 from hbtvm.serving.messages import BINARY_HEADER
 from hbtvm.serving.metrics import CONTENT_TYPE, Metrics
 from hbtvm.serving.plain.openapi import openapi, page
+from hbtvm.serving.processes.peers import Peers
 from hbtvm.serving.repository import PATIENCE, Repository
 from hbtvm.serving.served import Served
 from hbtvm.serving.work import computed, read, worked
@@ -55,6 +56,8 @@ _OCTETS = (b"content-type", b"application/octet-stream")
 
 _TURN = 0.4e-3  # seconds of predictions in a turn of the event loop, after which it starts no other
 
+_POLL = 0.02  # seconds between looks whether other processes have changed a model
+
 _MODELS = "/v2/models/"
 _INFER, _PREDICT = "/infer", "/predict"
 _REPOSITORY = "/v2/repository/models/"
@@ -68,6 +71,7 @@ class Service:
     `workers`: number of threads that compute answers of many rows.
     `access`: access rules.
     `account`: accounts for the bytes of bodies in progress, and of answers until they are sent.
+    `peers`: the other processes of the service; None if there is one.
     `stopping`: whether the service is ending and therefore not ready.
     """
 
@@ -78,6 +82,7 @@ class Service:
         limits: Limits | None = None,
         workers: int = 2,
         access: Access | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self.repository, self.metrics, self.limits = repository, metrics, limits or Limits()
         self._pool = ThreadPoolExecutor(workers, "hbtvm-serve")
@@ -87,6 +92,7 @@ class Service:
         self._spent = 0.0
         self._waiting = 0
         self.stopping = False
+        self.peers = peers
         metrics.waiting = lambda: self._waiting
         # Routes of predictions: the model, and whether rows and answers are plain JSON.
         self._routes = {
@@ -268,28 +274,35 @@ class Service:
         check_content_type(headers)
         if name not in self.repository:
             raise Refused(404, f"there is no model {name!r:.80}")
-        change = self.repository.load if action == "load" else self.repository.unload
         try:
             # A separate thread, so that loading and predictions do not wait for each other.
-            await asyncio.wait_for(_in_daemon(change, name), PATIENCE)
+            await asyncio.wait_for(self._changed(name, action), PATIENCE)
         except asyncio.TimeoutError as error:
             raise Refused(503, f"model {name} takes more than {PATIENCE:g} s to load") from error
         except (HbtvmError, OSError, MemoryError) as error:
             raise Refused(400, str(error)) from error
         await _answer(send, 200, {})
 
+    async def _changed(self, name: str, action: str) -> None:
+        """Load or unload a model in all processes."""
+        await _in_daemon(self.repository.change, name, action)
+        if self.peers is not None:
+            number = self.peers.ask(name, action)
+            while not self.peers.done(name, number):
+                await asyncio.sleep(_POLL)
+
     def close(self) -> None:
         """Stop the threads."""
         self._pool.shutdown()
 
 
-def _in_daemon(work: Callable[[str], None], name: str) -> asyncio.Future[None]:
+def _in_daemon(work: Callable[..., None], *arguments: str) -> asyncio.Future[None]:
     """Run `work` in a daemon thread, which does not block the process's exit if a disk hangs."""
     done: Future[None] = Future()
 
     def run() -> None:
         try:
-            work(name)
+            work(*arguments)
             done.set_result(None)
         except BaseException as error:
             done.set_exception(error)

@@ -7,8 +7,9 @@ its counters take locks, which cost as much as a prediction of one row.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -29,7 +30,7 @@ class ModelMetrics:
     """Metrics of a model."""
 
     def __init__(self) -> None:
-        self.statuses: dict[int, int] = {}
+        self.statuses: dict[str, int] = {}
         self.loads = {"loaded": 0, "failed": 0}
         self.rows, self.seconds = 0, 0.0
         self.buckets = [0] * len(_BOUNDS)
@@ -42,21 +43,32 @@ class ModelMetrics:
 
     def refused(self, status: int) -> None:
         """Count a refused request."""
-        self.statuses[status] = self.statuses.get(status, 0) + 1
+        self.statuses[str(status)] = self.statuses.get(str(status), 0) + 1
 
     def loaded(self, succeeded: bool) -> None:
         """Count a load."""
         self.loads["loaded" if succeeded else "failed"] += 1
+
+    def add(self, state: Mapping[str, Any]) -> None:
+        """Add another process's metrics of the model, in the form of ``vars``."""
+        self.rows += state["rows"]
+        self.seconds += state["seconds"]
+        self.buckets = [count + other for count, other in zip(self.buckets, state["buckets"], strict=True)]
+        for counts, others in ((self.statuses, state["statuses"]), (self.loads, state["loads"])):
+            for key, count in others.items():
+                counts[key] = counts.get(key, 0) + count
 
 
 class Metrics(Collector):
     """The service's metrics.
 
     `waiting`: returns the number of requests that are running or waiting.
+    `others`: returns the snapshots of the service's other processes.
     """
 
     def __init__(self) -> None:
         self.waiting: Callable[[], int] = int
+        self.others: Callable[[], list[Any]] = list
         self._models: dict[str, ModelMetrics] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -67,6 +79,18 @@ class Metrics(Collector):
         if metrics is None:
             metrics = self._models[model] = ModelMetrics()
         return metrics
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return this process's metrics as JSON."""
+        return {
+            "waiting": self.waiting(),
+            "models": {name: vars(model) for name, model in self._models.items()},
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Continue the counts of a process that this process replaces."""
+        for name, state in snapshot["models"].items():
+            self.of(name).add(state)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -84,15 +108,27 @@ class Metrics(Collector):
             labels=("model",),
         )
         loads = CounterMetricFamily("hbtvm_loads", "Packages loaded, and not", labels=("model", "result"))
-        for name, model in self._models.items():
+        snapshots = [self.snapshot(), *self.others()]
+        for name, model in _totals(snapshots).items():
             counts = list(accumulate(model.buckets))
-            for status, count in {200: counts[-1], **model.statuses}.items():
-                requests.add_metric((name, str(status)), count)
+            for status, count in {"200": counts[-1], **model.statuses}.items():
+                requests.add_metric((name, status), count)
             rows.add_metric((name,), model.rows)
             seconds.add_metric((name,), list(zip(_BOUNDS, counts, strict=True)), model.seconds)
             for result, count in model.loads.items():
                 loads.add_metric((name, result), count)
         yield from (requests, rows, seconds, loads)
         yield GaugeMetricFamily(
-            "hbtvm_waiting_requests", "Requests that are computed or wait for it", value=self.waiting()
+            "hbtvm_waiting_requests",
+            "Requests that are computed or wait for it",
+            value=sum(snapshot["waiting"] for snapshot in snapshots),
         )
+
+
+def _totals(snapshots: Sequence[Mapping[str, Any]]) -> dict[str, ModelMetrics]:
+    """Return the sums over processes, by model."""
+    totals: dict[str, ModelMetrics] = {}
+    for snapshot in snapshots:
+        for name, state in snapshot["models"].items():
+            totals.setdefault(name, ModelMetrics()).add(state)
+    return totals

@@ -8,7 +8,7 @@ import logging
 import os
 import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class Repository:
     `paths`: packages by model name.
     `threads`, `device`: as for `hbtvm.load`.
     `trust`: required hashes or signatures by model name.
+    `version_of`: returns the version of a model's file in a state; by default, counts loads.
     `served`: the ready models. Running requests keep a replaced model alive.
     """
 
@@ -54,10 +55,12 @@ class Repository:
         threads: int | None = None,
         device: str | None = None,
         trust: Mapping[str, Trust] | None = None,
+        version_of: Callable[[str, Signature | None], int] | None = None,
     ) -> None:
         self.served: dict[str, Served] = {}
         self._entries = {name: _Entry(path) for name, path in paths.items()}
         self._metrics, self._threads, self._device, self._trust = metrics, threads, device, trust or {}
+        self._version_of = version_of or (lambda name, seen: self._entries[name].version + 1)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -80,13 +83,14 @@ class Repository:
             try:
                 _require_file(entry.path)
                 trust = self._trust.get(name, ANY)
-                served = Served(name, entry.path, self._threads, self._device, str(entry.version + 1), trust)
+                version = self._version_of(name, entry.seen)
+                served = Served(name, entry.path, self._threads, self._device, str(version), trust)
                 served.inline = inline(served)
             except Exception as error:
                 entry.error = str(error) or type(error).__name__
                 self._metrics.of(name).loaded(succeeded=False)
                 raise
-            entry.version += 1
+            entry.version = version
             entry.error = ""
             replaced = name in self.served
             self.served[name] = served
@@ -104,6 +108,10 @@ class Repository:
         with _held(entry):
             self.served.pop(name, None)
             entry.error = "unloaded"
+
+    def change(self, name: str, action: str) -> None:
+        """Load or unload a model; `action`: ``load`` or ``unload``. Raises as `load` does."""
+        (self.load if action == "load" else self.unload)(name)
 
     def refresh(self, force: bool = False) -> None:
         """Reload changed files, or all; log failures, and keep the old models.

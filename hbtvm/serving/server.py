@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
-import logging
 import os
 import resource
 import signal
@@ -22,8 +21,8 @@ from hbtvm.serving.app import Service
 from hbtvm.serving.bodies import Account
 from hbtvm.serving.http.connection import Connection
 from hbtvm.serving.http.connections import Connections, Timeouts
+from hbtvm.serving.startup import BACKLOG
 
-_BACKLOG = 2048  # connections that the system queues until they are accepted
 _FILES = 40  # files that the process may need besides connections: packages being loaded, refused connections
 _TICK = 0.1  # seconds between checks of signals and late connections
 _KEPT = 8 << 20  # bytes of freed requests that the C library may keep
@@ -31,29 +30,12 @@ _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # available in the GNU 
 _SWITCH = 5e-4  # seconds after which a thread that runs Python yields to another
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
-
-    Raises `HbtvmError` if the port is in use, or the host is unknown.
-    """
-    try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = addresses[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(_BACKLOG)
-        except OSError:
-            listener.close()
-            raise
-    except OSError as error:
-        raise HbtvmError(f"{host}:{port}: {error.strerror or error}") from error
-    return listener
-
-
 class Signals:
-    """SIGTERM, SIGINT and SIGHUP as flags during a ``with`` block that starts before listening.
+    """Signals as flags during a ``with`` block that starts before listening.
+
+    SIGTERM and SIGINT stop the service; a second signal cancels its requests. SIGHUP reloads packages. A
+    supervised process ignores SIGINT, which the terminal sends to all processes, and repeated SIGTERM;
+    SIGUSR1 cancels its requests.
 
     Before the service listens, while packages load, the first signal ends the process with the shell's usual
     status, also as a container's first process, which ignores signals without a handler. Python runs handlers
@@ -64,13 +46,17 @@ class Signals:
     `reload`: whether to reload all packages.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, supervised: bool = False) -> None:
         self.listening, self.stop, self.reload = False, 0, False
+        self._supervised = supervised
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            self._before[number] = signal.signal(number, self._note)
+        handlers: dict[int, Any] = dict.fromkeys((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), self._note)
+        if self._supervised:
+            handlers |= {signal.SIGINT: signal.SIG_IGN, signal.SIGUSR1: self._note}
+        for number, handler in handlers.items():
+            self._before[number] = signal.signal(number, handler)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,6 +68,8 @@ class Signals:
             raise SystemExit(128 + number)
         if number == signal.SIGHUP:
             self.reload = True
+        elif self._supervised:
+            self.stop = 2 if number == signal.SIGUSR1 else max(self.stop, 1)
         else:
             self.stop += 1
 
@@ -145,7 +133,7 @@ async def _serve(
     started: Callable[[], None],
 ) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(clients, loop), sock=listening, backlog=_BACKLOG)
+    server = await loop.create_server(lambda: Connection(clients, loop), sock=listening, backlog=BACKLOG)
     started()
     tick = min(_TICK, watch or _TICK, *vars(clients.timeouts).values())
     look = loop.time()
@@ -155,6 +143,8 @@ async def _serve(
         now = loop.time()
         clients.expire(now)
         _return_memory(service.account)
+        if service.peers is not None:
+            service.peers.tick()
         if (watcher is None or not watcher.is_alive()) and (
             signals.reload or (watch is not None and now >= look)
         ):
@@ -170,6 +160,8 @@ async def _serve(
         await asyncio.sleep(tick)
         clients.expire(loop.time())
     await clients.abort()
+    if service.peers is not None:
+        service.peers.publish()
 
 
 def _return_memory(account: Account) -> None:
@@ -177,13 +169,3 @@ def _return_memory(account: Account) -> None:
     if account.most > _KEPT and not account.bytes and _trim is not None:
         account.most = 0
         _trim(0)
-
-
-def log_to_stderr(verbose: bool) -> None:
-    """Log to standard error, one line with a time each."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    root.setLevel(logging.INFO if verbose else logging.WARNING)
-    logging.getLogger("hbtvm.serving").setLevel(logging.INFO)

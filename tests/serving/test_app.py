@@ -21,7 +21,7 @@ from hbtvm.serving.app import Service
 from hbtvm.serving.bodies import Limits
 from hbtvm.serving.http.connection import Connection
 from hbtvm.serving.http.connections import Connections, Timeouts
-from hbtvm.serving.server import listen
+from hbtvm.serving.startup import listen
 from tests.serving.asgi import Answer, ask, run, service
 from tests.serving.models import CASES, frame, numbers
 

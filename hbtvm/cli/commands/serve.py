@@ -1,13 +1,14 @@
-"""``hbtvm serve``: serve compiled models over HTTP with the Open Inference Protocol."""
+"""``hbtvm serve``: serve compiled models over HTTP."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import re
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import (
@@ -23,16 +24,25 @@ from hbtvm.cli.arguments import (
 from hbtvm.cli.show import print_line
 from hbtvm.runtime.package.trust import Trust
 
+if TYPE_CHECKING:
+    from hbtvm.serving.processes.peers import Peers
+    from hbtvm.serving.processes.supervisor import Supervisor
+
 _DESCRIPTION = """
-Serve compiled models over HTTP with the Open Inference Protocol (KServe's version 2): clients of KServe,
-Triton and MLServer work unchanged. Neither the training library nor a compiler is needed.
+Serve compiled models over HTTP. Neither the training library nor a compiler is needed.
 
 A package is machine code that runs with your rights: serve only packages that you trust, and pin them with
 --sha256 or --allowed-signers, which also apply to files that replace a package.
 
 A model's name is its file's name without .tar, or the part before "=", as in fraud=build/model.tar.
 
-POST /v2/models/NAME/infer predicts. A numeric model takes a tensor of shape [rows, columns]; any model with
+POST /v2/models/NAME/predict takes rows in plain JSON, {"rows": [{"age": 41, "plan": "basic"}]}, and answers
+with an object for each row: its prediction and, if the model has them, probabilities by class. Models without
+column names take lists, models of texts take texts, and recursive models take structures. The page /docs
+shows the columns of each model, and /openapi.json describes them to programs.
+
+POST /v2/models/NAME/infer predicts by the Open Inference Protocol (KServe's version 2): clients of KServe,
+Triton and MLServer work unchanged. A numeric model takes a tensor of shape [rows, columns]; any model with
 column names, and every pipeline with texts, takes a tensor for each column by name. Values are in the
 request's JSON, or behind it as bytes. GET /v2/models/NAME lists the model's inputs and outputs: predict and,
 if the model has them, predict_proba, decision_function and so on.
@@ -42,6 +52,10 @@ GET /v2/health/live and /v2/health/ready are for probes, GET /metrics for Promet
 A changed package is loaded while the old one still answers, and then replaces it; if it can't be loaded, the
 old one stays. SIGHUP reloads at once, and so does POST /v2/repository/models/NAME/load with
 --allow-model-control. SIGTERM and Ctrl-C stop the service after the open requests are answered.
+
+--processes starts several processes behind the port, which use several processors for small requests. A
+supervisor replaces processes that end, and passes signals on. Each process loads all models, and limits hold
+for each process.
 
 The service has neither users nor TLS: put it behind a proxy that has both. It answers requests whose Host
 header names localhost, the address that it listens at, or an --allowed-host.
@@ -64,6 +78,7 @@ def add_parser(commands: Any) -> None:
                 "two models, for other machines",
             ),
             ("hbtvm serve model.tar --threads 4 --max-request 64M", "for requests of many rows"),
+            ("hbtvm serve model.tar --threads 1 --processes 4", "for many requests of few rows"),
         ),
     )
     parser.add_argument("packages", metavar="[NAME=]MODEL.tar", nargs="+", help="packages to serve")
@@ -91,6 +106,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     parse: Callable[[str], float]
     for name, parse, metavar, default, text in (
         ("port", whole(0), "N", 8080, "port; 0 for any free port"),
+        ("processes", whole(1), "N", 1, "processes behind the port"),
         ("threads", whole(1), "N", None, "threads of a request (default: as many as it was tuned for)"),
         ("workers", whole(1), "N", 2, "requests of many rows computed in parallel"),
         ("max-waiting", whole(1), "N", 64, "open requests of many rows; more are refused with 429"),
@@ -154,8 +170,42 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--watch {arguments.watch:g}: expected at least 0")
 
     trust = _trust(arguments, paths)
-    # Slow imports come after the checks of the command line.
-    from hbtvm.serving import server
+    from hbtvm.serving import startup
+
+    startup.log_to_stderr(arguments.access_log, arguments.processes)
+    if arguments.processes == 1:
+        _serve(arguments, paths, trust, token)
+        return 0
+
+    from hbtvm.serving.processes.peers import Peers, board_of
+    from hbtvm.serving.processes.supervisor import Supervisor
+
+    listening = startup.listen(arguments.host, arguments.port)
+    board = board_of(arguments.processes, paths)
+    supervisor = Supervisor(arguments.processes, listening, arguments.grace)
+    number = supervisor.run()
+    if number is None:
+        return supervisor.status
+    peers = Peers(board, number, arguments.processes)
+    _serve(arguments, paths, trust, token, listening, peers, supervisor)
+    return 0
+
+
+def _serve(
+    arguments: argparse.Namespace,
+    paths: Mapping[str, Path],
+    trust: Mapping[str, Trust],
+    token: str | None,
+    listening: socket.socket | None = None,
+    peers: Peers | None = None,
+    supervisor: Supervisor | None = None,
+) -> None:
+    """Load the models and serve them until a signal.
+
+    `listening`, `peers`, `supervisor`: of one of several processes.
+    """
+    # Slow imports come after the checks of the command line, and after the fork of processes.
+    from hbtvm.serving import server, startup
     from hbtvm.serving.access import Access
     from hbtvm.serving.app import Service
     from hbtvm.serving.bodies import Limits
@@ -164,7 +214,10 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.serving.repository import Repository
 
     metrics = Metrics()
-    repository = Repository(paths, metrics, arguments.threads, arguments.device, trust)
+    version_of = None if peers is None else peers.version
+    repository = Repository(paths, metrics, arguments.threads, arguments.device, trust, version_of)
+    if peers is not None:
+        peers.join(metrics, repository.change)
     limits = Limits(
         body=min(arguments.max_request, arguments.max_memory),
         bodies=arguments.max_memory,
@@ -172,20 +225,25 @@ def run(arguments: argparse.Namespace) -> int:
         seconds=arguments.body_timeout,
     )
     access = Access(arguments.host, arguments.allowed_host, token)
-    service = Service(repository, metrics, limits, arguments.workers, access)
+    service = Service(repository, metrics, limits, arguments.workers, access, peers)
     connections = server.most_connections(arguments.max_connections)
-    with server.Signals() as signals:
+    with server.Signals(supervised=supervisor is not None) as signals:
         for name in paths:
             repository.load(name)
+        if peers is not None:
+            peers.catch_up()
         signals.listening = True
-        listening = server.listen(arguments.host, arguments.port)
-        server.log_to_stderr(arguments.access_log)
+        if listening is None:
+            listening = startup.listen(arguments.host, arguments.port)
         host, port = listening.getsockname()[:2]
         at = f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
         def started() -> None:
-            for name in paths:
-                print_line(f"{at}/v2/models/{name}  {repository.served[name].model!r}")
+            if supervisor is None or supervisor.first:
+                for name in paths:
+                    print_line(f"{at}/v2/models/{name}  {repository.served[name].model!r}")
+            if supervisor is not None:
+                supervisor.ready()
 
         server.run(
             service,
@@ -198,7 +256,6 @@ def run(arguments: argparse.Namespace) -> int:
             access_log=arguments.access_log,
             started=started,
         )
-    return 0
 
 
 def _trust(arguments: argparse.Namespace, paths: Mapping[str, Path]) -> dict[str, Trust]:

@@ -103,8 +103,9 @@ _CALL_BATCH = """\
     offsets[i][1] = text ? (int32_t)strlen(text) : 0;
     buffers[i][1] = text ? (const void *)offsets[i] : (const void *)zero;
     buffers[i][2] = text;
-    schemas[i] = (struct ArrowSchema){.format = formats[i], .name = name ? name : "", .flags = 2 /* nullable */};
+    schemas[i] = (struct ArrowSchema){.format = formats[i], .name = name ? name : ""};
     schemas[i].release = release_schema;
+    schemas[i].flags = 2; /* it may hold nulls */
     arrays[i] = (struct ArrowArray){.length = ROWS, .buffers = buffers[i], .release = release_array};
     arrays[i].n_buffers = text ? 3 : formats[i][0] == 'g' ? 2 : 0;
     arrays[i].null_count = arrays[i].n_buffers ? 0 : ROWS;
@@ -138,9 +139,7 @@ def example(library: Library, values: Sequence[str | int | None]) -> str:
     words = {
         "WHAT": "two rows of zeros" if library.rows else "a row",
         "TEXTS": ", ".join(quoted(value) if isinstance(value, str) else "NULL" for value in values),
-        "FORMATS": ", ".join(
-            '"u"' if isinstance(value, str) else _FORMATS[value is None] for value in values
-        ),
+        "FORMATS": ", ".join(_FORMATS[type(value)] for value in values),
         "SHOWN": "%g" if result in ("float", "double") else "%lld",
         "CAST": "" if result in ("float", "double") else "(long long)",
         "RESULT": result,
