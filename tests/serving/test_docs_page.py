@@ -59,7 +59,8 @@ def browser(tmp_path: Path) -> Iterator[str]:
         pytest.skip("this machine lacks chromium")
     switches = [
         "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
-        "disable-background-networking", "disable-component-update", "disable-sync", "remote-debugging-port=0",
+        "disable-background-networking", "disable-component-update", "disable-sync",
+        "remote-debugging-port=0",
     ]  # fmt: skip
     process = subprocess.Popen(
         [CHROMIUM, *(f"--{switch}" for switch in switches), f"--user-data-dir={tmp_path}"],

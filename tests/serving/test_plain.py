@@ -169,9 +169,8 @@ def test_the_openapi_document(app: Service) -> None:
     """Its examples are answered in the form that it states."""
     document = run(ask(app, "GET", "/openapi.json")).told
     assert document["openapi"] == "3.1.0"
-    identities = [
-        operation["operationId"] for item in document["paths"].values() for operation in item.values()
-    ]
+    paths = document["paths"]
+    identities = [operation["operationId"] for item in paths.values() for operation in item.values()]
     assert len(set(identities)) == len(identities)
     for name in CASES:
         operation = paths[f"/v2/models/{name}/predict"]["post"]
@@ -184,13 +183,10 @@ def test_the_openapi_document(app: Service) -> None:
         fits(answer.told, schema)
         fits(body["example"], body["schema"])
         fits({"error": ""}, document["components"]["schemas"]["Error"])
-    row = document["paths"]["/v2/models/pipeline/predict"]["post"]["requestBody"]["content"][
-        "application/json"
-    ]
-    columns = row["schema"]["properties"]["rows"]["items"]["properties"]
-    assert list(columns) == ["age", "job", "pay"] and set(columns["job"]["examples"]) == set(
-        frame(200)["job"]
-    )
+    body = paths["/v2/models/pipeline/predict"]["post"]["requestBody"]["content"]["application/json"]
+    columns = body["schema"]["properties"]["rows"]["items"]["properties"]
+    assert list(columns) == ["age", "job", "pay"]
+    assert set(columns["job"]["examples"]) == set(frame(200)["job"])
     app.repository.unload("scaler")
     document = run(ask(app, "GET", "/openapi.json")).told
     assert "/v2/models/scaler/predict" not in document["paths"]

@@ -8,6 +8,8 @@ import multiprocessing
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hbtvm.cli.main import main
 from hbtvm.serving.metrics import Metrics
 from hbtvm.serving.processes.board import Board
 from hbtvm.serving.processes.peers import Peers, board_of
-from tests.serving.conftest import TOKEN, Server, serving, until
+from tests.serving.conftest import ROOT, TOKEN, Server, serving, until
 from tests.serving.models import CASES, numbers
 from tests.serving.test_process import Begun, refuses, replace, request
 
@@ -122,23 +123,19 @@ def test_processes_end_with_their_supervisor(packages: Path, tmp_path: Path) -> 
         assert refuses(server.address)
 
 
-def test_a_package_that_cannot_be_loaded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_package_that_cannot_be_loaded(tmp_path: Path) -> None:
     """One process says so, once."""
     (tmp_path / "bad.tar").write_bytes(b"no package")
-    reads, writes = os.pipe()
-    pid = os.fork()
-    if not pid:  # of which the service's processes are children
-        try:
-            status = main(["serve", str(tmp_path / "bad.tar"), "--processes", "3", "--port", "0"])
-            os.write(writes, str(status).encode() + b" ")
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    os.close(writes)
-    with os.fdopen(reads) as file:
-        assert set(file.read().split()) == {"2"}
-    error = capfd.readouterr().err
-    assert error.count("hbtvm: error: ") == 1 and "bad.tar" in error and "Traceback" not in error
+    done = subprocess.run(
+        [sys.executable, "-m", "hbtvm", "serve", "bad.tar", "--processes", "3", "--port", "0"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert done.stderr.startswith("hbtvm: error: bad.tar") and done.stderr.count("\n") == 1, done.stderr
 
 
 def _write(board: Board, ends: Any) -> None:
