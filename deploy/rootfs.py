@@ -34,8 +34,8 @@ LOADED = ("libm.so.6", "libgcc_s.so.1")
 UNUSED = shutil.ignore_patterns(
     "__pycache__", "test", "tests", "*.pyi", "*.pxd", "*.h", "*.a", "*.c", "site-packages", "dist-packages",
     "config-3*", "idlelib", "tkinter", "turtle*", "ensurepip", "venv", "lib2to3", "distutils", "twisted",
-    "pydoc_data", "sqlite3", "curses", "dbm", "f2py", "_sqlite3*", "_tkinter*", "_curses*", "readline*", "_dbm*", "_gdbm*", "_test*",
-    "xxlimited*", "_crypt*", "nis.*", "_codecs_[hijkt]*",
+    "pydoc_data", "sqlite3", "curses", "dbm", "f2py", "_sqlite3*", "_tkinter*", "_curses*", "readline*",
+    "_dbm*", "_gdbm*", "_test*", "xxlimited*", "_crypt*", "nis.*", "_codecs_[hijkt]*",
 )  # fmt: skip
 """Files of the standard library and of packages that serving does not need."""
 

@@ -60,7 +60,11 @@ def test_the_image_serves_a_model(root: Path) -> None:
     # The network is that of this machine, so that the port must be free.
     command = [*entry[: entry.index("--host")], "--port", "0", "--processes", "2", "/models/churn.tar"]
     process = subprocess.Popen(
-        [*isolated(root), *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={}
+        [*isolated(root), *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PATH": os.environ["PATH"]},
     )
     assert process.stdout is not None and process.stderr is not None
     try:
