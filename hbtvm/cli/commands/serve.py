@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -242,6 +243,7 @@ def _serve(
             if supervisor is None or supervisor.first:
                 for name in paths:
                     print_line(f"{at}/v2/models/{name}  {repository.served[name].model!r}")
+                sys.stdout.flush()  # a pipe or a container's log gets it now
             if supervisor is not None:
                 supervisor.ready()
 
