@@ -57,7 +57,7 @@ class Supervisor:
         self.status, self.first = 0, True
         self._report = -1
         self._stops: list[int] = []
-        self._told = self._reload = False
+        self._served = self._told = self._reload = False
         self._before: dict[int, Any] = {}
 
     def run(self) -> int | None:
@@ -93,7 +93,7 @@ class Supervisor:
                 asked = len(self._stops)
             if asked:
                 if not any(child.pid for child in self._children):
-                    if not self._told and not self.status:
+                    if not self._served and not self.status:
                         self.status = 128 + self._stops[0]
                     return None
                 if time.monotonic() > end:
@@ -161,14 +161,13 @@ class Supervisor:
                     _log.error("process %d ended with %s; starting another in %g s", pid, how, delay)
         return failed
 
-    @staticmethod
-    def _hear(child: _Child) -> None:
+    def _hear(self, child: _Child) -> None:
         """Note that a process serves."""
         if child.pipe >= 0:
             with contextlib.suppress(BlockingIOError):
                 if os.read(child.pipe, 1):
                     os.close(child.pipe)
-                    child.pipe = -1
+                    child.pipe, self._served = -1, True
 
     def _tell(self, number: int, only_serving: bool = False) -> None:
         for child in self._children:
