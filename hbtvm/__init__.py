@@ -22,6 +22,7 @@ from hbtvm.version import __version__
 
 if TYPE_CHECKING:
     from hbtvm.api import compile, search
+    from hbtvm.cli.interactive import tune
     from hbtvm.compiler.exporting.export import export
     from hbtvm.errors import (
         BuildError,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
         TargetError,
         UnsupportedModel,
     )
-    from hbtvm.interactive import tune
     from hbtvm.logs.store import LogError
     from hbtvm.runtime.model import Model, load
 
@@ -76,7 +76,7 @@ _HOMES = {
     "compile": "hbtvm.api",
     "export": "hbtvm.compiler.exporting.export",
     "search": "hbtvm.api",
-    "tune": "hbtvm.interactive",
+    "tune": "hbtvm.cli.interactive",
     "Model": "hbtvm.runtime.model",
     "load": "hbtvm.runtime.model",
     "LogError": "hbtvm.logs.store",

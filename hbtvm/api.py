@@ -1,4 +1,4 @@
-"""The Python interface: `search` and `compile`, on models or model files; `hbtvm.interactive` has `tune`."""
+"""The Python interface: `search` and `compile`; `hbtvm.cli.interactive` has `tune`."""
 
 from __future__ import annotations
 

@@ -9,20 +9,18 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hbtvm import api
 from hbtvm.cli.arguments import DEFAULT_LOG
 from hbtvm.cli.progress.live import Live
 from hbtvm.cli.show import is_terminal
+from hbtvm.logs.store import Log
 from hbtvm.options import Dtype
 from hbtvm.runtime.model import Model
+from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.tuning.progress import Progress, Trial
 from hbtvm.words.quantities import clock, count
-
-if TYPE_CHECKING:
-    from hbtvm.logs.store import Log
-    from hbtvm.runtime.recursive.structures import Structures
-    from hbtvm.tuning.progress import Progress, Trial
 
 _WIDTH = 100  # characters of a line in a notebook
 _HINT = "  interrupt to stop here and keep the best so far"
