@@ -141,7 +141,7 @@ def test_around_frozen_models(forest: hbtvm.Model) -> None:
 
 def test_html_for_notebooks(forest: hbtvm.Model) -> None:
     html = forest._repr_html_()
-    for text in ("RandomForestClassifier", "age, income", "0, 1, 2", "per call", "kernels"):
+    for text in ("RandomForestClassifier", "age, income", "0, 1, 2", "per row", "kernels"):
         assert text in html
     assert "&lt;b&gt;tenure&lt;/b&gt;" in html
     assert "<b>tenure" not in html
