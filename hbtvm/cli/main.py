@@ -20,8 +20,8 @@ from collections.abc import Sequence
 
 from hbtvm import __version__
 from hbtvm.cli.arguments import Parser, UsageError, examples
+from hbtvm.cli.commands import check, export, inspect, log, measure, predict, report, serve, tune
 from hbtvm.cli.commands import compile as compile_command
-from hbtvm.cli.commands import export, inspect, log, measure, predict, report, serve, tune
 from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError, explained
 from hbtvm.tuning.measuring.start import start_without_torch
@@ -86,7 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hbtvm {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (tune, compile_command, predict, serve, export, measure, inspect, log, report):
+    for command in (tune, compile_command, predict, check, serve, export, measure, inspect, log, report):
         command.add_parser(commands)
     return parser
 

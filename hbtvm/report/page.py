@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hbtvm.comparison.result import Comparison
 from hbtvm.logs.ranking import is_final
 from hbtvm.report.candidates import every_candidate, is_busy
 from hbtvm.report.parts import (
@@ -16,7 +17,6 @@ from hbtvm.report.parts import (
     text,
 )
 from hbtvm.report.ranking import Ranking
-from hbtvm.report.speed import Speed
 from hbtvm.report.story import Chapter, Story
 from hbtvm.words.quantities import config, count, duration, model_shape
 
@@ -33,23 +33,21 @@ def render(
     story: Story,
     title: str,
     rankings: Mapping[int, Ranking],
-    speeds: Sequence[Speed] = (),
-    compared: str = "",
+    comparison: Comparison | None = None,
     made_by: str = "",
 ) -> str:
     """Return the page as HTML.
 
     `title`: the page's title.
     `rankings`: predictions for candidates, by the chapter's index.
-    `speeds`, `compared`: times of a package and its library, and a description of the comparison; may be
-        empty.
+    `comparison`: of a package with its library.
     `made_by`: last line of the page.
     """
     colours = {name: i % 8 for i, name in enumerate(story.strategies)}
     first = max(len(story.chapters) - DETAILED, 0)
     sections = [_overview(story, colours)]
-    if speeds:
-        sections.append(_speeds(speeds, compared))
+    if comparison is not None:
+        sections.append(_against_library(comparison))
     sections.append(_winners(story.chapters[first:]))
     if first:
         sections.append(
@@ -133,19 +131,13 @@ def _legend(strategies: Sequence[str], colours: Mapping[str, int]) -> str:
     return f'<p class="legend">{keys}<span>pale in the bars: failed</span></p>'
 
 
-def _speeds(speeds: Sequence[Speed], compared: str) -> str:
-    rows = [
-        (
-            f"{speed.rows:,}",
-            duration(speed.library),
-            duration(speed.package),
-            f"<b>{speed.library / speed.package:.1f}×</b>",
-            "-" if speed.difference is None else f"{speed.difference:.1e} ({text(speed.compared)})",
-        )
-        for speed in speeds
-    ]
-    heads = ("rows per call", "library", "package", "speed-up", "largest difference")
-    return f"<h2>Against the library</h2><p>{text(compared, 1000)}</p>{table(heads, rows, numbers=range(5))}"
+def _against_library(comparison: Comparison) -> str:
+    tables = "".join(
+        table(heads, [tuple(map(text, row)) for row in rows], [heads.index(head) for head in numbers])
+        for heads, rows, numbers in comparison.tables()
+    )
+    notes = "".join(f"<p>{text(note, 1000)}</p>" for note in (comparison.verdict, comparison.conditions))
+    return f"<h2>Against the library</h2>{notes}{tables}"
 
 
 def _winners(chapters: Sequence[Chapter]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from hbtvm.runtime.rows.sparse import is_sparse
 from hbtvm.runtime.text.library import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
 from hbtvm.runtime.transforms.columns import TransformedColumns
+
+if TYPE_CHECKING:
+    from hbtvm.comparison.result import Comparison
 
 
 class Model(Estimator):
@@ -230,6 +233,33 @@ class Model(Estimator):
     def score_samples(self, X: Any) -> Any:
         """Return anomaly scores; as ``predict(X, "score")``."""
         return self.predict(X, "score")
+
+    def compare(self, model: Any, X: Any, *, trust: bool = False) -> Comparison:
+        """Compare this model with its library: answers row by row, and times in turns.
+
+        Parameters
+        ----------
+        model
+            The trained model, or the path of its file, which the library then loads in a process of its own.
+        X
+            Rows that both take.
+        trust
+            Whether a pickle may be loaded, which can run any program.
+
+        Returns
+        -------
+        The comparison, which prints as tables (also in notebooks).
+
+        Raises
+        ------
+        InputError
+            If the library or this model refuses the rows, or a pickle is not trusted.
+        HbtvmError
+            If the library's process crashes or hangs.
+        """
+        from hbtvm.comparison.compare import compare
+
+        return compare(self, model, X, trust=trust)
 
     def warm_up(self) -> None:
         """Load the code now rather than at the first prediction.

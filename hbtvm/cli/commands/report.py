@@ -9,17 +9,18 @@ from typing import Any
 from hbtvm import __version__
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, examples, paragraphs
+from hbtvm.cli.commands.check import add_comparison_options, rows_of
+from hbtvm.cli.comparison import compared
 from hbtvm.cli.show import print_line
+from hbtvm.comparison.result import speedup
 from hbtvm.words.quantities import count
-
-_PICKLES = (".pkl", ".pickle", ".joblib")
 
 _DESCRIPTION = """
 Write a tuning log as one self-contained HTML page: tuning curves, predicted against measured times, trials
 by strategy, failures with examples, the winning schedules side by side, machines and versions.
 
-With a package and its model, the page also compares the package with the model's library; both are timed
-now, on this machine, for about a second each.
+With a package and its model, the page also compares the package with the model's library, as hbtvm check
+does.
 """
 
 
@@ -45,14 +46,9 @@ def add_parser(commands: Any) -> None:
         metavar="REPORT.html",
         help="page to write (default: the log's name with .html, in the current folder)",
     )
-    parser.add_argument("--package", metavar="MODEL.tar", help="package to time; needs --model")
+    parser.add_argument("--package", metavar="MODEL.tar", help="package to compare; needs --model")
     parser.add_argument("--model", metavar="MODEL", help="file of the package's model")
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help="run the pickle to time its library: a pickle can run any program, so trust only files of your "
-        "own",
-    )
+    add_comparison_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -63,57 +59,51 @@ def run(arguments: argparse.Namespace) -> int:
     if not read.records:
         raise UsageError(f"{path}: there is no tuning record in it to report on")
     if (arguments.package is None) != (arguments.model is None):
-        raise UsageError("--package and --model go together: a package is timed against its model's library")
+        raise UsageError("--package and --model go together: a package is compared with its model's library")
     if arguments.package is not None:
         files.existing(arguments.package, "a package")
         model_path = files.existing(arguments.model, "a trained model")
+        from hbtvm.comparison.process import require_trust
         from hbtvm.frontends.files import recursive_kind
 
         if recursive_kind(model_path) is not None:
-            raise UsageError(f"{model_path}: a recursive model has no library to be timed against")
-        if model_path.suffix.lower() in _PICKLES and not arguments.trust:
-            raise UsageError(
-                f"{model_path}: to time the library its pickle has to be loaded unchecked, which can run any "
-                "program; if it is a file of your own, say so with --trust"
-            )
+            raise UsageError(f"{model_path}: a recursive model has no library to compare with")
+        require_trust(model_path, arguments.trust)
     out = _page_path(arguments.out, path)
 
     from hbtvm.compiler.candidates.tasks import describe
     from hbtvm.cost_model.create import maker
     from hbtvm.report import render, tell
     from hbtvm.report.ranking import validate
-    from hbtvm.report.speed import compare
     from hbtvm.tuning.choices import Choices
 
     story = tell(read.records, read.skipped)
-    speeds, compared = [], ""
+    comparison = None
     if arguments.package is not None:
         from hbtvm.runtime.model import load
 
         model = load(arguments.package)
-        speeds = compare(model, Path(arguments.model), trust=arguments.trust)
-        compared = (
-            f"{arguments.package} against {model.package.library} {model.package.model}: medians of predict, "
-            f"in turns on this machine; {count(model.threads, 'thread')}, the library with that or with one, "
-            "whichever is faster."
-        )
+        X = rows_of(arguments, model)
+        comparison = compared(model, model_path, X, trust=arguments.trust, timeout=arguments.timeout)
     page = render(
         story,
         f"Tuning log {path.name}",
         validate(
             story.chapters, describe, lambda frame: maker(Choices().cost_model, frame=lambda: frame)([])
         ),
-        speeds,
-        compared,
+        comparison,
         f"Made by hbtvm {__version__}.",
     )
     with files.replacing(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
     records = f"{count(len(story.records), 'record')} of {count(len(story.chapters), 'workload')}"
     print_line(f"{out}: {records} ({out.stat().st_size / 1024:,.0f} KB)")
-    for speed in speeds:
-        times = speed.library / speed.package
-        print_line(f"{count(speed.rows, 'row')} in a call: {times:.1f} times the library's speed")
+    if comparison is not None:
+        for timing in comparison.timings:
+            print_line(
+                f"{count(timing.rows, 'row')} in a call: {speedup(timing.speedup)} the library's speed"
+            )
+        print_line(comparison.verdict)
     return 0
 
 

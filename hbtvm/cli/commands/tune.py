@@ -95,6 +95,18 @@ def add_parser(commands: Any) -> None:
         "on another machine; hbtvm log import then adds the times to the log, and the same command plans a "
         "second round",
     )
+    parser.add_argument(
+        "--no-check",
+        dest="check",
+        action="store_false",
+        help="do not compare the package with the library at the end",
+    )
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="load the model's pickle with its library, for the comparison at the end: a pickle can run any "
+        "program",
+    )
     add_structure_options(parser, sample=True)
     add_cell_options(parser)
     add_search_options(parser)
@@ -140,7 +152,12 @@ def run(arguments: argparse.Namespace) -> int:
             how = "interrupted" if signals.received is None else f"stopped by {signals.name}"
             print_line(f"hbtvm: {how}, and nothing was packaged{again}", messages)
             return signals.status
-        return _report(search, out, log, signals, data_name(recursive))
+        status = _report(search, out, log, signals, data_name(recursive))
+    if arguments.check and recursive is None and not search.result.interrupted and status == 0:
+        from hbtvm.cli.comparison import print_closing
+
+        print_closing(search.model, Path(arguments.model), out, trust=arguments.trust)
+    return status
 
 
 def _report(search: Search, out: Path, log: Path, signals: StopSignals, data: str) -> int:

@@ -1,0 +1,115 @@
+"""Compare a package with its model's library, for the commands, and print the result."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.show import print_line, print_table
+
+if TYPE_CHECKING:
+    from hbtvm.comparison.result import Comparison
+    from hbtvm.runtime.model import Model
+
+MOST_ROWS = 100_000  # rows of a file that are compared by default
+RANDOM_ROWS = 10_000
+_CLOSING_ROWS, _CLOSING_SECONDS, _CLOSING_TIMEOUT = 1_000, 0.3, 20.0
+
+
+def compared(
+    model: Model,
+    path: Path,
+    X: Any = None,
+    *,
+    trust: bool = False,
+    timeout: float | None = None,
+    rows: int = RANDOM_ROWS,
+    seconds: float | None = None,
+) -> Comparison:
+    """Compare a package with the model of a file, which its library loads in a process of its own.
+
+    `X`: the rows; None for random rows.
+    `timeout`: seconds of a call of the library after which its process is killed.
+    `rows`: number of random rows.
+    `seconds`: approximate seconds of timing for each number of rows.
+    Raises `InputError` if a pickle is not trusted. Raises `UsageError` if random rows do not fit the model.
+    Raises `HbtvmError` if the library's process fails.
+    """
+    from hbtvm.comparison.compare import SECONDS, against, outputs_of
+    from hbtvm.comparison.process import TIMEOUT, Remote, require_trust
+
+    require_trust(path, trust)
+    wanted = outputs_of(model)
+    if X is None:
+        X = _random(path, rows)
+    if X is None:
+        raise UsageError(
+            f"{path}: random rows do not fit the model, which reads texts or other columns than numbers and "
+            "known categories; name a file of rows with --data"
+        )
+    library = Remote(str(path), wanted, model.threads, trust=trust, timeout=timeout or TIMEOUT)
+    try:
+        return against(model, library, X, seconds or SECONDS)
+    finally:
+        library.close()
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print the tables, the verdict and the conditions."""
+    for heads, rows, numbers in comparison.tables():
+        if rows:
+            print_table(heads, rows, numbers)
+            print_line()
+    print_line(comparison.verdict)
+    print_line(comparison.conditions)
+
+
+def as_json(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON values."""
+    value = dataclasses.asdict(comparison)
+    for output in value["outputs"]:
+        for example in output["examples"]:
+            for side in ("library", "package"):
+                if not isinstance(example[side], str | int | float | None):
+                    example[side] = repr(example[side])
+    return {"agrees": comparison.agrees, **value}
+
+
+def print_closing(model: Model, path: Path, package: Path, *, trust: bool) -> None:
+    """Print at the end of a search how the package compares with its library on random rows, if possible.
+
+    Otherwise print the command that compares them. Errors of the library don't spoil the search's result.
+    """
+    from hbtvm.comparison.process import needs_trust
+
+    command = f"hbtvm check {package} --model {path}"
+    try:
+        if needs_trust(path) and not trust:
+            print_line(f"check  {command} --trust --data ROWS compares answers and times with the library")
+            return
+        print_line()
+        print_comparison(
+            compared(
+                model,
+                path,
+                trust=trust,
+                timeout=_CLOSING_TIMEOUT,
+                rows=_CLOSING_ROWS,
+                seconds=_CLOSING_SECONDS,
+            )
+        )
+    except (Exception, KeyboardInterrupt) as error:
+        trusted = " --trust" if trust else ""
+        print_line(
+            f"check  not compared with the library ({error or 'interrupted'}): {command}{trusted} --data ROWS"
+        )
+
+
+def _random(path: Path, rows: int) -> Any:
+    from hbtvm.comparison.random_rows import random_rows
+    from hbtvm.frontends import load_model
+    from hbtvm.graph.passes.in_kernel import in_kernel
+
+    return random_rows(in_kernel(load_model(path)), rows)

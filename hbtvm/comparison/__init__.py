@@ -1,0 +1,1 @@
+"""Compare a compiled model with its library: answers, and times in turns."""

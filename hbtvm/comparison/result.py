@@ -1,0 +1,194 @@
+"""`Comparison`: times and agreement of a package and its library, with tables for terminals and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from hbtvm.words.printable import shown
+from hbtvm.words.quantities import count, duration
+
+Table = tuple[tuple[str, ...], list[tuple[str, ...]], tuple[str, ...]]
+"""Headings, rows of cells, and the headings of right-aligned columns."""
+
+_EXAMPLES = ("output", "row (from 0)", "column", "library", "package")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median times of a call, measured in turns.
+
+    `rows`: rows of the call.
+    `library`, `package`: seconds.
+    """
+
+    rows: int
+    library: float
+    package: float
+
+    @property
+    def speedup(self) -> float:
+        """The library's time in times of the package's."""
+        return self.library / self.package
+
+
+@dataclass(frozen=True)
+class Example:
+    """A value that differs.
+
+    `row`, `column`: its position, from 0; the column is None for results of one column.
+    `library`, `package`: the values.
+    """
+
+    row: int
+    column: int | None
+    library: Any
+    package: Any
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How an output of the package agrees with the library's.
+
+    `output`: the library's method, such as ``"predict_proba"``; ``"raw"`` for raw scores of boosters.
+    `rows`: number of compared rows.
+    `equal`: rows with the same labels, or with numbers within the tolerance.
+    `ties`: rows among them whose labels differ, and whose best scores in the library agree within the
+        tolerance.
+    `largest`: largest difference of a number, relative to its column's largest; None for labels.
+    `examples`: values of the first rows that differ.
+    `problem`: why the outputs can't be compared, in a sentence; else empty.
+    """
+
+    output: str
+    rows: int
+    equal: int
+    ties: int = 0
+    largest: float | None = None
+    examples: tuple[Example, ...] = ()
+    problem: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every row agrees."""
+        return not self.problem and self.equal == self.rows
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """A package against its library, on the same rows and this machine.
+
+    `library`: the library, its version and the model's class.
+    `threads`: most threads of a call, of both.
+    `tolerance`: largest relative difference of numbers that count as equal.
+    `timings`: by number of rows.
+    `outputs`: by output that both have.
+    """
+
+    library: str
+    threads: int
+    tolerance: float
+    timings: tuple[Timing, ...] = ()
+    outputs: tuple[Agreement, ...] = field(default=())
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every row of every output agrees."""
+        return all(output.agrees for output in self.outputs)
+
+    @property
+    def verdict(self) -> str:
+        """The result of the comparison, in a sentence."""
+        wrong = [output.output for output in self.outputs if not output.agrees]
+        if wrong:
+            return f"the package DIFFERS from the library in {', '.join(wrong)}"
+        rows = max((output.rows for output in self.outputs), default=0)
+        names = ", ".join(output.output for output in self.outputs)
+        return f"the package agrees with the library in all {count(rows, 'row')}: {names}"
+
+    @property
+    def conditions(self) -> str:
+        """Library, threads and tolerance, in a sentence."""
+        threads = count(self.threads, "thread")
+        faster = "" if self.threads == 1 else " (the library with that or one, whichever is faster)"
+        return (
+            f"{self.library}; medians in turns, {threads}{faster}; numbers within {self.tolerance:.1g} of "
+            "their column's largest count as equal"
+        )
+
+    def tables(self) -> list[Table]:
+        """Return the tables: times, outputs, and values that differ, if any."""
+        times = [
+            (f"{each.rows:,}", duration(each.library), duration(each.package), speedup(each.speedup))
+            for each in self.timings
+        ]
+        heads = ("rows in a call", "library", "package", "speed-up")
+        outputs = [
+            (each.output, f"{each.rows:,}", f"{each.equal:,}", _largest(each)) for each in self.outputs
+        ]
+        tables: list[Table] = [
+            (heads, times, heads),
+            (("output", "rows", "agree", "largest difference"), outputs, ("rows", "agree")),
+        ]
+        examples = [
+            (each.output, f"{one.row:,}", "" if one.column is None else f"{one.column:,}", *_values(one))
+            for each in self.outputs
+            for one in each.examples
+        ]
+        if examples:
+            tables.append((_EXAMPLES, examples, ("row (from 0)", "column")))
+        return tables
+
+    def __repr__(self) -> str:
+        parts = ["\n".join(_lines(*table)) for table in self.tables() if table[1]]
+        return "\n\n".join([*parts, f"{self.verdict}\n{self.conditions}"])
+
+    def _repr_html_(self) -> str:
+        tables = "".join(_html(*table) for table in self.tables() if table[1])
+        return f"<p><b>{escape(self.verdict)}</b></p>{tables}<p>{escape(self.conditions)}</p>"
+
+
+def speedup(times: float) -> str:
+    """Return a speed-up with two digits or more: ``0.61×``, ``8.3×``, ``1,090×``."""
+    return f"{times:,.{2 if times < 1 else 1 if times < 10 else 0}f}×"
+
+
+def _largest(output: Agreement) -> str:
+    if output.problem:
+        return output.problem
+    if output.largest is not None:
+        return f"{output.largest:.1e}"
+    differ = output.rows - output.equal
+    words = (
+        f"{count(differ, 'label')} differ" if differ > 1 else "1 label differs" if differ else "labels equal"
+    )
+    return f"{words} ({output.ties:,} ties)" if output.ties else words
+
+
+def _values(example: Example) -> tuple[str, str]:
+    return shown(repr(example.library), 40), shown(repr(example.package), 40)
+
+
+def _lines(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> list[str]:
+    lines = [heads, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
+    return [
+        "  ".join(
+            cell.rjust(width) if head in numbers else cell.ljust(width)
+            for head, cell, width in zip(heads, line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _html(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> str:
+    def line(cells: Sequence[str], tag: str) -> str:
+        sides = ("right" if head in numbers else "left" for head in heads)
+        parts = zip(cells, sides, strict=True)
+        inner = "".join(f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>' for cell, side in parts)
+        return f"<tr>{inner}</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return f"<table><thead>{line(heads, 'th')}</thead><tbody>{body}</tbody></table>"
