@@ -138,6 +138,6 @@ def _timed(
     times: tuple[list[float], list[float]] = ([], [])
     end = time.perf_counter() + seconds
     while len(times[0]) < _TURNS and (not times[0] or time.perf_counter() < end):
-        for side, number, readings in zip((theirs, package), numbers, times, strict=True):
-            readings.append(side(number))
+        times[0].append(theirs(numbers[0]))
+        times[1].append(package(numbers[1]))
     return Timing(rows, statistics.median(times[0]), statistics.median(times[1]))

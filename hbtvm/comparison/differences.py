@@ -35,7 +35,7 @@ def agreement(output: str, expected: Any, got: Any, tolerance: float, ties: np.n
     for start, theirs, ours in _blocks(expected, got):
         off = _off(theirs, ours, scale)
         wrong = off > (tolerance if numeric else 0)
-        differ = wrong.any(axis=1)
+        differ: np.ndarray = np.any(wrong, axis=1)
         if ties is not None and not numeric:
             forgiven = differ & ties[start : start + len(differ)]
             tied += int(forgiven.sum())

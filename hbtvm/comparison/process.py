@@ -185,8 +185,8 @@ def _loaded(path: str, kind: str) -> Any:
         return from_file(path, kind)
     except ModuleNotFoundError as error:
         raise ModelError(
-            f"{path}: its library can't load it, since {error.name} is not installed; install it, or run this "
-            "where the model was trained"
+            f"{path}: its library can't load it, since {error.name} is not installed; install it, or run "
+            "hbtvm check where the model was trained"
         ) from error
     except Exception as error:
         raise ModelError(f"{path}: its library can't load it: {_sentence(error)}") from error

@@ -10,7 +10,7 @@ from typing import Any
 from hbtvm.words.printable import shown
 from hbtvm.words.quantities import count, duration
 
-Table = tuple[tuple[str, ...], list[tuple[str, ...]], tuple[str, ...]]
+Table = tuple[Sequence[str], Sequence[Sequence[str]], Sequence[str]]
 """Headings, rows of cells, and the headings of right-aligned columns."""
 
 _EXAMPLES = ("output", "row (from 0)", "column", "library", "package")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,16 @@ import pytest
 
 import hbtvm
 from hbtvm.cli.main import main
+from hbtvm.comparison import compare
 from hbtvm.cost_model import RankModel
 from hbtvm.cost_model.models.gaussian_process import FeatureSpace
 from hbtvm.logs import Log, Record
-from hbtvm.report import render, speed, tell
+from hbtvm.report import render, tell
 from hbtvm.report.ranking import validate
 from hbtvm.report.svg import counting, linear, seconds
 from hbtvm.schedules.space import Space
 from tests import models
 from tests.fake_tuning import loops, task
-from tests.runtime_models import random_rows
 
 SHAPE = {"features": 28, "groups": 1, "trees": 500, "leaves": 31, "depth": 9, "dtype": "float32"}
 CPU = {"kind": "llvm", "mcpu": "znver5", "features": ["avx2"]}
@@ -175,24 +174,27 @@ def test_predictions_come_from_models_that_had_not_seen_the_answer() -> None:
     assert validate([of_real], lambda record: None, ranked) == {}
 
 
-def test_speed_against_the_library(
+def test_a_package_against_its_library(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(speed, "SECONDS", 0.01)
+    monkeypatch.setattr(compare, "SECONDS", 0.01)
     trained = models.ZOO["sk_forest_real_nan"]()
     Path("m.pkl").write_bytes(pickle.dumps(trained))
+    np.save("rows.npy", models.data()[0])
     hbtvm.compile(trained, batch_sizes=(1, 10), threads=1).save("m.tar")
-    given = ["report", "team.jsonl", "--package", "m.tar", "--model"]
-    assert main([*given, "m.pkl"]) == 2
+    given = ["report", "team.jsonl", "--package", "m.tar", "--model", "m.pkl", "--data", "rows.npy"]
+    assert main(given) == 2
     assert "--trust" in capsys.readouterr().err
-    assert main([*given, "m.pkl", "--trust"]) == 0
+    assert main([*given, "--trust"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[1].startswith("1 row in a call: ") and out[2].startswith("10 rows in a call: ")
+    for line, rows in zip(out[1:4], ("1 row", "100 rows", "240 rows"), strict=True):
+        assert line.startswith(f"{rows} in a call: ") and line.endswith("× as fast as the library")
+    assert out[4] == "the package agrees with the library in all 240 rows: predict"
     page = Path("team.html").read_text()
-    assert "Against the library" in page
-    Path("other.pkl").write_bytes(pickle.dumps(models.ZOO["xgb_rf_real"]()))
-    assert main([*given, "other.pkl", "--trust"]) == 2
-    assert "belongs to another model" in capsys.readouterr().err
+    assert "Against the library" in page and out[4] in page
+    checker = Checker()
+    checker.feed(page)
+    assert checker.open == []
 
 
 def test_every_candidate_is_shown_and_busy_ones_are_told() -> None:
@@ -212,24 +214,6 @@ def test_every_candidate_is_shown_and_busy_ones_are_told() -> None:
     # The slowest would squeeze the chart and the failed has no time, yet both are in it.
     assert page.count('<path class="slow') == 2
     assert "measured on a busy machine" not in render(tell(RECORDS), "log", {})
-
-
-def test_classifiers_are_compared_by_probabilities() -> None:
-    for name, what in (
-        ("sk_hist_three", "probabilities"),
-        ("lgb_two", "probabilities"),
-        ("sk_isolation_some", "scores"),
-        ("xgb_rf_real", "predictions"),
-    ):
-        trained = models.ZOO[name]()
-        made = hbtvm.compile(trained, batch_sizes=8, threads=1, strategies="tree_traversal")
-        X = random_rows(50, made.n_features_in_)
-        predict = partial(trained.predict, num_threads=1) if name == "lgb_two" else trained.predict
-        off, compared = speed.largest_difference(predict, made, X)
-        assert compared == what and off is not None and off < 1e-5, name
-    # An output that is far off is said to be.
-    assert speed._relative([np.array([1.0, 2.0])], [np.array([1.0, 3.0])]) == 0.5
-    assert speed._relative(np.array(["a"]), np.array(["a"])) is None
 
 
 @pytest.mark.parametrize(
