@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli.arguments import UsageError
-from hbtvm.cli.show import print_line, print_table
+from hbtvm.cli.show import print_facts, print_line, print_table
 
 if TYPE_CHECKING:
     from hbtvm.comparison.result import Comparison
@@ -57,8 +57,8 @@ def compared(
 
 
 def print_comparison(comparison: Comparison) -> None:
-    """Print the tables, the verdict and the conditions."""
-    for heads, rows, numbers in comparison.tables():
+    """Print the tables, the verdict and the conditions; rows and columns count from 1, as in all commands."""
+    for heads, rows, numbers in comparison.tables(1):
         if rows:
             print_table(heads, rows, numbers)
             print_line()
@@ -67,10 +67,12 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as JSON values."""
+    """Return a comparison as JSON values; rows and columns count from 1."""
     value = dataclasses.asdict(comparison)
     for output in value["outputs"]:
         for example in output["examples"]:
+            example["row"] += 1
+            example["column"] = None if example["column"] is None else example["column"] + 1
             for side in ("library", "package"):
                 if not isinstance(example[side], str | int | float | None):
                     example[side] = repr(example[side])
@@ -85,26 +87,26 @@ def print_closing(model: Model, path: Path, package: Path, *, trust: bool) -> No
     from hbtvm.comparison.process import needs_trust
 
     command = f"hbtvm check {package} --model {path}"
-    try:
-        if needs_trust(path) and not trust:
-            print_line(f"check  {command} --trust --data ROWS compares answers and times with the library")
+    if needs_trust(path):
+        command += " --trust"
+        if not trust:
+            print_facts({"compare": f"{command} --data ROWS"})
             return
-        print_line()
-        print_comparison(
-            compared(
-                model,
-                path,
-                trust=trust,
-                timeout=_CLOSING_TIMEOUT,
-                rows=_CLOSING_ROWS,
-                seconds=_CLOSING_SECONDS,
-            )
+    try:
+        comparison = compared(
+            model,
+            path,
+            trust=trust,
+            timeout=_CLOSING_TIMEOUT,
+            rows=_CLOSING_ROWS,
+            seconds=_CLOSING_SECONDS,
         )
     except (Exception, KeyboardInterrupt) as error:
-        trusted = " --trust" if trust else ""
-        print_line(
-            f"check  not compared with the library ({error or 'interrupted'}): {command}{trusted} --data ROWS"
-        )
+        reason = str(error).rstrip(".") or "interrupted"
+        print_facts({"compare": f"{command} --data ROWS (not done here: {reason})"})
+        return
+    print_line()
+    print_comparison(comparison)
 
 
 def _random(path: Path, rows: int) -> Any:

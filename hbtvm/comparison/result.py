@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -12,8 +12,6 @@ from hbtvm.words.quantities import count, duration
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]], Sequence[str]]
 """Headings, rows of cells, and the headings of right-aligned columns."""
-
-_EXAMPLES = ("output", "row (from 0)", "column", "library", "package")
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class Comparison:
     threads: int
     tolerance: float
     timings: tuple[Timing, ...] = ()
-    outputs: tuple[Agreement, ...] = field(default=())
+    outputs: tuple[Agreement, ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -118,8 +116,11 @@ class Comparison:
             "their column's largest count as equal"
         )
 
-    def tables(self) -> list[Table]:
-        """Return the tables: times, outputs, and values that differ, if any."""
+    def tables(self, first: int = 0) -> list[Table]:
+        """Return the tables: times, outputs, and values that differ, if any.
+
+        `first`: the number of the first row and column.
+        """
         times = [
             (f"{each.rows:,}", duration(each.library), duration(each.package), speedup(each.speedup))
             for each in self.timings
@@ -133,12 +134,13 @@ class Comparison:
             (("output", "rows", "agree", "largest difference"), outputs, ("rows", "agree")),
         ]
         examples = [
-            (each.output, f"{one.row:,}", "" if one.column is None else f"{one.column:,}", *_values(one))
+            (each.output, *(_place(at, first) for at in (one.row, one.column)), *_values(one))
             for each in self.outputs
             for one in each.examples
         ]
         if examples:
-            tables.append((_EXAMPLES, examples, ("row (from 0)", "column")))
+            row = f"row (from {first})"
+            tables.append((("output", row, "column", "library", "package"), examples, (row, "column")))
         return tables
 
     def __repr__(self) -> str:
@@ -165,6 +167,10 @@ def _largest(output: Agreement) -> str:
         f"{count(differ, 'label')} differ" if differ > 1 else "1 label differs" if differ else "labels equal"
     )
     return f"{words} ({output.ties:,} ties)" if output.ties else words
+
+
+def _place(at: int | None, first: int) -> str:
+    return "" if at is None else f"{at + first:,}"
 
 
 def _values(example: Example) -> tuple[str, str]:

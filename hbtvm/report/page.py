@@ -134,7 +134,7 @@ def _legend(strategies: Sequence[str], colours: Mapping[str, int]) -> str:
 def _against_library(comparison: Comparison) -> str:
     tables = "".join(
         table(heads, [tuple(map(text, row)) for row in rows], [heads.index(head) for head in numbers])
-        for heads, rows, numbers in comparison.tables()
+        for heads, rows, numbers in comparison.tables(1)
     )
     notes = "".join(f"<p>{text(note, 1000)}</p>" for note in (comparison.verdict, comparison.conditions))
     return f"<h2>Against the library</h2>{notes}{tables}"

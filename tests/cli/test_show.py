@@ -114,7 +114,8 @@ def test_the_live_display_on_a_terminal(tmp_path: Path) -> None:
     # Each strategy has a line of its own, with its trials and a trend that ends at the top.
     assert re.search(r"1 row .*\d+ trials .*1\.00 µs.*█", text)
     assert "\x1b[" in text and "━" in text
-    assert text.endswith("hbtvm predict m.tar DATA.csv -o OUT.csv\r\n")
+    assert "hbtvm predict m.tar DATA.csv -o OUT.csv\r\n" in text
+    assert text.endswith("compare  hbtvm check m.tar --model m.txt --trust --data ROWS\r\n")
 
 
 def test_trends_rise_to_the_fastest() -> None:

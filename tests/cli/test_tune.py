@@ -102,6 +102,15 @@ def test_what_is_usual(folder: Path) -> None:
     assert sorted(os.listdir(folder)) == ["m.tar", "m.txt"]
 
 
+def test_the_end_names_the_command_that_compares(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Loading a pickle with its library could run any program."""
+    os.rename("m.txt", "m.pkl")
+    assert main(["tune", "m.pkl"]) == 0
+    assert "compare  hbtvm check m.tar --model m.pkl --trust --data ROWS\n" in capsys.readouterr().out
+    assert main(["tune", "m.pkl", "--no-check"]) == 0
+    assert "hbtvm check" not in capsys.readouterr().out
+
+
 def test_the_package_goes_to_the_current_folder(folder: Path) -> None:
     (folder / "models").mkdir()
     (folder / "models" / "big.model.json").touch()

@@ -100,9 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
     print_line(f"{out}: {records} ({out.stat().st_size / 1024:,.0f} KB)")
     if comparison is not None:
         for timing in comparison.timings:
-            print_line(
-                f"{count(timing.rows, 'row')} in a call: {speedup(timing.speedup)} the library's speed"
-            )
+            rows = count(timing.rows, "row")
+            print_line(f"{rows} in a call: {speedup(timing.speedup)} as fast as the library")
         print_line(comparison.verdict)
     return 0
 
