@@ -6,7 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.show import print_facts, print_line, print_table
 
 if TYPE_CHECKING:
@@ -15,45 +14,21 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 100_000  # rows of a file that are compared by default
 RANDOM_ROWS = 10_000
-_CLOSING_ROWS, _CLOSING_SECONDS, _CLOSING_TIMEOUT = 1_000, 0.3, 20.0
 
 
-def compared(
-    model: Model,
-    path: Path,
-    X: Any = None,
-    *,
-    trust: bool = False,
-    timeout: float | None = None,
-    rows: int = RANDOM_ROWS,
-    seconds: float | None = None,
-) -> Comparison:
+def compared(model: Model, path: Path, X: Any, *, trust: bool, timeout: float) -> Comparison:
     """Compare a package with the model of a file, which its library loads in a process of its own.
 
     `X`: the rows; None for random rows.
     `timeout`: seconds of a call of the library after which its process is killed.
-    `rows`: number of random rows.
-    `seconds`: approximate seconds of timing for each number of rows.
-    Raises `InputError` if a pickle is not trusted. Raises `UsageError` if random rows do not fit the model.
-    Raises `HbtvmError` if the library's process fails.
+    Raises `InputError` if a pickle is not trusted, or random rows do not fit the model. Raises `HbtvmError`
+    if the library's process fails.
     """
-    from hbtvm.comparison.compare import SECONDS, against, outputs_of
-    from hbtvm.comparison.process import TIMEOUT, Remote, require_trust
+    from hbtvm.comparison.closing import rows_for
+    from hbtvm.comparison.compare import compare
 
-    require_trust(path, trust)
-    wanted = outputs_of(model)
-    if X is None:
-        X = _random(path, rows)
-    if X is None:
-        raise UsageError(
-            f"{path}: random rows do not fit the model, which reads texts or other columns than numbers and "
-            "known categories; name a file of rows with --data"
-        )
-    library = Remote(str(path), wanted, model.threads, trust=trust, timeout=timeout or TIMEOUT)
-    try:
-        return against(model, library, X, seconds or SECONDS)
-    finally:
-        library.close()
+    X = rows_for(path, RANDOM_ROWS) if X is None else X
+    return compare(model, path, X, trust=trust, timeout=timeout)
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -84,6 +59,7 @@ def print_closing(model: Model, path: Path, package: Path, *, trust: bool) -> No
 
     Otherwise print the command that compares them. Errors of the library don't spoil the search's result.
     """
+    from hbtvm.comparison.closing import closing
     from hbtvm.comparison.process import needs_trust
 
     command = f"hbtvm check {package} --model {path}"
@@ -93,25 +69,10 @@ def print_closing(model: Model, path: Path, package: Path, *, trust: bool) -> No
             print_facts({"compare": f"{command} --data ROWS"})
             return
     try:
-        comparison = compared(
-            model,
-            path,
-            trust=trust,
-            timeout=_CLOSING_TIMEOUT,
-            rows=_CLOSING_ROWS,
-            seconds=_CLOSING_SECONDS,
-        )
+        comparison = closing(model, path, trust=trust)
     except (Exception, KeyboardInterrupt) as error:
         reason = str(error).rstrip(".") or "interrupted"
         print_facts({"compare": f"{command} --data ROWS (not done here: {reason})"})
         return
     print_line()
     print_comparison(comparison)
-
-
-def _random(path: Path, rows: int) -> Any:
-    from hbtvm.comparison.random_rows import random_rows
-    from hbtvm.frontends import load_model
-    from hbtvm.graph.passes.in_kernel import in_kernel
-
-    return random_rows(in_kernel(load_model(path)), rows)

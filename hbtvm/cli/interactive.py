@@ -12,9 +12,11 @@ from importlib import import_module
 from typing import Any
 
 from hbtvm import api
+from hbtvm.api import Search
 from hbtvm.cli.arguments import DEFAULT_LOG
 from hbtvm.cli.progress.live import Live
 from hbtvm.cli.show import is_terminal
+from hbtvm.comparison.closing import show_closing
 from hbtvm.logs.store import Log
 from hbtvm.options import Dtype
 from hbtvm.runtime.model import Model
@@ -36,6 +38,7 @@ def tune(
     time_budget: float | None = None,
     log: Log | str | os.PathLike[str] | None = DEFAULT_LOG,
     progress: bool | Progress = True,
+    check: bool | None = None,
     seed: int = 0,
     transfer: bool = True,
     dtype: Dtype = "float32",
@@ -74,6 +77,10 @@ def tune(
     progress
         True shows a display in a terminal or a notebook, and nothing elsewhere; False never does. A function
         is called after each trial instead.
+    check
+        Whether to print at the end how the tuned model compares with its library on random rows: answers and
+        times (see `hbtvm.Model.compare`). By default, in a terminal or notebook. Pickle files, and models that
+        random rows do not fit, are not compared.
     seed, transfer, dtype, strategies, max_bytes, device, sample, rpc_tracker, rpc_key
         As for `search`.
     preset, explorer, cost_model, features, acquisition, diversity, epsilon
@@ -93,9 +100,9 @@ def tune(
     >>> tuned = hbtvm.tune("model.pkl", batch_sizes=(1, 1000))  # doctest: +SKIP
     >>> tuned.save("model.tar")  # doctest: +SKIP
     """
-    options = {name: value for name, value in locals().items() if name not in ("model", "progress")}
+    options = {name: value for name, value in locals().items() if name not in ("model", "progress", "check")}
     if not isinstance(progress, bool):
-        return api.search(model, progress=progress, **options).model
+        return _checked(api.search(model, progress=progress, **options), model, check)
     title = os.path.basename(model) if isinstance(model, str | os.PathLike) else type(model).__name__
     with _display(str(title)) if progress else nullcontext() as display:
         search = api.search(model, progress=display, **options)
@@ -106,6 +113,12 @@ def tune(
         kept = "" if log is None else f"; log: {getattr(log, 'path', log)}"
         spent = clock(result.seconds.total)
         print(f"tuned {title}: {count(result.trials, 'trial')} in {spent}{kept}", file=sys.stderr)
+    return _checked(search, model, check)
+
+
+def _checked(search: Search, model: Any, check: bool | None) -> Model:
+    if not search.result.interrupted:
+        show_closing(search.model, model, check)
     return search.model
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hbtvm.comparison.differences import agreement, ties_of
 from hbtvm.comparison.library import METHODS, Library, Live
-from hbtvm.comparison.process import Remote
+from hbtvm.comparison.process import TIMEOUT, Remote
 from hbtvm.comparison.result import Agreement, Comparison, Timing
 from hbtvm.errors import HbtvmError, InputError
 
@@ -29,25 +29,33 @@ _HALF_UNIT = 2.0**-24  # XGBoost's rounding error for each tree that it adds in 
 
 
 def compare(
-    model: Model, theirs: Any, X: Any, *, trust: bool = False, seconds: float = SECONDS
+    model: Model,
+    theirs: Any,
+    X: Any,
+    *,
+    trust: bool = False,
+    seconds: float | None = None,
+    timeout: float = TIMEOUT,
 ) -> Comparison:
     """Compare a package with a model object, or with a model file in a process of its own.
 
-    Parameters and errors are those of `hbtvm.runtime.model.Model.compare`; `seconds` is the approximate time
-    of timing for each number of rows.
+    Parameters and errors are those of `hbtvm.runtime.model.Model.compare`, and:
+
+    `seconds`: approximate seconds of timing for each number of rows, `SECONDS` by default.
+    `timeout`: seconds of a call of the library after which its process is killed.
     """
     library: Library
     if isinstance(theirs, str | os.PathLike):
-        library = Remote(os.fspath(theirs), outputs_of(model), model.threads, trust=trust)
+        library = Remote(os.fspath(theirs), outputs_of(model), model.threads, trust=trust, timeout=timeout)
     else:
         library = Live(theirs, outputs_of(model), model.threads)
     try:
-        return against(model, library, X, seconds)
+        return _against(model, library, X, SECONDS if seconds is None else seconds)
     finally:
         library.close()
 
 
-def against(model: Model, library: Library, X: Any, seconds: float = SECONDS) -> Comparison:
+def _against(model: Model, library: Library, X: Any, seconds: float) -> Comparison:
     """Compare a package with an opened library.
 
     Raises `InputError` if either refuses the rows in the first output. Raises `HbtvmError` if the library's

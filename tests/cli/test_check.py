@@ -21,7 +21,7 @@ from sklearn.preprocessing import OrdinalEncoder
 import hbtvm
 from hbtvm.cli import comparison
 from hbtvm.cli.main import main
-from hbtvm.comparison import compare
+from hbtvm.comparison import closing, compare
 from hbtvm.comparison.process import Remote
 from hbtvm.errors import HbtvmError
 
@@ -82,7 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setattr(compare, "SECONDS", 0.01)
-    monkeypatch.setattr(comparison, "_CLOSING_SECONDS", 0.01)
+    monkeypatch.setattr(closing, "SECONDS", 0.01)
 
 
 def test_in_processes(folder: Path) -> None:

@@ -23,6 +23,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import hbtvm
 from hbtvm.comparison import compare
+from hbtvm.comparison.closing import show_closing
 from hbtvm.comparison.differences import agreement, ties_of
 from hbtvm.comparison.random_rows import random_rows
 from hbtvm.comparison.result import Comparison, speedup
@@ -140,6 +141,24 @@ def test_onnx() -> None:
         comparison = hbtvm.compile(proto, batch_sizes=100, threads=1).compare(proto, X)
         assert names(comparison) == ["predict", "predict_proba"] and comparison.agrees, zipmap
     assert comparison.library.startswith("ONNX Runtime ")
+
+
+def test_tune_ends_with_the_comparison(capsys: pytest.CaptureFixture[str]) -> None:
+    tune = functools.partial(
+        hbtvm.tune,
+        models.ZOO["xgb_three"](),
+        batch_sizes=100,
+        trials=1,
+        threads=1,
+        strategies="tree_traversal",
+    )
+    tuned = tune(check=True)
+    assert "the package agrees with the library in all 1,000 rows: predict, predict_proba, raw" in (
+        capsys.readouterr().err
+    )
+    show_closing(tuned, models.ZOO["xgb_three"](), None)  # not in a terminal
+    show_closing(tuned, StandardScaler(), True)  # an error does not spoil the result
+    assert capsys.readouterr().err == ""
 
 
 def test_threads_are_restored() -> None:
