@@ -2,7 +2,7 @@
 
 ===  ==========================================================================
 0    done
-1    the machine failed: compiling, the tuning log, a full disk, ...
+1    the machine failed: compiling, the tuning log, a full disk, ...; or check found a difference
 2    the command line, the model, the data or the package is wrong
 129  tune stopped by SIGHUP before there was a result (as shells do)
 130  stopped by Ctrl-C before there was a result, or measure at any time (as shells do)

@@ -25,7 +25,7 @@ from tests.docs.pages import PAGES, blocks, commands
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-RUN = ("README.md", *(f"docs/howto/{name}.md" for name in ("tune", "logs", "deploy", "c")))
+RUN = ("README.md", *(f"docs/howto/{name}.md" for name in ("tune", "check", "logs", "deploy", "c")))
 """Pages whose commands are run."""
 
 WITH_PYTHON = [
