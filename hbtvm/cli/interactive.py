@@ -79,8 +79,8 @@ def tune(
         is called after each trial instead.
     check
         Whether to print at the end how the tuned model compares with its library on random rows: answers and
-        times (see `hbtvm.Model.compare`). By default, in a terminal or notebook. Pickle files, and models that
-        random rows do not fit, are not compared.
+        times (see `hbtvm.Model.compare`). By default, in a terminal or notebook. Not for pickle files, nor
+        for models that random rows do not fit.
     seed, transfer, dtype, strategies, max_bytes, device, sample, rpc_tracker, rpc_key
         As for `search`.
     preset, explorer, cost_model, features, acquisition, diversity, epsilon
