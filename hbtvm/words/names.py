@@ -24,3 +24,11 @@ MODEL_ENDINGS = (
     ".pkl", ".pickle", ".joblib", ".json", ".ubj", ".txt", ".onnx", ".rec", ".pt2",
 )  # fmt: skip
 """Usual suffixes of files of trained models."""
+
+CONTAINERS = {
+    "array": "call, array",
+    "frame": "call, frame",
+    "dict": "call, dict",
+    "structures": "call",
+}
+"""Containers of rows and, for each, the heading of the time of a call."""

@@ -28,7 +28,7 @@ def test_the_signature_and_the_docstring_name_every_option() -> None:
         known = inspect.signature(options).parameters
         actual = dict(inspect.signature(function).parameters)
         assert next(iter(actual)) == "model"
-        assert actual.keys() - {"model"} == known.keys()
+        assert actual.keys() - {"model", "check"} == known.keys()
         assert all(name in (function.__doc__ or "") for name in known)
         for name in known.keys() - {"log", "progress"}:
             assert actual[name].default == known[name].default, name

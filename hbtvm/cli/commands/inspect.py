@@ -12,7 +12,7 @@ from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, add_reading, add_trust, examples, paragraphs, trust_of
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
 from hbtvm.cli.structures.options import add_cell_options, model_of, refuse_cell
-from hbtvm.runtime.package.calls import CONTAINERS
+from hbtvm.words.names import CONTAINERS
 
 if TYPE_CHECKING:
     from hbtvm.graph.graph import Graph

@@ -12,8 +12,7 @@ from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError, examples, paragraphs, whole
 from hbtvm.cli.commands.log_import import add_import
 from hbtvm.cli.show import print_facts, print_json, print_line, print_table
-from hbtvm.runtime.package.calls import CONTAINERS
-from hbtvm.words.names import ALL_STRATEGIES
+from hbtvm.words.names import ALL_STRATEGIES, CONTAINERS
 from hbtvm.words.quantities import config, count, duration, model_shape, unit
 
 if TYPE_CHECKING:

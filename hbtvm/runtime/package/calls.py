@@ -6,15 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hbtvm import codec
+from hbtvm.words.names import CONTAINERS
 from hbtvm.words.quantities import duration
-
-CONTAINERS = {
-    "array": "call, array",
-    "frame": "call, frame",
-    "dict": "call, dict",
-    "structures": "call",
-}
-"""Containers of rows and, for each, the heading of the time of a call."""
 
 
 @codec.bound
