@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import hbtvm
+from hbtvm.cli.parser import Parser
 
 os.environ["COLUMNS"] = "100"
 
@@ -44,12 +45,12 @@ def write_commands(_: Any) -> None:
     COMMANDS.mkdir(exist_ok=True)
     for name, parser in _parsers(make_parser(), "hbtvm"):
         path = COMMANDS / f"{name.replace(' ', '-')}.txt"
-        text = parser.format_help()
+        text = parser.format_help(everything=True)
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
 
 
-def _parsers(parser: argparse.ArgumentParser, name: str) -> list[tuple[str, argparse.ArgumentParser]]:
+def _parsers(parser: Parser, name: str) -> list[tuple[str, Parser]]:
     parsers = [(name, parser)]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

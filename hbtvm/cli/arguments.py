@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
-import shlex
-import shutil
-import sys
+import re
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
-from hbtvm.cli.show import fold, print_line
+from hbtvm.cli.parser import Parser, did_you_mean
 from hbtvm.errors import HbtvmError, InputError
 from hbtvm.runtime.package.trust import Trust
 from hbtvm.words.names import ALL_STRATEGIES, STRATEGIES
@@ -18,61 +16,13 @@ from hbtvm.words.names import ALL_STRATEGIES, STRATEGIES
 DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """The default tuning log, in the current folder: models tuned there learn from each other."""
 
-_WIDEST = 100  # most characters of a line of help
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}  # powers of two of the units of sizes
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}  # seconds of the units of durations
 
 
 class UsageError(HbtvmError):
     """The command line can't be run: a file is missing, or an output can't be written."""
-
-
-class Parser(argparse.ArgumentParser):
-    """Reports an error in one sentence, and where to read more.
-
-    Options can't be abbreviated, so that a new option breaks no script.
-    """
-
-    def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", _Help)
-        super().__init__(allow_abbrev=False, **settings)
-
-    def error(self, message: str) -> NoReturn:
-        print_line(f"hbtvm: error: {message}", sys.stderr)
-        print_line(f"Try '{self.prog} --help'.", sys.stderr)
-        self.exit(2)
-
-
-class _Help(argparse.HelpFormatter):
-    """Help folded between words to the terminal, up to a readable width."""
-
-    def __init__(self, prog: str) -> None:
-        width = min(shutil.get_terminal_size().columns - 2, _WIDEST)
-        super().__init__(prog, max_help_position=30, width=width)
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Fold descriptions and epilogs: each line is a paragraph, or a command of an example."""
-        return "\n".join(
-            _fold_command(line, width) if line.startswith("  hbtvm ") else fold(indent + line, width)
-            for line in text.splitlines()
-        )
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return fold(" ".join(text.split()), width).split("\n")
-
-
-def _fold_command(line: str, width: int) -> str:
-    """Fold a command line between its arguments, so that it can still be pasted into a shell."""
-    if len(line) <= width:
-        return line
-    lines = ["  hbtvm"]
-    for word in shlex.split(line)[1:]:
-        quoted = shlex.quote(word) if any(c in word for c in " {\"'") else word
-        if len(lines[-1]) + len(quoted) + len("  \\") > width:
-            lines[-1] += " \\"
-            lines.append(f"      {quoted}")
-        else:
-            lines[-1] += f" {quoted}"
-    return "\n".join(lines)
 
 
 def examples(*lines: tuple[str, str], footer: str = "") -> str:
@@ -102,14 +52,25 @@ def whole(least: int) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """Parse a positive number of seconds."""
+    """Parse a positive duration: seconds, or numbers with units, such as ``30s``, ``5m`` or ``1h30m``."""
+    parts = re.findall(r"([0-9.]+)([smhd])", text)
     try:
-        number = float(text)
+        if "".join(map("".join, parts)) == text:
+            number = sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
+        else:
+            number = float(text)
     except ValueError:
         number = math.nan
     if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, such as 600, not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected a time above 0, such as 600 (seconds), 30s, 5m or 2h, not {text!r}"
+        )
     return number
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Parse comma-separated names."""
+    return tuple(text.split(","))
 
 
 def size(text: str) -> int:
@@ -148,15 +109,15 @@ class _BatchSizes(argparse.Action):
 
 def strategies(text: str) -> tuple[str, ...]:
     """Parse comma-separated names of strategies."""
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    for name in names:
+    chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for name in chosen:
         if name not in ALL_STRATEGIES:
-            known = ", ".join(ALL_STRATEGIES)
+            known = ", ".join(ALL_STRATEGIES) + did_you_mean(name, ALL_STRATEGIES)
             raise argparse.ArgumentTypeError(f"there is no strategy {name!r}; there are {known}")
-    return names
+    return chosen
 
 
-def add_build_options(parser: argparse.ArgumentParser) -> None:
+def add_build_options(parser: Parser) -> None:
     """Add the options of ``tune`` and ``compile`` that say what to build."""
     parser.add_argument(
         "model",
@@ -202,7 +163,8 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         "the library's, float64 scores within 1e-12, and slower; rows reach the same leaves with both "
         "(default: %(default)s)",
     )
-    parser.add_argument(
+    group = parser.add_rare_group("details")
+    group.add_argument(
         "--strategy",
         type=strategies,
         metavar="NAMES",
@@ -210,7 +172,7 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         "the model); recursive models have only levels, which processes all structures of a call level by "
         "level",
     )
-    add_reading(parser)
+    add_reading(group)
 
 
 def build_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -251,7 +213,7 @@ def trust_of(sha256: str | None, allowed_signers: str | None) -> Trust:
         raise UsageError(f"--{error}".rstrip(".")) from None
 
 
-def add_reading(parser: argparse.ArgumentParser) -> None:
+def add_reading(parser: argparse._ActionsContainer) -> None:
     """Add the options of reading a model file."""
     parser.add_argument(
         "--max-size",

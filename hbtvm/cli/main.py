@@ -13,15 +13,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from hbtvm import __version__
-from hbtvm.cli.arguments import Parser, UsageError, examples
-from hbtvm.cli.commands import check, export, inspect, log, measure, predict, report, serve, tune
+from hbtvm.cli.arguments import UsageError, examples
+from hbtvm.cli.commands import check, completion, export, inspect, log, measure, predict, report, serve, tune
 from hbtvm.cli.commands import compile as compile_command
+from hbtvm.cli.parser import Parser
 from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, InputError, ModelError, PackageError, TargetError, explained
 from hbtvm.tuning.measuring.start import start_without_torch
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"error: {_sentence(error)}", WRONG if isinstance(error, _USER_ERRORS) else FAILED)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> Parser:
     """Return the parser of the command line."""
     parser = Parser(
         prog="hbtvm",
@@ -79,16 +80,35 @@ def make_parser() -> argparse.ArgumentParser:
             ("hbtvm export model.tar -o lib", "write a library for C"),
             ("hbtvm tune sentiment.rec", "a recursive model, whose rows are trees or other structures"),
             ("hbtvm report hbtvm-tuning.jsonl", "see what a search did, in a browser"),
-            ("hbtvm tune --help", "the options of a command"),
+            ("hbtvm help tune", "the options of a command"),
             footer="Errors are one sentence and a status: 1 if the machine failed, 2 if the input is wrong. "
             "Set HBTVM_DEBUG=1 to see a traceback.",
         ),
     )
     parser.add_argument("--version", action="version", version=f"hbtvm {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.set_defaults(run=lambda _: _print_help(parser))
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in (tune, compile_command, predict, check, serve, export, measure, inspect, log, report):
         command.add_parser(commands)
+    completion.add_parser(commands, parser)
+    _add_help(commands, parser)
     return parser
+
+
+def _add_help(commands: Any, program: Parser) -> None:
+    parser = commands.add_parser(
+        "help",
+        help="describe a command",
+        description="Describe a command, or list the commands.",
+        epilog=examples(("hbtvm help tune", "as hbtvm tune --help"), ("hbtvm help log best", "an action")),
+    )
+    parser.add_argument("command", metavar="COMMAND", nargs="*", help="a command, and its action if it has")
+    parser.set_defaults(run=lambda arguments: _print_help(program, arguments.command))
+
+
+def _print_help(parser: Parser, command: Sequence[str] = ()) -> int:
+    parser.parse_args([*command, "--help"])  # exits
+    return OK
 
 
 def _print_anything() -> None:

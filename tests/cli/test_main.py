@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from hbtvm.cli import arguments
 from hbtvm.cli.main import main, make_parser
+from hbtvm.cli.parser import Parser
 from tests import fake_cli
 
 WHAT = {"-o", "--out", "--target", "--device", "--batch-size", "--dtype", "--strategy"}
@@ -55,7 +57,7 @@ DEFAULTS = {
 }
 
 
-def parsers(parser: argparse.ArgumentParser, name: str = "") -> dict[str, argparse.ArgumentParser]:
+def parsers(parser: Parser, name: str = "") -> dict[str, Parser]:
     """Every parser by its command, ``""`` for the program's."""
     found = {name: parser}
     for action in parser._actions:
@@ -82,7 +84,8 @@ def test_the_interface_only_grows() -> None:
 
 @pytest.mark.parametrize("command", ["", *INTERFACE, "log"])
 def test_help_teaches_by_examples_that_are_right(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*command.split(), "--help"]) == 0
+    everything = "--help-all" in PARSERS[command]._option_string_actions
+    assert main([*command.split(), "--help-all" if everything else "--help"]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"usage: hbtvm {command}".rstrip())
     # A backslash goes on in the next line, in a shell, too.
@@ -103,8 +106,15 @@ def test_the_strategies_are_those_that_exist() -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("", "the following arguments are required: COMMAND"),
-        ("train x", "argument COMMAND: invalid choice: 'train' (choose from"),
+        ("train x", "hbtvm has no command 'train'; there are tune, compile, predict,"),
+        ("predit m d", "hbtvm has no command 'predit'; did you mean predict?"),
+        ("--versoin", "hbtvm has no option --versoin; did you mean --version?"),
+        ("log bets x", "hbtvm log has no action 'bets'; did you mean best?"),
+        ("help tunee", "hbtvm has no command 'tunee'; did you mean tune?"),
+        (
+            "completion zhs",
+            "argument SHELL: invalid choice: 'zhs' (choose from bash, zsh, fish); did you mean",
+        ),
         ("tune", "the following arguments are required: MODEL"),
         ("tune m --trials 0", "argument --trials: expected a whole number of at least 1, not '0'"),
         ("tune m --trials many", "argument --trials: expected a whole number of at least 1, not 'many'"),
@@ -115,10 +125,13 @@ def test_the_strategies_are_those_that_exist() -> None:
         ("tune m --seed 1.5", "argument --seed: expected a whole number of at least 0, not '1.5'"),
         (
             "tune m --time-budget 0",
-            "argument --time-budget: expected a number of seconds above 0, such as 600",
+            "argument --time-budget: expected a time above 0, such as 600 (seconds), 30s, 5m or 2h, not '0'",
         ),
-        ("tune m --time-budget nan", "argument --time-budget: expected a number of seconds above 0"),
-        ("tune m --time-budget inf", "argument --time-budget: expected a number of seconds above 0"),
+        ("tune m --time-budget nan", "argument --time-budget: expected a time above 0"),
+        ("tune m --time-budget 5x", "argument --time-budget: expected a time above 0"),
+        ("tune m --time-budget 1m30", "argument --time-budget: expected a time above 0"),
+        ("tune m --time-budget 0s", "argument --time-budget: expected a time above 0"),
+        ("tune m --time-budget inf", "argument --time-budget: expected a time above 0"),
         (
             "tune m --batch-size 1,0",
             "argument --batch-size: expected numbers of rows of at least 1 with commas",
@@ -129,8 +142,16 @@ def test_the_strategies_are_those_that_exist() -> None:
         ),
         ("tune m --strategy gem", "argument --strategy: there is no strategy 'gem'; there are bitvector,"),
         ("compile m --dtype half", "argument --dtype: invalid choice: 'half'"),
-        ("compile m --tri 4", "unrecognized arguments: --tri 4"),
-        ("tune m --tri 4", "unrecognized arguments: --tri 4"),
+        (
+            "tune m --dtype float23",
+            "argument --dtype: invalid choice: 'float23' (choose from float32, float64); ",
+        ),
+        ("compile m --qqq 4", "hbtvm compile has no option --qqq"),
+        ("tune m --tri 4", "hbtvm tune has no option --tri; did you mean --trials?"),
+        ("tune --tirals=4", "hbtvm tune has no option --tirals; did you mean --trials?"),
+        ("log best --target cpu --rwos 1 x", "hbtvm log best has no option --rwos; did you mean --rows?"),
+        ("tune m -x", "hbtvm tune has no option -x"),
+        ("tune m n", "hbtvm tune takes no further argument, and got 'n'"),
         ("predict m", "the following arguments are required: DATA"),
         ("log", "the following arguments are required: ACTION"),
         ("log prune m --keep -1", "argument --keep: expected a whole number of at least 0, not '-1'"),
@@ -143,7 +164,53 @@ def test_wrong_arguments(given: str, sentence: str, capsys: pytest.CaptureFixtur
     assert out == ""
     first, second = err.splitlines()
     assert first.startswith(f"hbtvm: error: {sentence}")
-    assert second.startswith("Try 'hbtvm") and second.endswith(" --help'.")
+    of = " ".join(word for word in given.split()[:2] if word in (*INTERFACE, "completion", "log", "best"))
+    of = "" if "has no command" in sentence or given.startswith("--") else of
+    assert second.startswith(f"Try 'hbtvm {of}".rstrip()) and second.endswith(" --help'.")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("1e3", 1000), ("30s", 30), ("5m", 300), ("2h", 7200), ("1h30m", 5400), ("0.5m", 30)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert make_parser().parse_args(["tune", "m", "--time-budget", text]).time_budget == seconds
+
+
+def test_bare_commands_show_help(capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(*given: str) -> str:
+        assert main(given) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        return out
+
+    assert shown() == shown("help") == shown("--help")
+    assert shown("help", "tune") == shown("tune", "--help")
+    assert shown("help", "log", "best") == shown("log", "best", "-h")
+
+
+def test_help_of_tune_is_what_most_need(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "--help"]) == 0
+    short = capsys.readouterr().out
+    assert main(["tune", "--help-all"]) == 0
+    full = capsys.readouterr().out
+    options = {name for name in PARSERS["tune"]._option_string_actions if name.startswith("--")}
+    words = re.split(r"[^\w-]+", short)
+    rare = {name for name in options if name not in words}
+    assert options - rare == {"--help", "--help-all", *(WHAT - {"-o", "--strategy"}), "--threads"} | {
+        "--log",
+        "--trials",
+        "--time-budget",
+    }
+    assert {name for name in options if name not in re.split(r"[^\w-]+", full)} == set()
+    assert full.count("\n") > 2 * short.count("\n")
+
+
+@pytest.mark.parametrize("command", PARSERS)
+def test_help_fits(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = parsers(make_parser())[command].format_help(everything=True).splitlines()
+    assert [line for line in lines if len(line) > 88] == []
 
 
 def test_batch_sizes_are_sorted_and_each_taken_once() -> None:

@@ -6,53 +6,67 @@ import argparse
 from typing import Any
 
 from hbtvm.cli.arguments import DEFAULT_LOG, seconds, whole
+from hbtvm.cli.parser import Parser
 from hbtvm.tuning.choices import ACQUISITIONS, COST_MODELS, EXPLORERS, FEATURES, PRESETS, Choices
 
 
-def add_limits(parser: argparse.ArgumentParser) -> None:
-    """Add the options that set how long to search, what to learn from, and where to measure."""
-    parser.add_argument(
+def add_limits(parser: Parser) -> None:
+    """Add the options that set how long to search, and where measurements go."""
+    group = parser.add_argument_group("search")
+    group.add_argument(
+        "--time-budget",
+        type=seconds,
+        metavar="TIME",
+        help="longest time to search, in seconds or as 30s, 5m, 2h (default: unlimited with --trials)",
+    )
+    group.add_argument(
         "--trials",
         type=whole(1),
         metavar="N",
         help="candidates to try, those in the log included (default: 240, in at most 100 seconds; unlimited "
         "with --time-budget)",
     )
-    parser.add_argument(
-        "--time-budget",
-        type=seconds,
-        metavar="SECONDS",
-        help="longest time to search (default: unlimited with --trials)",
-    )
-    parser.add_argument(
+    group.add_argument(
         "--log",
         default=DEFAULT_LOG,
         metavar="PATH",
         help="tuning log to resume from and to append to; created if missing (default: %(default)s)",
     )
-    parser.add_argument(
+
+
+def add_machines(parser: Parser) -> None:
+    """Add the options of measuring on other machines."""
+    group = parser.add_rare_group("other machines")
+    group.add_argument(
+        "--rpc-tracker",
+        metavar="HOST:PORT",
+        help="measure on all devices of this TVM RPC tracker in parallel, with --threads 1",
+    )
+    group.add_argument("--rpc-key", metavar="KEY", help="key of the tracker's devices to use")
+    group.add_argument(
+        "--export",
+        metavar="TRIALS.tar",
+        help="measure nothing here: build candidates (240, or --trials) into this archive, for hbtvm measure "
+        "on another machine; hbtvm log import then adds the times to the log, and the same command plans a "
+        "second round",
+    )
+
+
+def add_search_options(parser: Parser) -> None:
+    """Add the options of the ``advanced`` group."""
+    usual = Choices()
+    group = parser.add_rare_group(
+        "advanced", "how to search; seldom worth changing. Single parts replace the preset's"
+    )
+    group.add_argument(
         "--no-transfer", action="store_true", help="don't learn from other models' measurements"
     )
-    parser.add_argument(
+    group.add_argument(
         "--seed",
         type=whole(0),
         default=0,
         metavar="N",
         help="the same seed, log and times give the same candidates (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--rpc-tracker",
-        metavar="HOST:PORT",
-        help="measure on all devices of this TVM RPC tracker in parallel, with --threads 1",
-    )
-    parser.add_argument("--rpc-key", metavar="KEY", help="key of the tracker's devices to use")
-
-
-def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the ``advanced`` group."""
-    usual = Choices()
-    group = parser.add_argument_group(
-        "advanced", "how to search; seldom worth changing. Single parts replace the preset's"
     )
     group.add_argument(
         "--preset",
@@ -120,7 +134,7 @@ def share(text: str) -> float:
 
 
 def search_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of `add_limits` and `add_search_options` as keywords of `hbtvm.search`."""
+    """Return the values of the options of this module as keywords of `hbtvm.search`."""
     names = ("preset", "explorer", "cost_model", "features", "acquisition", "diversity", "epsilon")
     return {
         "trials": arguments.trials,

@@ -61,8 +61,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--time-budget",
         type=seconds,
-        metavar="SECONDS",
-        help="longest time to measure (default: no limit)",
+        metavar="TIME",
+        help="longest time to measure, in seconds or as 30s, 5m, 2h (default: no limit)",
     )
     parser.add_argument(
         "--device", metavar="DEVICE", help="this machine's GPU, such as cuda:1 (default: the first)"

@@ -14,7 +14,7 @@ from hbtvm.cli.arguments import (
     examples,
     paragraphs,
 )
-from hbtvm.cli.commands.advanced import add_limits, add_search_options, search_options
+from hbtvm.cli.commands.advanced import add_limits, add_machines, add_search_options, search_options
 from hbtvm.cli.commands.trials import export_trials
 from hbtvm.cli.show import print_line
 from hbtvm.cli.signals import StopSignals, lasting, silence
@@ -39,12 +39,46 @@ training library and without a compiler.
 Every measurement goes to the tuning log at once. The same command resumes a run that ended, by Ctrl-C or a
 crash too, and other models learn from the log.
 
-Ctrl-C stops the search and packages the best so far, with status 0, or 130 if nothing was measured. A second
-Ctrl-C skips packaging, with status 130; the log keeps everything.
+Ctrl-C stops the search and packages the best so far.
+"""
+
+_STOPS = """
+Ctrl-C exits with status 0 if the best so far was packaged, or 130 if nothing was measured. A second Ctrl-C
+skips packaging, with status 130; the log keeps everything.
 
 SIGTERM (docker stop, Slurm) and SIGHUP (a closed terminal) do the same, with status 143 or 129 if nothing is
 packaged. After nohup, SIGHUP stays ignored.
 """
+
+_EXAMPLES = (
+    ("hbtvm tune model.pkl", "with the defaults; writes model.tar and hbtvm-tuning.jsonl here"),
+    ("hbtvm tune model.txt --time-budget 10m -o fast.tar", "for ten minutes at most"),
+    ("hbtvm tune model.json --batch-size 1 --threads 1", "for one row at a time on one thread"),
+    ("hbtvm tune --log ~/team.jsonl other.pkl", "learn from earlier models' measurements, and add to them"),
+    ("hbtvm tune model.pkl --target cuda --device cuda:1", "for this machine's second GPU"),
+)
+
+_MORE_EXAMPLES = (
+    (
+        "hbtvm tune model.pkl --rpc-tracker 10.0.0.5:9190 --rpc-key zen4",
+        "measure on all devices of a tracker",
+    ),
+    (
+        "hbtvm tune model.pkl --export trials.tar --target "
+        """'{"kind": "cuda", "arch": "sm_90", "cores": 132}'""",
+        "build candidates here, for hbtvm measure on a machine with such a GPU",
+    ),
+    ("hbtvm tune model.pkl --strategy gemm,bitvector --trials 2000", "a long search among two strategies"),
+    ("hbtvm tune model.pkl --preset autotvm", "search as AutoTVM's paper does"),
+    (
+        "hbtvm tune sentiment.rec --sample dev.txt --labels drop --vocabulary words.txt",
+        "a recursive model, measured on your trees",
+    ),
+    (
+        "hbtvm tune cell.pt2 --children 2 --state h,c --batch-size 1,10",
+        "a recursive model with a cell that torch exported, for 1 and 10 structures per call",
+    ),
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -53,48 +87,12 @@ def add_parser(commands: Any) -> None:
         "tune",
         help="search for the fastest code for a model, and package it",
         description=paragraphs(_DESCRIPTION),
-        epilog=examples(
-            ("hbtvm tune model.pkl", "with the defaults; writes model.tar and hbtvm-tuning.jsonl here"),
-            ("hbtvm tune model.txt --time-budget 600 -o fast.tar", "for ten minutes at most"),
-            ("hbtvm tune model.json --batch-size 1 --threads 1", "for one row at a time on one thread"),
-            (
-                "hbtvm tune --log ~/team.jsonl other.pkl",
-                "learn from earlier models' measurements, and add to them",
-            ),
-            ("hbtvm tune model.pkl --target cuda --device cuda:1", "for this machine's second GPU"),
-            (
-                "hbtvm tune model.pkl --rpc-tracker 10.0.0.5:9190 --rpc-key zen4",
-                "measure on all devices of a tracker",
-            ),
-            (
-                "hbtvm tune model.pkl --export trials.tar --target "
-                """'{"kind": "cuda", "arch": "sm_90", "cores": 132}'""",
-                "build candidates here, for hbtvm measure on a machine with such a GPU",
-            ),
-            (
-                "hbtvm tune model.pkl --strategy gemm,bitvector --trials 2000",
-                "a long search among two strategies",
-            ),
-            ("hbtvm tune model.pkl --preset autotvm", "search as AutoTVM's paper does"),
-            (
-                "hbtvm tune sentiment.rec --sample dev.txt --labels drop --vocabulary words.txt",
-                "a recursive model, measured on your trees",
-            ),
-            (
-                "hbtvm tune cell.pt2 --children 2 --state h,c --batch-size 1,10",
-                "a recursive model with a cell that torch exported, for 1 and 10 structures per call",
-            ),
-        ),
+        all_description=paragraphs(f"{_DESCRIPTION}{_STOPS}"),
+        epilog=examples(*_EXAMPLES),
+        all_epilog=examples(*_EXAMPLES, *_MORE_EXAMPLES),
     )
     add_build_options(parser)
     add_limits(parser)
-    parser.add_argument(
-        "--export",
-        metavar="TRIALS.tar",
-        help="measure nothing here: build candidates (240, or --trials) into this archive, for hbtvm measure "
-        "on another machine; hbtvm log import then adds the times to the log, and the same command plans a "
-        "second round",
-    )
     parser.add_argument(
         "--no-check",
         dest="check",
@@ -107,6 +105,7 @@ def add_parser(commands: Any) -> None:
         help="load the model's pickle with its library, for the comparison at the end: a pickle can run any "
         "program",
     )
+    add_machines(parser)
     add_structure_options(parser, sample=True)
     add_cell_options(parser)
     add_search_options(parser)

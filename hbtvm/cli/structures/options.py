@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.parser import Parser
 
 if TYPE_CHECKING:
     from hbtvm.recursive.model import Model
@@ -27,9 +28,9 @@ _CELL = {
 _MOST_SAMPLED = 100_000  # most nodes of a sample; the rest of the file is not read
 
 
-def add_cell_options(parser: argparse.ArgumentParser) -> None:
+def add_cell_options(parser: Parser) -> None:
     """Add the options that describe a ``.pt2`` file as the cell of a recursive model."""
-    group = parser.add_argument_group(
+    group = parser.add_rare_group(
         "cells (.pt2)",
         "how a module that torch.export.save wrote computes a node of a tree, graph or sequence; .rec "
         "files include this",
@@ -74,9 +75,9 @@ def add_cell_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_structure_options(parser: argparse.ArgumentParser, sample: bool) -> None:
+def add_structure_options(parser: Parser, sample: bool) -> None:
     """Add the options of reading structures; `sample` adds those to tune on."""
-    group = parser.add_argument_group(
+    group = parser.add_rare_group(
         "structures", "for recursive models, whose rows are trees, graphs or sequences"
     )
     if sample:
