@@ -23,6 +23,7 @@ not know hbtvm handles it like other libraries' errors:
 from __future__ import annotations
 
 import errno
+import re
 from typing import Any
 
 
@@ -71,8 +72,29 @@ class UnsupportedModel(ModelError, TypeError):
     """hbtvm does not compile this kind of model."""
 
 
+ROW = "\0"  # stands for the number of the row in the text of an `InputError`
+
+
 class InputError(HbtvmError, ValueError):
-    """The rows, the requested output or an option don't fit the model."""
+    """The rows, the requested output or an option don't fit the model.
+
+    `row`: position of the row that does not fit, counted from 0; None if the error is not about a row.
+    """
+
+    def __init__(self, text: str = "", row: int | None = None) -> None:
+        super().__init__(*((text,) if row is None else (text, row)))
+        self.row = row
+
+    def __str__(self) -> str:
+        return str(self.args[0]).replace(ROW, str(self.row))
+
+    def counted(self, before: int) -> str:
+        """Return the text with rows and columns counted from 1, as users of files do.
+
+        `before`: number of the file's rows before those of the call.
+        """
+        text = re.sub(r"^column (\d+)\b", lambda match: f"column {int(match[1]) + 1}", str(self.args[0]))
+        return text if self.row is None else text.replace(ROW, str(before + self.row + 1))
 
 
 class InputTypeError(InputError, TypeError):

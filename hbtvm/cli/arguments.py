@@ -68,6 +68,14 @@ def seconds(text: str) -> float:
     return number
 
 
+def delimiter(text: str) -> str:
+    """Parse the character between the fields of a line."""
+    character = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(character) != 1 or character in '"\r\n':
+        raise argparse.ArgumentTypeError(f"expected a character such as ';', or tab, not {text!r}")
+    return character
+
+
 def names(text: str) -> tuple[str, ...]:
     """Parse comma-separated names."""
     return tuple(text.split(","))

@@ -7,17 +7,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hbtvm.errors import InputError
+from hbtvm.errors import ROW, InputError
 from hbtvm.graph.graph import InputSpec
 
 
-def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, done: int) -> np.ndarray:
+def codes(values: Iterable[object], spec: InputSpec, index: int) -> np.ndarray:
     """Return the codes of a column's values.
 
     `values`: one value per row; None or NaN if missing.
     `spec`, `index`: the model's input, and the column's index.
-    `where`: the file, for errors.
-    `done`: number of earlier rows in the file.
     Returns float64, shape (n,); NaN for missing values, and for unknown values if the library treats them as
     missing. Raises `InputError` if a value is unknown and the library refuses unknown values.
     """
@@ -31,12 +29,13 @@ def codes(values: Iterable[object], spec: InputSpec, index: int, where: str, don
         if not missing and spec.unknown_category == "error":
             listed = ", ".join(map(repr, list(known)[:5])) + (", ..." if len(known) > 5 else "")
             raise InputError(
-                f"{where}: row {row + 1}, {column_name(spec, index)}: the category {value!r} was not in "
-                f"the training data; known are {listed}"
+                f"row {ROW}, {column_name(spec, index)}: the category {value!r} was not in the training data; "
+                f"known are {listed}",
+                row,
             )
         return math.nan
 
-    return np.array([code(value, done + i) for i, value in enumerate(values)], np.float64)
+    return np.array([code(value, i) for i, value in enumerate(values)], np.float64)
 
 
 def column_name(spec: InputSpec, index: int) -> str:

@@ -72,9 +72,13 @@ def write(
         for piece in scored:
             count = sum(batch.num_rows for batch in piece.batches)
             if piece.error is not None:
-                first = before + done + count + 1
-                at = f"{source}, rows from {first:,} on: " if piece.refused else ""
-                raise InputError(f"{at}{piece.error}") from piece.error
+                error, earlier = piece.error, before + done + count
+                text = str(error)
+                if error.row is not None:
+                    text = f"{source}: {error.counted(earlier)}"
+                elif piece.refused:
+                    text = f"{source}, rows from {earlier + 1:,} on: {error.counted(earlier)}"
+                raise InputError(text) from error
             group += piece.batches
             rows += count
             if rows >= _GROUP:

@@ -141,7 +141,7 @@ class Scorer:
         rows = np.empty((columns.num_rows, columns.num_columns), object)
         for i in range(columns.num_columns):
             values = columns.column(i).to_pylist()
-            rows[:, i] = codes(values, self._spec, i, "these rows", 0) if i in self._numbers else values
+            rows[:, i] = codes(values, self._spec, i) if i in self._numbers else values
         return rows
 
 

@@ -159,10 +159,10 @@ def test_what_the_model_refuses_has_a_place(
     _, package = packages("sk_boost_two")
     Path("d.csv").write_text("1,2,3,4\n" * 9 + "1,2,,4\n")
     assert main(["predict", str(package), "d.csv"]) == 2
-    assert capsys.readouterr().err.startswith("hbtvm: error: d.csv, the first rows: column 2, row 9: got NaN")
+    assert capsys.readouterr().err.startswith("hbtvm: error: d.csv: column 3, row 10: got NaN")
     monkeypatch.setattr("hbtvm.cli.rows.data_in._CELLS", 16)
     assert main(["predict", str(package), "d.csv", "-o", "o.csv"]) == 2
-    assert capsys.readouterr().err.startswith("hbtvm: error: d.csv, rows from 9 on: column 2, row 1: got NaN")
+    assert capsys.readouterr().err.startswith("hbtvm: error: d.csv: column 3, row 10: got NaN")
     assert not Path("o.csv").exists()
 
 

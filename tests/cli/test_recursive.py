@@ -152,7 +152,7 @@ def test_several_roots_need_their_numbers(here: Path, capsys: pytest.CaptureFixt
             "high.npz --labels drop",
             "high.npz: --labels needs text, .txt, .trees, .ptb, .mrg",
         ),
-        ("trees.txt --drop id", "--drop and --header need columns, and structures have none"),
+        ("trees.txt --drop id", "--drop needs columns, and structures have none"),
         ("cycle.npz", "cycle.npz: structure 5000, node 0: it depends on itself"),
         ("high.npz", "high.npz: structure 5000, node 0: 'word' is out of range"),
         ("trees.txt --output score", "--output score: this classifier has label, proba"),

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.cli import files
-from hbtvm.cli.arguments import DEFAULT_LOG, add_build_options, build_options, examples, paragraphs
+from hbtvm.cli.arguments import (
+    DEFAULT_LOG,
+    UsageError,
+    add_build_options,
+    build_options,
+    examples,
+    paragraphs,
+)
 from hbtvm.cli.show import print_facts
 from hbtvm.cli.structures.options import (
     add_cell_options,
@@ -17,11 +24,37 @@ from hbtvm.cli.structures.options import (
     options_of,
     with_words,
 )
+from hbtvm.errors import PackageError
 
 _DESCRIPTION = """
 Compile a trained model to a package within seconds. If the tuning log has measurements of models of the same
 shape on the same target, the fastest schedule is used, else a default.
+
+A tuned package is only replaced by a package with measured schedules, or with --overwrite.
 """
+
+_MEASURED = {"tuned", "log"}  # origins of schedules that were measured for this model's shape
+
+_EXAMPLES = (
+    ("hbtvm compile model.pkl", "writes model.tar here"),
+    ("hbtvm compile retrained.pkl --log team.jsonl", "with the schedule of a tuned model of the same shape"),
+    (
+        """hbtvm compile model.txt --target '{"kind": "llvm", "mcpu": "x86-64-v3"}'""",
+        "for other machines, with AVX2",
+    ),
+    (
+        """hbtvm compile model.txt --target '{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}'""",
+        "for 64-bit Arm, with Debian's cross compiler",
+    ),
+)
+
+_MORE_EXAMPLES = (
+    ("hbtvm compile sentiment.rec", "a recursive model"),
+    (
+        "hbtvm compile cell.pt2 --children any --state h,c --reduce sum --readout mean:h",
+        "a cell that torch exported; predicts the mean of its state over all nodes",
+    ),
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -30,32 +63,17 @@ def add_parser(commands: Any) -> None:
         "compile",
         help="package a model at once, without a search",
         description=paragraphs(_DESCRIPTION),
-        epilog=examples(
-            ("hbtvm compile model.pkl", "writes model.tar here"),
-            (
-                "hbtvm compile retrained.pkl --log team.jsonl",
-                "with the schedule of a tuned model of the same shape",
-            ),
-            (
-                """hbtvm compile model.txt --target '{"kind": "llvm", "mcpu": "x86-64-v3"}'""",
-                "for other machines, with AVX2",
-            ),
-            (
-                """hbtvm compile model.txt --target '{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}'""",
-                "for 64-bit Arm, with Debian's cross compiler",
-            ),
-            ("hbtvm compile sentiment.rec", "a recursive model"),
-            (
-                "hbtvm compile cell.pt2 --children any --state h,c --reduce sum --readout mean:h",
-                "a cell that torch exported; predicts the mean of its state over all nodes",
-            ),
-        ),
+        epilog=examples(*_EXAMPLES),
+        all_epilog=examples(*_EXAMPLES, *_MORE_EXAMPLES),
     )
     add_build_options(parser)
     parser.add_argument(
         "--log",
         metavar="PATH",
         help=f"tuning log with schedules to use (default: {DEFAULT_LOG}, if it exists)",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace a tuned package by a package with default schedules"
     )
     add_structure_options(parser, sample=True)
     add_cell_options(parser)
@@ -66,10 +84,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     files.existing(arguments.model, "a trained model")
     out = files.package_path(arguments.out, arguments.model)
+    is_kept = not arguments.overwrite and "tuned" in _origins(out)
     log = Path(DEFAULT_LOG) if arguments.log is None else files.existing(arguments.log, "a tuning log")
     used = log if log.is_file() else None
     if used is not None:
         files.read_log(str(used))
+    elif is_kept:
+        raise _tuned(out)
 
     recursive = with_words(arguments, model_of(arguments, arguments.model))
     options = {**build_options(arguments), **options_of(arguments, recursive)}
@@ -78,6 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.measuring.calls import add_call_times
 
     model = api.compile(recursive or arguments.model, log=used, **options)
+    if is_kept and not {*model.package.tuning["origins"]} <= _MEASURED:
+        raise _tuned(out)
     add_call_times(model)
     files.save(model, out)
     print_facts(
@@ -88,3 +111,22 @@ def run(arguments: argparse.Namespace) -> int:
         }
     )
     return 0
+
+
+def _origins(path: Path) -> list[str]:
+    """Return the origins of the schedules of a package, without running its code; empty for other files."""
+    from hbtvm.runtime.package.file import read
+
+    if not path.exists():
+        return []
+    try:
+        return list(read(path).tuning.get("origins", ()))
+    except PackageError:
+        return []
+
+
+def _tuned(out: Path) -> UsageError:
+    return UsageError(
+        f"{out}: this package is tuned, and the new package would not be; give another name with -o, replace "
+        "it with --overwrite, or tune again with hbtvm tune"
+    )

@@ -76,9 +76,7 @@ def _places(parser: Parser, words: str) -> Iterator[_Place]:
     for action in inner:
         for name, sub in action.choices.items():
             if name == "help":
-                yield _Place(
-                    " help", {item: text for item, text in commands.items() if item != name}, (), sub
-                )
+                yield _Place(" help", commands, (), sub)
             else:
                 yield from _places(sub, f"{words} {name}")
 
@@ -86,9 +84,10 @@ def _places(parser: Parser, words: str) -> Iterator[_Place]:
 def _bash(places: list[_Place]) -> Iterator[str]:
     yield "# Completes hbtvm in bash."
     yield "_hbtvm() {"
-    yield '    local current="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" place="" words="" i'
-    yield "    for ((i = 1; i < COMP_CWORD; i++)); do"
-    yield f'        case "$place ${{COMP_WORDS[i]}}" in {_known(places)}) place+=" ${{COMP_WORDS[i]}}" ;; esac'
+    yield '    local current="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}"'
+    yield '    local place="" words="" word'
+    yield '    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
+    yield f'        case "$place $word" in {_known(places)}) place+=" $word" ;; esac'
     yield "    done"
     yield '    case "$place $before" in'
     for place in places:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
-from hbtvm.cli.arguments import UsageError, add_trust, examples, paragraphs, trust_of, whole
+from hbtvm.cli.arguments import (
+    UsageError,
+    add_trust,
+    delimiter,
+    examples,
+    names,
+    paragraphs,
+    trust_of,
+    whole,
+)
+from hbtvm.cli.rows.text_in import STANDARD, shown
 from hbtvm.cli.structures.options import add_structure_options, refuse_structures
 from hbtvm.errors import InputError
 from hbtvm.streaming.outputs import column_names, table_of
@@ -25,16 +36,19 @@ compiler is needed.
 A package is machine code that runs with your rights: use only packages that you trust, and pin them with
 --sha256 or --allowed-signers. hbtvm inspect reads a package without running it.
 
-The suffix sets the format of DATA and OUT: .csv, .npy (a two-dimensional array) or .parquet (with pyarrow).
-DATA may also be .npz (a sparse matrix that scipy.sparse.save_npz wrote), .arrow or .feather (with pyarrow),
-or .json, .jsonl or .ndjson (an object per row). In CSV an empty field is a missing value. Column names of
-file and model must agree; a pipeline that selects columns by name finds them in any order and among others.
-OUT appears when it is complete, or not at all.
+The suffix sets the format of DATA and OUT: .csv, .csv.gz, .npy (a two-dimensional array) or .parquet (with
+pyarrow). DATA may also be .tsv, .npz (a sparse matrix that scipy.sparse.save_npz wrote), .arrow or .feather
+(with pyarrow), or .json, .jsonl or .ndjson (an object per row); text may end in .gz. The name - is CSV on
+standard input or output. In CSV an empty field is a missing value. Column names of file and model
+must agree; a pipeline that selects columns by name finds them in any order and among others. OUT appears when
+it is complete, or not at all. Errors count rows from 1 in every format, and a header is not a row.
 
 DATA may also be a folder of .parquet, .csv or .arrow files, with subfolders called name=value for columns.
 OUT is then a folder with a file of predictions for each; the same command resumes a stopped run. Only
 columns that the model uses are read.
+"""
 
+_STRUCTURES = """
 A recursive model predicts a row for each structure, a tree, graph or sequence:
 
 .txt, .trees: a structure per line, with brackets and words at leaves, (not (very good)), or words in a row
@@ -51,6 +65,29 @@ For models that predict every node, a row begins with the numbers of its structu
 come before their parents.
 """
 
+_EXAMPLES = (
+    ("hbtvm predict model.tar data.csv", "print predictions, as CSV"),
+    ("hbtvm predict model.tar data.parquet -o predictions.parquet", "write them to a file"),
+    ("hbtvm predict model.tar data.csv --output proba", "a column of probabilities for each class"),
+    (
+        "hbtvm predict model.tar train.csv --drop label --keep id",
+        "drop a column, and copy another",
+    ),
+    (
+        "hbtvm predict model.tar - --delimiter ';' --na NA,null < data.txt",
+        "CSV of another dialect",
+    ),
+    ("hbtvm predict model.tar rows.npy -o out.npy --threads 4", "with four threads"),
+    ("hbtvm predict model.tar rows.npz -o out.npy", "sparse rows; absent values as in the library"),
+    ("hbtvm predict model.tar sales/ -o scores/ --keep id", "a folder of files"),
+    ("hbtvm predict model.tar sales/ -o scores/ --keep id --engine spark", "the same, with Spark"),
+)
+
+_MORE_EXAMPLES = (
+    ("hbtvm predict sentiment.tar dev.txt --labels drop", "trees of a treebank, with a recursive model"),
+    ("hbtvm predict plans.tar plans.jsonl --index", "structures of any kind, and their numbers"),
+)
+
 
 def add_parser(commands: Any) -> None:
     """Add the command to the main parser's subparsers."""
@@ -58,31 +95,22 @@ def add_parser(commands: Any) -> None:
         "predict",
         help="predict with a compiled model",
         description=paragraphs(_DESCRIPTION),
-        epilog=examples(
-            ("hbtvm predict model.tar data.csv", "print predictions, as CSV"),
-            ("hbtvm predict model.tar data.parquet -o predictions.parquet", "write them to a file"),
-            ("hbtvm predict model.tar data.csv --output proba", "a column of probabilities for each class"),
-            ("hbtvm predict model.tar train.csv --drop label,id", "leave out columns that are not features"),
-            ("hbtvm predict model.tar rows.npy -o out.npy --threads 4", "with four threads"),
-            ("hbtvm predict model.tar rows.npz -o out.npy", "sparse rows; absent values as in the library"),
-            (
-                "hbtvm predict sentiment.tar dev.txt --labels drop",
-                "trees of a treebank, with a recursive model",
-            ),
-            ("hbtvm predict plans.tar plans.jsonl --index", "structures of any kind, and their numbers"),
-            ("hbtvm predict model.tar sales/ -o scores/ --keep id", "a folder of files"),
-            ("hbtvm predict model.tar sales/ -o scores/ --keep id --engine spark", "the same, with Spark"),
-        ),
+        all_description=paragraphs(f"{_DESCRIPTION}{_STRUCTURES}"),
+        epilog=examples(*_EXAMPLES),
+        all_epilog=examples(*_EXAMPLES, *_MORE_EXAMPLES),
     )
     parser.add_argument("package", metavar="MODEL.tar", help="package that hbtvm tune or compile wrote")
     parser.add_argument(
         "data",
         metavar="DATA",
-        help="rows to predict: .csv, .npy, .npz, .parquet, .arrow or .json; structures: .txt, .json, .jsonl "
-        "or .npz",
+        help="rows to predict: .csv, .csv.gz, .npy, .npz, .parquet, .arrow or .json, a folder, or - for "
+        "CSV on standard input; structures: .txt, .json, .jsonl or .npz",
     )
     parser.add_argument(
-        "-o", "--out", metavar="OUT", help="where to write: .csv, .npy or .parquet (default: print CSV)"
+        "-o",
+        "--out",
+        metavar="OUT",
+        help="where to write: .csv, .csv.gz, .npy or .parquet (default: -, print CSV)",
     )
     parser.add_argument(
         "--output",
@@ -102,10 +130,31 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--drop",
-        type=lambda text: tuple(text.split(",")),
+        type=names,
         default=(),
         metavar="NAMES",
         help="columns to leave out, such as the label, with commas between",
+    )
+    parser.add_argument(
+        "--keep",
+        type=names,
+        default=(),
+        metavar="NAMES",
+        help="columns that go into OUT unchanged, in front of the predictions, such as an id, with commas "
+        "between",
+    )
+    parser.add_argument(
+        "--delimiter",
+        type=delimiter,
+        metavar="CHAR",
+        help="character between the fields of a .csv, such as ';', or tab (default: a comma; a tab in .tsv)",
+    )
+    parser.add_argument(
+        "--na",
+        type=names,
+        default=(),
+        metavar="WORDS",
+        help="fields of a .csv that are missing values, as empty fields are, such as NA,null",
     )
     parser.add_argument(
         "--threads",
@@ -120,13 +169,6 @@ def add_parser(commands: Any) -> None:
     )
     add_trust(parser)
     group = parser.add_argument_group("folders", "of .parquet, .csv or .arrow files (with pyarrow)")
-    group.add_argument(
-        "--keep",
-        type=lambda text: tuple(text.split(",")),
-        default=(),
-        metavar="NAMES",
-        help="columns that go into OUT unchanged, such as an id, with commas between",
-    )
     group.add_argument(
         "--overwrite",
         action="store_true",
@@ -145,8 +187,7 @@ def add_parser(commands: Any) -> None:
         metavar="ADDRESS",
         help="address of dask's scheduler, ray, or spark's master (default: workers on this machine)",
     )
-    add_structure_options(parser, sample=False)
-    parser.add_argument(
+    add_structure_options(parser, sample=False).add_argument(
         "--index",
         action="store_true",
         help="begin each row with the numbers of structure and node; implied for models that predict all "
@@ -177,16 +218,19 @@ def run(arguments: argparse.Namespace) -> int:
 
         refuse_structures(arguments, "folders hold no structures")
         return datasets.predict(arguments, content(package, trust)[0], Path(arguments.data))
-    for name in ("keep", "overwrite"):
-        if getattr(arguments, name):
-            raise UsageError(f"--{name} needs a folder, and {arguments.data} is a file")
-    path = files.existing(arguments.data, "rows to predict")
+    if arguments.overwrite:
+        raise UsageError(f"--overwrite needs a folder, and {arguments.data} is a file")
+    path = Path(STANDARD)
+    if arguments.data != STANDARD:
+        path = files.existing(arguments.data, "rows to predict")
     out = None
-    if arguments.out is not None:
+    if arguments.out not in (None, STANDARD):
         check_suffix(arguments.out)
         out = files.writable(arguments.out)
-        if out.exists() and out.samefile(path):
+        if out.exists() and path.exists() and out.samefile(path):
             raise UsageError(f"{out}: the predictions would replace the data")
+        if arguments.keep and out.suffix.lower() == ".npy":
+            raise UsageError(f"--keep needs a table, and {out} is an array; write .csv or .parquet")
 
     from hbtvm.runtime.model import load
 
@@ -216,29 +260,43 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_structures(arguments, f"{package} is not a recursive model, so it takes no structures")
     columns = None if model.pipeline is None else columns_of(model.pipeline)
     with Data(
-        path, model.package.input, header=arguments.header, drop=arguments.drop, pipeline=columns
+        path,
+        model.package.input,
+        header=arguments.header,
+        drop=arguments.drop,
+        keep=arguments.keep,
+        delimiter=arguments.delimiter,
+        na=arguments.na,
+        pipeline=columns,
     ) as data:
-        tables = _tables(model, path, data.blocks(), output)
+        tables = _tables(model, shown(path), data.kept_blocks(), output)
         first = next(tables, None)
         if first is None:
-            raise UsageError(f"{path}: there are no rows to predict")
+            raise UsageError(f"{shown(path)}: there are no rows to predict")
         layout = model.package.parts.table
-        names = None if layout is None or layout.names is None else list(layout.names)
-        with writing(out, names or column_names(spec, output, first.shape)) as writer:
-            writer.write(first)
-            for table in tables:
-                writer.write(table)
+        predicted = None if layout is None or layout.names is None else list(layout.names)
+        predicted = predicted or column_names(spec, output, first[0].shape)
+        for i, name in enumerate(arguments.keep):
+            if name in (*predicted, *arguments.keep[:i]):
+                raise UsageError(f"--keep {name}: this column would be in the output twice")
+        with writing(out, [*arguments.keep, *predicted]) as writer:
+            for table, kept in itertools.chain([first], tables):
+                writer.write(table, kept)
     return 0
 
 
-def _tables(model: Model, path: Path, blocks: Iterable[Any], output: Any) -> Iterator[np.ndarray]:
-    """Yield predictions block by block; errors name the rows' place in the file."""
+def _tables(
+    model: Model, path: str, blocks: Iterable[tuple[Any, list[Any]]], output: Any
+) -> Iterator[tuple[np.ndarray, list[Any]]]:
+    """Yield predictions and kept columns block by block; errors name the rows' place in the file."""
     done, transforms = 0, model.package.transforms
-    for block in blocks:
+    for block, kept in blocks:
         try:
             predicted = model.transform(block) if transforms else model.predict(block, output)
         except InputError as error:
-            place = f"rows from {done + 1:,} on" if done else "the first rows"
-            raise InputError(f"{path}, {place}: {error}") from error
+            place = "" if error.row is not None else ", the first rows"
+            if done and place:
+                place = f", rows from {done + 1:,} on"
+            raise InputError(f"{path}{place}: {error.counted(done)}") from error
         done += len(block) if isinstance(block, list) else block.shape[0]
-        yield table_of(predicted, model.package.output)
+        yield table_of(predicted, model.package.output), kept

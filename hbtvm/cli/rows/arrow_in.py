@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.rows.text_in import in_file
 from hbtvm.errors import InputError, missing_package
 from hbtvm.graph.graph import InputSpec
 from hbtvm.streaming.categories import codes, numbers_of
@@ -34,23 +35,28 @@ class ParquetFile:
         if twice:
             raise UsageError(f"{path}: column {twice[0]!r} is there twice")
 
-    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
+    def blocks(
+        self, rows: int, read: Sequence[int], keep: Sequence[str] = ()
+    ) -> Iterator[tuple[Any, list[Any]]]:
         """See `DataFile`; yields record batches, in which the model encodes strings itself."""
         assert self.names is not None
-        columns = [self.names[i] for i in keep]
+        columns = [self.names[i] for i in read]
         if self._spec.category_order:
             self._spec = self._placed(columns)
             self._numbers = {index for index, known in self._spec.categories.items() if known}
-        batches = self._file.iter_batches(batch_size=rows, columns=columns)
+        batches = self._file.iter_batches(batch_size=rows, columns=list(dict.fromkeys([*columns, *keep])))
         done = 0
         while True:
             with self._explained():
                 batch = next(batches, None)
             if batch is None:
                 return
+            kept = [batch.column(name) for name in keep]
             batch = batch.select(columns)
             if batch.num_rows:
-                yield self._coded(batch, done) if self._numbers else batch
+                with in_file(self._path, done):
+                    block = self._coded(batch) if self._numbers else batch
+                yield block, kept
             done += batch.num_rows
 
     def _placed(self, columns: Sequence[str]) -> InputSpec:
@@ -62,12 +68,12 @@ class ParquetFile:
         except InputError as error:
             raise UsageError(f"{self._path}: {error}") from error
 
-    def _coded(self, batch: Any, done: int) -> np.ndarray:
+    def _coded(self, batch: Any) -> np.ndarray:
         block = np.empty((batch.num_rows, batch.num_columns), object)
         for i in range(batch.num_columns):
             values = batch.column(i).to_pylist()
             if i in self._numbers:
-                block[:, i] = codes(values, self._spec, i, str(self._path), done)
+                block[:, i] = codes(values, self._spec, i)
             else:
                 block[:, i] = values
         return block

@@ -1,14 +1,16 @@
 """Read CSV files in blocks of numbers.
 
-Commas between fields, quotes as in RFC 4180, UTF-8. An empty field is a missing value; ``true`` and ``false``
-are 1 and 0; categories are spelt as in training. Any other field that is not a number is an error.
+Commas or another character between fields, quotes as in RFC 4180, UTF-8. An empty field is a missing value;
+``true`` and ``false`` are 1 and 0; categories are spelt as in training. Any other field that is not a number
+is an error. Errors count rows from 1, and a header is not a row.
 """
 
 from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -16,9 +18,11 @@ from typing import Any, Literal
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
-from hbtvm.errors import InputError
+from hbtvm.cli.rows.text_in import explained, in_file, open_text, shown, suffix_of
+from hbtvm.errors import ROW, InputError
 from hbtvm.graph.graph import InputSpec
 from hbtvm.streaming.categories import codes, column_name
+from hbtvm.streaming.matching import some
 
 Header = Literal["auto", "yes", "no"]
 
@@ -30,22 +34,31 @@ _WORDS = {"true": 1.0, "false": 0.0}
 class CsvFile:
     """An open CSV file.
 
+    `path`: as `open_text` takes it.
     `spec`: the model's input.
     `header`: whether the first line holds names. ``"auto"``: if its fields include the model's feature names,
         or none of them is a number or a known category.
     `empty`: the value of an empty field, by column of texts, where it is not None.
+    `delimiter`: the character between fields; None for a comma, and a tab in ``.tsv`` files.
+    `na`: fields that stand for missing values, as empty fields do.
     `names`: names of the columns; None without a header.
     `width`: number of columns.
     """
 
     def __init__(
-        self, path: Path, spec: InputSpec, header: Header = "auto", empty: Mapping[int, Any] = NONE
+        self,
+        path: Path,
+        spec: InputSpec,
+        header: Header = "auto",
+        empty: Mapping[int, Any] = NONE,
+        delimiter: str | None = None,
+        na: Collection[str] = (),
     ) -> None:
-        self._path, self._empty = path, empty
-        self._spec = spec
-        self._file = open(path, encoding="utf-8-sig", newline="")  # noqa: SIM115  (closed by `close`)
-        self._reader = csv.reader(self._file, strict=True)
-        self._records = self._read()
+        self._file, self._path = open_text(path, newline=""), shown(path)
+        self._spec, self._empty, self._na = spec, empty, frozenset(na)
+        self._delimiter = delimiter or ("\t" if suffix_of(path) == ".tsv" else ",")
+        self._reader = csv.reader(self._file, strict=True, delimiter=self._delimiter)
+        self._records = self._read(path)
         try:
             self.names = self._find_names(header)
         except BaseException:
@@ -55,10 +68,16 @@ class CsvFile:
     def _find_names(self, header: Header) -> tuple[str, ...] | None:
         first = next(self._records, None)
         if first is None:
-            raise UsageError(
-                f"{self._path}: the file is empty, expected rows of {self._spec.n_features} columns"
-            )
+            names = self._spec.feature_names
+            expected = f"{self._spec.n_features} columns" if names is None else f"the columns {some(names)}"
+            raise UsageError(f"{self._path}: the file is empty, expected rows of {expected}")
         self.width = len(first)
+        other = next((char for char in ";\t|," if char in first[0]), None)
+        if self.width == 1 and self._spec.n_features > 1 and other is not None:
+            raise UsageError(
+                f"{self._path}: line 1 has no {self._delimiter!r}; if {other!r} separates its fields, say "
+                f"--delimiter {'tab' if other == chr(9) else repr(other)}"
+            )
         if header == "yes" or (header == "auto" and self._is_header(first)):
             return tuple(first)
         self._records = itertools.chain([first], self._records)
@@ -70,6 +89,7 @@ class CsvFile:
             raise UsageError(f"{self._path}: line 1 may be a name or a text; say --header yes or --header no")
         if names is not None and set(names) <= set(first):
             return True
+        first = self._without_na(first)
         lists = [*self._spec.categories.values(), *(order.values for order in self._spec.category_order)]
         known = {str(value) for values in lists for value in values}
         words = [field for field in first if _number(field) is None and field not in known]
@@ -82,42 +102,52 @@ class CsvFile:
             )
         return bool(words)
 
-    def _read(self) -> Iterator[list[str]]:
+    def _without_na(self, record: Sequence[str]) -> list[str]:
+        return ["" if field.strip() in self._na else field for field in record]
+
+    def _read(self, path: Path) -> Iterator[list[str]]:
         """Yield records, without empty lines at the end."""
         empty = 0
         try:
-            for record in self._reader:
-                if not record:
-                    empty = empty or self._reader.line_num
-                    continue
-                if empty:
-                    # Skipping it would shift the predictions after it by one.
-                    raise UsageError(f"{self._path}: line {empty} is empty")
-                yield record
+            with explained(path):
+                for record in self._reader:
+                    if not record:
+                        empty = empty or self._reader.line_num
+                        continue
+                    if empty:
+                        # Skipping it would shift the predictions after it by one.
+                        raise UsageError(f"{self._path}: line {empty} is empty")
+                    yield record
         except csv.Error as error:
             raise UsageError(f"{self._path}: line {self._reader.line_num} is not CSV ({error})") from error
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{self._path}: this is not UTF-8 text ({error.reason})") from error
 
-    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[np.ndarray]:
+    def blocks(
+        self, rows: int, read: Sequence[int], keep: Sequence[str] = ()
+    ) -> Iterator[tuple[np.ndarray, list[Any]]]:
         """See `DataFile`.
 
-        Yields shape (n, features): float64, with codes in columns of categories; or Python objects if the
-        model takes categories that are not numbers.
+        Yields rows of shape (n, features): float64, with codes in columns of categories; or Python objects if
+        the model takes categories that are not numbers.
         """
         done = 0
-        everything = list(keep) == list(range(self.width))
+        everything = list(read) == list(range(self.width))
+        kept = [(self.names or ()).index(name) for name in keep]
         while records := list(itertools.islice(self._records, rows)):
             for i, record in enumerate(records):
                 if len(record) != self.width:
                     raise UsageError(
                         f"{self._path}: row {done + i + 1} has {len(record)} fields, expected {self.width}"
                     )
+            columns = [[record[i] for record in records] for i in kept]
             if not everything:
-                records = [[record[i] for i in keep] for record in records]
+                records = [[record[i] for i in read] for record in records]
+            if self._na:
+                records = list(map(self._without_na, records))
             if self._spec.category_order:
                 self._spec = self._placed(records)
-            yield self._values(records, done)
+            with in_file(self._path, done):
+                values = self._values(records)
+            yield values, columns
             done += len(records)
 
     def _placed(self, records: list[list[str]]) -> InputSpec:
@@ -129,7 +159,7 @@ class CsvFile:
         except InputError as error:
             raise UsageError(f"{self._path}: {error}") from error
 
-    def _values(self, records: list[list[str]], done: int) -> np.ndarray:
+    def _values(self, records: list[list[str]]) -> np.ndarray:
         width = len(records[0])
         if not self._spec.categories:
             flat = map(float, itertools.chain.from_iterable(records))
@@ -137,7 +167,7 @@ class CsvFile:
                 return np.fromiter(flat, np.float64, len(records) * width).reshape(-1, width)
             except ValueError:  # an empty field, or a word
                 pass
-        columns = [self._column(i, list(column), done) for i, column in enumerate(zip(*records, strict=True))]
+        columns = [self._column(i, list(column)) for i, column in enumerate(zip(*records, strict=True))]
         if all(isinstance(column, np.ndarray) for column in columns):
             return np.column_stack(columns)
         block = np.empty((len(records), width), object)
@@ -145,10 +175,10 @@ class CsvFile:
             block[:, i] = column
         return block
 
-    def _column(self, index: int, fields: list[str], done: int) -> np.ndarray | list[Any]:
+    def _column(self, index: int, fields: list[str]) -> np.ndarray | list[Any]:
         known = self._spec.categories.get(index)
         if known is None:
-            return np.array([self._parse(index, field, done + i) for i, field in enumerate(fields)])
+            return np.array([self._parse(index, field, i) for i, field in enumerate(fields)])
         if not known:  # the model does not read this column
             return np.array(
                 [number if (number := _number(field)) is not None else np.nan for field in fields]
@@ -158,19 +188,20 @@ class CsvFile:
         values: list[Any] = (
             [field if field else empty for field in fields]
             if spelt
-            else [self._parse(index, field, done + i) for i, field in enumerate(fields)]
+            else [self._parse(index, field, i) for i, field in enumerate(fields)]
         )
         if self._spec.numbers_are_categories:
             return values if spelt else np.array(values)
         # The model expects codes in a numeric array.
-        return codes(values, self._spec, index, str(self._path), done)
+        return codes(values, self._spec, index)
 
     def _parse(self, index: int, field: str, row: int) -> float:
         value = _number(field)
         if value is None:
-            raise UsageError(
-                f"{self._path}: row {row + 1}, {column_name(self._spec, index)}: {field!r} is not a number "
-                "(an empty field stands for a missing value)"
+            raise InputError(
+                f"row {ROW}, {column_name(self._spec, index)}: {field!r} is not a number; if it stands for "
+                f"a missing value, say --na {shlex.quote(field)}",
+                row,
             )
         return value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tokenize
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,11 +14,12 @@ from hbtvm.cli.rows.arrow_in import ArrowBatches, ParquetFile
 from hbtvm.cli.rows.csv_in import NONE, CsvFile, Header
 from hbtvm.cli.rows.json_in import JsonFile
 from hbtvm.cli.rows.npz_in import NpzFile
+from hbtvm.cli.rows.text_in import is_compressed, shown, suffix_of
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.feeds.file_columns import Columns
 from hbtvm.streaming.matching import columns, some
 
-SUFFIXES = (".csv", ".npy", ".npz", ".parquet", ".arrow", ".feather", ".json", ".jsonl", ".ndjson")
+SUFFIXES = (".csv", ".tsv", ".npy", ".npz", ".parquet", ".arrow", ".feather", ".json", ".jsonl", ".ndjson")
 
 _CELLS = 500_000  # values of a block: memory stays flat, although a CSV field takes 60 bytes or more as text
 
@@ -31,8 +32,13 @@ class DataFile(Protocol):
     names: tuple[str, ...] | None  # names of the columns, or None
     width: int  # number of columns
 
-    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
-        """Yield blocks of `rows` rows, with only the columns at the positions `keep`."""
+    def blocks(
+        self, rows: int, read: Sequence[int], keep: Sequence[str] = ()
+    ) -> Iterator[tuple[Any, list[Any]]]:
+        """Yield blocks of `rows` rows, with only the columns at the positions `read`.
+
+        Beside each block come the values of the columns called `keep`: a list or an Arrow array for each.
+        """
 
     def close(self) -> None:
         """Close the file."""
@@ -45,6 +51,8 @@ class Data:
     `spec`: the model's input.
     `header`: see `CsvFile`.
     `drop`: names of columns to leave out.
+    `keep`: names of columns that `blocks` yields beside the rows.
+    `delimiter`, `na`: see `CsvFile`.
     `pipeline`: columns of a pipeline, instead of `spec`.
     Raises `UsageError` if the file can't be read, or its columns aren't the model's.
     """
@@ -56,13 +64,23 @@ class Data:
         *,
         header: Header = "auto",
         drop: Collection[str] = (),
+        keep: Sequence[str] = (),
+        delimiter: str | None = None,
+        na: Collection[str] = (),
         pipeline: Columns | None = None,
     ) -> None:
-        self._path, self._pipeline = path, pipeline
+        self._path, self._pipeline, self._keep = shown(path), pipeline, keep
         spec = spec if pipeline is None else pipeline.spec
-        self._file = _open(path, spec, header, NONE if pipeline is None else pipeline.empty)
+        suffix = suffix_of(path)
+        if suffix in (".csv", ".tsv"):
+            empty = NONE if pipeline is None else pipeline.empty
+            self._file: DataFile = CsvFile(path, spec, header, empty, delimiter, na)
+        elif delimiter or na:
+            raise UsageError(f"--{'delimiter' if delimiter else 'na'} needs a .csv file, and this is {path}")
+        else:
+            self._file = _open(path, spec, suffix)
         try:
-            self._keep = self._matched(spec, drop)
+            self._read = self._matched(spec, drop)
         except BaseException:
             self.close()
             raise
@@ -72,16 +90,29 @@ class Data:
 
     def blocks(self) -> Iterator[Any]:
         """Yield blocks that the model accepts."""
-        blocks, pipeline = self._file.blocks(self._rows, self._keep), self._pipeline
-        if pipeline is None or not isinstance(self._file, CsvFile):
-            return blocks
-        return map(pipeline.widened, blocks)
+        return (rows for rows, _ in self.kept_blocks())
+
+    def kept_blocks(self) -> Iterator[tuple[Any, list[Any]]]:
+        """Yield the blocks, and the columns to keep: lists of values or Arrow arrays."""
+        pipeline = self._pipeline if isinstance(self._file, CsvFile) else None
+        for rows, kept in self._file.blocks(self._rows, self._read, self._keep):
+            yield rows if pipeline is None else pipeline.widened(rows), kept
 
     def _matched(self, spec: InputSpec, drop: Collection[str]) -> list[int]:
         """Return the positions of the columns to read."""
         file, pipeline = self._file, self._pipeline
         if isinstance(file, JsonFile):
             return []
+        if self._keep and file.names is None:
+            raise UsageError(f"{self._path}: there are no column names, so none can be kept by name")
+        for name in self._keep:
+            if name not in (file.names or ()):
+                raise UsageError(
+                    f"{self._path}: there is no column {name!r} to keep; there are {some(file.names or ())}"
+                )
+        # Kept columns that the model lacks are not features.
+        features = {name.replace(" ", "_") for name in spec.feature_names or ()}
+        drop = {*drop, *(name for name in self._keep if name.replace(" ", "_") not in features)}
         if pipeline is not None and file.names is None:
             if file.width != pipeline.width:
                 raise UsageError(
@@ -103,10 +134,10 @@ class Data:
         self.close()
 
 
-def _open(path: Path, spec: InputSpec, header: Header, empty: Mapping[int, Any]) -> DataFile:
-    match path.suffix.lower():
-        case ".csv":
-            return CsvFile(path, spec, header, empty)
+def _open(path: Path, spec: InputSpec, suffix: str) -> DataFile:
+    """Open a file that is not CSV."""
+    json = suffix in (".json", ".jsonl", ".ndjson")
+    match suffix if json or not is_compressed(path) else ".gz":
         case ".npy":
             return NpyFile(path)
         case ".npz":
@@ -119,11 +150,12 @@ def _open(path: Path, spec: InputSpec, header: Header, empty: Mapping[int, Any])
             return JsonFile(path, spec)
         case other:
             raise UsageError(
-                f"{path}: data with the suffix {other!r} can't be read; known are {', '.join(SUFFIXES)}"
+                f"{path}: data with the suffix {other!r} can't be read; known are {', '.join(SUFFIXES)} "
+                "and .csv.gz"
             )
 
 
-def _match(path: Path, file: DataFile, spec: InputSpec, drop: Collection[str]) -> list[int]:
+def _match(path: str, file: DataFile, spec: InputSpec, drop: Collection[str]) -> list[int]:
     """Return the positions of the model's columns in the file."""
     if file.names is None:
         if drop:
@@ -140,7 +172,7 @@ def _match(path: Path, file: DataFile, spec: InputSpec, drop: Collection[str]) -
     return keep
 
 
-def _by_name(path: Path, names: Sequence[str], spec: InputSpec) -> list[int]:
+def _by_name(path: str, names: Sequence[str], spec: InputSpec) -> list[int]:
     """Return the positions of a pipeline's columns, which may come in any order and among others."""
     wanted = spec.feature_names or ()
     lacking = [name for name in wanted if name not in names]
@@ -152,7 +184,7 @@ def _by_name(path: Path, names: Sequence[str], spec: InputSpec) -> list[int]:
     return [names.index(name) for name in wanted]
 
 
-def _compare(path: Path, names: Sequence[str], spec: InputSpec) -> None:
+def _compare(path: str, names: Sequence[str], spec: InputSpec) -> None:
     """Compare names before reading, by the runtime's rules for data frames."""
     expected = spec.feature_names
     # LightGBM names unnamed columns, and replaces spaces by underscores.
@@ -199,11 +231,13 @@ class NpyFile:
             raise UsageError(f"{path}: the array's shape is {self._array.shape}, expected (rows, features)")
         self.width = self._array.shape[1]
 
-    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
+    def blocks(
+        self, rows: int, read: Sequence[int], keep: Sequence[str] = ()
+    ) -> Iterator[tuple[Any, list[Any]]]:
         """See `DataFile`."""
         for start in range(0, len(self._array), rows):
             # A plain array rather than a memory map.
-            yield np.array(self._array[start : start + rows])
+            yield np.array(self._array[start : start + rows]), []
 
     def close(self) -> None:
         """Do nothing: the last array that refers to the map closes it."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 import numpy as np
 from numpy.lib import format as npy
@@ -16,15 +17,19 @@ from numpy.lib import format as npy
 from hbtvm.cli import files
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.rows.arrow_in import arrow_parquet
+from hbtvm.cli.rows.text_in import is_compressed, suffix_of
 
-SUFFIXES = (".csv", ".npy", ".parquet")  # suffixes of files of predictions
+SUFFIXES = (".csv", ".csv.gz", ".npy", ".parquet")  # suffixes of files of predictions
 
 
 class Writer(Protocol):
     """Writes predictions in blocks."""
 
-    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
-        """Write rows, shape (n,) or (n, columns); tables begin with `index`, whole numbers (n, m)."""
+    def write(self, block: np.ndarray, before: Sequence[Any] = ()) -> None:
+        """Write rows, shape (n,) or (n, columns); tables begin with the columns `before`.
+
+        Columns are lists, arrays of shape (n,) or Arrow arrays.
+        """
 
     def close(self) -> None:
         """Write the rest."""
@@ -53,11 +58,12 @@ def writing(path: Path | None, names: Sequence[str]) -> Iterator[Writer]:
 
 def check_suffix(path: str) -> None:
     """Raise a `UsageError` if a file's suffix is not in `SUFFIXES`."""
-    suffix = Path(path).suffix
-    if suffix.lower() not in SUFFIXES:
+    suffix = suffix_of(path)
+    if suffix not in SUFFIXES or (is_compressed(Path(path)) and suffix != ".csv"):
+        suffix = Path(path).suffix
         known = ", ".join(SUFFIXES)
         raise UsageError(f"{path}: output with the suffix {suffix!r} can't be written; known are {known}")
-    if suffix.lower() == ".parquet":
+    if suffix == ".parquet":
         arrow_parquet()
 
 
@@ -67,17 +73,20 @@ class _FileWriter:
     def __init__(self, path: Path, temporary: Path, names: Sequence[str]) -> None:
         self._path = path
         with self._named_errors():
-            self._file: IO[Any] = (
-                open(temporary, "w", encoding="utf-8", newline="")  # noqa: SIM115  (closed by `close`)
-                if path.suffix.lower() == ".csv"
-                else open(temporary, "wb")  # noqa: SIM115
-            )
+            suffix = suffix_of(path)
+            self._file: IO[Any]
+            if is_compressed(path):
+                self._file = gzip.open(temporary, "wt", 6, "utf-8", newline="")  # noqa: SIM115
+            elif suffix == ".csv":
+                self._file = open(temporary, "w", encoding="utf-8", newline="")  # noqa: SIM115  (`close`)
+            else:
+                self._file = open(temporary, "wb")  # noqa: SIM115
             kinds = {".csv": CsvWriter, ".npy": NpyWriter, ".parquet": ParquetWriter}
-            self._writer: Writer = kinds[path.suffix.lower()](self._file, names)
+            self._writer: Writer = kinds[suffix](self._file, names)
 
-    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
+    def write(self, block: np.ndarray, before: Sequence[Any] = ()) -> None:
         with self._named_errors():
-            self._writer.write(block, index)
+            self._writer.write(block, before)
 
     def close(self) -> None:
         with self._named_errors():
@@ -107,13 +116,14 @@ class CsvWriter:
         self._csv = csv.writer(file, lineterminator="\n")
         self._csv.writerow(names)
 
-    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
+    def write(self, block: np.ndarray, before: Sequence[Any] = ()) -> None:
         """See `Writer`."""
         table = _columns(block)
         # As a Python float, a float32 would be written with digits beyond its precision.
         rows = (table.astype(str) if table.dtype == np.float32 else table).tolist()
-        if index is not None:
-            rows = [[*before, *row] for before, row in zip(index.tolist(), rows, strict=True)]
+        if before:
+            columns = map(_values, before)
+            rows = [[*first, *row] for *first, row in zip(*columns, rows, strict=True)]
         self._csv.writerows(rows)
 
     def close(self) -> None:
@@ -128,7 +138,7 @@ class NpyWriter:
         self._first: np.ndarray | None = None
         self._rows = 0
 
-    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
+    def write(self, block: np.ndarray, before: Sequence[Any] = ()) -> None:
         """See `Writer`."""
         if self._first is None:
             if block.dtype.hasobject:
@@ -160,20 +170,24 @@ class ParquetWriter:
     def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
         self._file = file
         self._names = list(names)
+        self._types: list[Any] = []
         self._writer: Any = None
 
-    def write(self, block: np.ndarray, index: np.ndarray | None = None) -> None:
+    def write(self, block: np.ndarray, before: Sequence[Any] = ()) -> None:
         """See `Writer`."""
         import pyarrow
 
-        tables = [_columns(block)] if index is None else [index, _columns(block)]
-        columns = [
-            pyarrow.array(np.ascontiguousarray(table[:, i]))
-            for table in tables
-            for i in range(table.shape[1])
-        ]
+        arrays = [*before, *map(np.ascontiguousarray, _columns(block).T)]
+        try:
+            columns = [
+                array if isinstance(array, pyarrow.Array) else pyarrow.array(array, kind)
+                for array, kind in zip(arrays, self._types or [None] * len(arrays), strict=True)
+            ]
+        except pyarrow.ArrowException as error:
+            raise UsageError(f"a .parquet column can't hold values of several types ({error})") from error
         batch = pyarrow.table(columns, names=self._names)
         if self._writer is None:
+            self._types = batch.schema.types
             self._writer = arrow_parquet().ParquetWriter(self._file, batch.schema)
         self._writer.write_table(batch)
 
@@ -185,6 +199,16 @@ class ParquetWriter:
         """Mark pyarrow's writer as closed, so that garbage collection writes nothing."""
         if self._writer is not None:
             self._writer.is_open = False
+
+
+def _values(column: Any) -> list[Any]:
+    """Return a column's Python values; floats of Arrow as text, with the digits of their own type."""
+    if isinstance(column, list):
+        return column
+    if isinstance(column, np.ndarray):
+        return cast(list[Any], column.tolist())
+    floats = str(column.type) in ("halffloat", "float", "double")
+    return cast(list[Any], (column.cast("string") if floats else column).to_pylist())
 
 
 def _columns(block: np.ndarray) -> np.ndarray:

@@ -22,8 +22,7 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path) -> int:
     """
     if arguments.out is None:
         raise UsageError(f"{data}: this is a folder; name a folder for its predictions with -o")
-    if arguments.header != "auto":
-        raise UsageError("--header needs a single file; the files of a folder begin with their column names")
+    refuse_dialect(arguments)
     try:
         from hbtvm.streaming import dataset, reading
         from hbtvm.streaming.places import check_apart
@@ -47,6 +46,16 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path) -> int:
         f"{out}: {count(rows, 'row')} predicted in {duration(took)}{pace}, {count(total, 'file')} in all"
     )
     return 0
+
+
+def refuse_dialect(arguments: argparse.Namespace) -> None:
+    """Raise a `UsageError` if an option says how a single CSV file is written."""
+    for name, usual in {"header": "auto", "delimiter": None, "na": ()}.items():
+        if getattr(arguments, name) != usual:
+            raise UsageError(
+                f"--{name} needs a single file; files of a folder begin with their column names, have commas "
+                "between fields, and leave missing fields empty"
+            )
 
 
 @contextlib.contextmanager

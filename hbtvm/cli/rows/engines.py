@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from hbtvm import atomic
 from hbtvm.cli.arguments import UsageError
-from hbtvm.cli.rows.datasets import progress
+from hbtvm.cli.rows.datasets import progress, refuse_dialect
 from hbtvm.cli.show import print_line
 from hbtvm.errors import HbtvmError, InputError, missing_package
 from hbtvm.words import quantities as wording
@@ -42,6 +42,7 @@ def predict(arguments: argparse.Namespace, package: bytes, data: Path, out: Path
     engine fails; there is no result.
     """
     engine: str = arguments.engine
+    refuse_dialect(arguments)
     if out is None:
         raise UsageError(f"--engine {engine}: say with -o which folder the predictions go to")
     if not data.exists():

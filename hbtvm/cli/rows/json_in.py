@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.rows.text_in import explained, open_text
 from hbtvm.graph.graph import InputSpec
 
 
@@ -23,13 +24,20 @@ class JsonFile:
         if spec.feature_names is None and not self._any:
             raise UsageError(f"{path}: the model was trained without column names, which JSON's objects have")
         self._path, self.width = path, len(spec.feature_names or (None,))
-        self._file = open(path, encoding="utf-8-sig")  # noqa: SIM115  (closed by `close`)
+        self._file = open_text(path)
 
-    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[list[Any]]:
+    def blocks(
+        self, rows: int, read: Sequence[int], keep: Sequence[str] = ()
+    ) -> Iterator[tuple[list[Any], list[Any]]]:
         """See `DataFile`; yields lists of rows."""
-        values = self._rows()
+        values, done = self._rows(), 0
         while block := list(itertools.islice(values, rows)):
-            yield block
+            for name in keep:
+                for number, row in enumerate(block, done + 1):
+                    if not isinstance(row, dict) or name not in row:
+                        raise UsageError(f"{self._path}: row {number} has no {name!r} to keep")
+            yield block, [[row[name] for row in block] for name in keep]
+            done += len(block)
 
     def _rows(self) -> Iterator[Any]:
         for number, row in enumerate(self._values(), 1):
@@ -65,9 +73,8 @@ class JsonFile:
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         try:
-            yield
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{self._path}: this is not UTF-8 text ({error.reason})") from error
+            with explained(self._path):
+                yield
         except (ValueError, RecursionError) as error:  # ValueError also for too many digits
             raise UsageError(f"{self._path}: this is not JSON ({error})") from error
 

@@ -41,10 +41,12 @@ class NpzFile:
             ) from error
         self.width = int(self._matrix.shape[1])
 
-    def blocks(self, rows: int, keep: Sequence[int]) -> Iterator[Any]:
+    def blocks(
+        self, rows: int, read: Sequence[int], keep: Sequence[str] = ()
+    ) -> Iterator[tuple[Any, list[Any]]]:
         """See `DataFile`."""
         for start in range(0, self._matrix.shape[0], rows):
-            yield self._matrix[start : start + rows]
+            yield self._matrix[start : start + rows], []
 
     def close(self) -> None:
         """Do nothing."""

@@ -75,8 +75,8 @@ def add_cell_options(parser: Parser) -> None:
     )
 
 
-def add_structure_options(parser: Parser, sample: bool) -> None:
-    """Add the options of reading structures; `sample` adds those to tune on."""
+def add_structure_options(parser: Parser, sample: bool) -> argparse._ArgumentGroup:
+    """Add the options of reading structures, and return their group; `sample` adds those to tune on."""
     group = parser.add_rare_group(
         "structures", "for recursive models, whose rows are trees, graphs or sequences"
     )
@@ -105,6 +105,7 @@ def add_structure_options(parser: Parser, sample: bool) -> None:
         help="what follows an opening bracket of text: none (only children), drop (a label to ignore, as in "
         "treebanks, (3 (2 It) (4 works))) or words (the node's word) (default: the package's, else none)",
     )
+    return group
 
 
 def model_of(arguments: argparse.Namespace, path: str) -> Model | None:

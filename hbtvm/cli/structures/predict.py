@@ -11,6 +11,7 @@ import numpy as np
 
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.rows.data_out import writing
+from hbtvm.cli.rows.text_in import STANDARD
 from hbtvm.cli.structures.options import vocabulary_of
 from hbtvm.cli.structures.structures_in import StructureFile
 from hbtvm.errors import InputError
@@ -27,8 +28,12 @@ def predict(model: Model, path: Path, out: Path | None, output: Any, arguments: 
     """
     entry = model.package.recursion
     assert entry is not None
-    if arguments.drop or arguments.header != "auto":
-        raise UsageError("--drop and --header need columns, and structures have none")
+    if str(path) == STANDARD:
+        raise UsageError("a recursive model needs a file, whose suffix says how the structures are written")
+    usual = {"drop": (), "keep": (), "na": (), "delimiter": None, "header": "auto"}
+    for name, value in usual.items():
+        if getattr(arguments, name) != value:
+            raise UsageError(f"--{name} needs columns, and structures have none")
     inputs = {item.name: item for item in entry.inputs}
     words = vocabulary_of(arguments, inputs, entry.vocabulary)
     file = StructureFile(path, entry.children, inputs, words, arguments.labels)
@@ -42,9 +47,9 @@ def predict(model: Model, path: Path, out: Path | None, output: Any, arguments: 
     if index and not is_array:
         names = ["structure", *(["node"] if first[1].shape[1] > 1 else []), *names]
     with writing(out, names) as writer:
-        writer.write(first[0], first[1] if index else None)
+        writer.write(first[0], [*first[1].T] if index else ())
         for table, places in tables:
-            writer.write(table, places if index else None)
+            writer.write(table, [*places.T] if index else ())
     return 0
 
 

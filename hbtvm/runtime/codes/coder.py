@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import InputError
+from hbtvm.errors import ROW, InputError
 from hbtvm.graph.columns.steps import Encode, Fill, IsMissing, Step, is_missing
 from hbtvm.graph.columns.steps import is_nan as steps_is_nan
 
@@ -260,7 +260,7 @@ class Coder:
 
     def _refused(self, value: Any, row: int | None) -> InputError:
         error = self._encoder.refused(self._filled(math.nan if is_nan(value) else value))
-        return error if row is None else InputError(f"row {row}: {error}")
+        return error if row is None else InputError(f"row {ROW}: {error}", row)
 
     def _checked(self, codes: np.ndarray, value: Callable[[int], Any]) -> np.ndarray:
         if self._refuses:

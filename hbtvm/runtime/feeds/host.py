@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import InputError
+from hbtvm.errors import ROW, InputError
 from hbtvm.graph.columns.evaluate import Evaluator, numbers_of
 from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns.host_groups import HostGroups
@@ -103,7 +103,7 @@ class HostFeeds:
         try:
             return column.raw()
         except InputError as error:
-            raise InputError(f"{self._columns.name(raw)}: {error}") from None
+            raise InputError(f"{self._columns.name(raw)}: {error.args[0]}", error.row) from None
 
     def compute(self, raw: Mapping[int, np.ndarray], dtype: np.dtype) -> dict[int, np.ndarray]:
         """Return the feeds by their positions in the matrix, shape (n,) each.
@@ -126,8 +126,9 @@ class HostFeeds:
                 if values.dtype.kind != "f":
                     values = numbers_of(values.tolist(), dtype)
             except InputError as error:
-                text = str(error)
-                raise InputError(text if feed.where in text else f"{feed.where}: {text}") from None
+                text = str(error.args[0])
+                text = text if feed.where in text else f"{feed.where}: {text}"
+                raise InputError(text, error.row) from None
             feeds[j] = values
         return feeds
 
@@ -168,4 +169,5 @@ def _one_value(value: Any) -> np.ndarray:
 def refuse(bad: np.ndarray, feed: Feed, what: str) -> None:
     """Raise an `InputError` that names the feed and the first row where `bad` is true, if any."""
     if bad.any():
-        raise InputError(f"{feed.where}, row {int(bad.argmax())}: got {what}; expected finite numbers.")
+        text = f"{feed.where}, row {ROW}: got {what}; expected finite numbers."
+        raise InputError(text, int(bad.argmax()))

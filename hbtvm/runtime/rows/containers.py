@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import InputError
+from hbtvm.errors import ROW, InputError
 from hbtvm.runtime.rows.arrow_column import FLAT, arrow_column, check_arrow
 from hbtvm.runtime.rows.frames import NUMBERS
 from hbtvm.runtime.rows.pandas_frame import PandasFrame, column_of
@@ -88,7 +88,7 @@ class ListRows(Container):
         self.rows, self.width = len(rows), width
         for i, row in enumerate(rows):
             if len(row) != width:
-                raise InputError(f"expected rows of {width} columns, got {len(row)} values in row {i}.")
+                raise InputError(f"expected rows of {width} columns, got {len(row)} values in row {ROW}.", i)
 
     def column(self, at: int, null: Any) -> RawColumn:
         return Values([row[at] for row in self._rows])
@@ -112,9 +112,9 @@ class DictRows(Container):
         name, values = self.names[at], []
         for i, row in enumerate(self._rows):
             if name not in row:
-                place = f" in row {i}" if len(self._rows) > 1 else ""
+                place = f" in row {ROW}" if len(self._rows) > 1 else ""
                 hint = misspelt(name, [key for key in row if key not in self.names]) or "."
-                raise InputError(f"column {name!r} is missing{place}{hint}")
+                raise InputError(f"column {name!r} is missing{place}{hint}", i)
             values.append(row[name])
         return Values(values if null is None else [null if value is None else value for value in values])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import InputError
+from hbtvm.errors import ROW, InputError
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.rows.columns import ColumnReader
 from hbtvm.runtime.rows.frames import NUMBERS, Column, Frame, object_column, object_columns, read_frame
@@ -197,11 +197,11 @@ class Inputs:
             read = known.get(i) != ()
             for at, row in enumerate(rows):
                 if not isinstance(row, Mapping):
-                    raise InputError(f"expected dicts, got a {type(row).__name__} in row {at}.")
+                    raise InputError(f"expected dicts, got a {type(row).__name__} in row {ROW}.", at)
                 if read and name not in row:
-                    place = f" in row {at}" if len(rows) > 1 else ""
+                    place = f" in row {ROW}" if len(rows) > 1 else ""
                     hint = misspelt(name, [key for key in row if key not in names]) or "."
-                    raise InputError(f"column {name!r} is missing{place}{hint}")
+                    raise InputError(f"column {name!r} is missing{place}{hint}", at)
             columns.append(object_column([row.get(name) for row in rows], "object", i in known and read))
         return self._of_columns(tuple(columns), len(rows), True)
 
@@ -288,5 +288,5 @@ class Inputs:
         if bad.any():
             row, column = np.argwhere(bad)[0]
             raise InputError(
-                f"{self.columns.name(int(column))}, row {row}: got {what}; expected finite numbers."
+                f"{self.columns.name(int(column))}, row {ROW}: got {what}; expected finite numbers.", int(row)
             )

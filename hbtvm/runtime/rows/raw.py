@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hbtvm.errors import InputError
+from hbtvm.errors import ROW, InputError
 from hbtvm.runtime.codes.coder import Coder, is_nan
 from hbtvm.runtime.codes.objects import object_codes
 from hbtvm.runtime.unreadable import described
@@ -229,5 +229,5 @@ def number(value: Any, where: str, row: int | None = None) -> float:
     except Exception:  # from the value's class
         if is_nan(value):
             return np.nan
-    place = where if row is None else f"{where}, row {row}"
-    raise InputError(f"{place}: expected a number, got {described(value, 100)}.") from None
+    place = where if row is None else f"{where}, row {ROW}"
+    raise InputError(f"{place}: expected a number, got {described(value, 100)}.", row) from None

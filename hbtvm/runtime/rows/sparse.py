@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import InputError
+from hbtvm.errors import ROW, InputError
 from hbtvm.runtime.memory import empty
 from hbtvm.runtime.rows.frames import NUMBERS
 from hbtvm.runtime.rows.inputs import Inputs
@@ -115,7 +115,7 @@ class SparseRows:
             entry = int(np.flatnonzero(bad)[0])
             row = int(np.searchsorted(self._indptr, entry, "right")) - 1
             column = inputs.columns.name(int(self._indices[entry]))
-            raise InputError(f"{column}, row {row}: got {what}; expected finite numbers.")
+            raise InputError(f"{column}, row {ROW}: got {what}; expected finite numbers.", row)
 
 
 def check_sparse(X: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import InputError
+from hbtvm.errors import ROW, InputError
 from hbtvm.graph.columns.text import Analyzer
 from hbtvm.runtime.text.library import TextLibrary
 from hbtvm.runtime.text.objects import ObjectRows, read_texts
@@ -58,13 +58,15 @@ class TextReader:
             try:
                 return value.decode(self._analyzer.encoding, self._analyzer.decode_error)
             except (UnicodeDecodeError, LookupError) as error:
-                raise InputError(f"{self._place(row)}: the bytes of a text can't be read: {error}.") from None
+                raise InputError(
+                    f"{self._place(row)}: the bytes of a text can't be read: {error}.", row
+                ) from None
         raise self.refused(value, row)
 
     def refused(self, value: Any, row: int | None) -> InputError:
         """Return the error for a value that is not a text."""
         kind = "" if value is None else f" ({type(value).__name__})"
-        return InputError(f"{self._place(row)}: expected a text, got {described(value)}{kind}.")
+        return InputError(f"{self._place(row)}: expected a text, got {described(value)}{kind}.", row)
 
     def refuse_type(self, name: str) -> InputError:
         """Return the error for a column of a type without texts."""
@@ -89,7 +91,7 @@ class TextReader:
         return Texts(len(array), address, offsets.address + array.offset * (8 if wide else 4), wide, array)
 
     def _place(self, row: int | None) -> str:
-        return self._where if row is None else f"{self._where}, row {row}"
+        return self._where if row is None else f"{self._where}, row {ROW}"
 
     def _of_features(self, values: Sequence[Any] | np.ndarray) -> Texts:
         rows: Sequence[Any] = values.tolist() if isinstance(values, np.ndarray) else values
@@ -99,7 +101,7 @@ class TextReader:
             mapping = isinstance(one, Mapping)
             if isinstance(one, str | bytes) or mapping != (form in ("dict", "features")):
                 expected = "a dict" if form in ("dict", "features") else "a list of features"
-                raise InputError(f"{self._place(row)}: expected {expected}, got {described(one)}.")
+                raise InputError(f"{self._place(row)}: expected {expected}, got {described(one)}.", row)
         try:
             return self._plain(rows) or self._one_by_one(rows)
         except (TypeError, ValueError, OverflowError) as error:
