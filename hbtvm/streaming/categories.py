@@ -29,8 +29,8 @@ def codes(values: Iterable[object], spec: InputSpec, index: int) -> np.ndarray:
         if not missing and spec.unknown_category == "error":
             listed = ", ".join(map(repr, list(known)[:5])) + (", ..." if len(known) > 5 else "")
             raise InputError(
-                f"row {ROW}, {column_name(spec, index)}: the category {value!r} was not in the training data; "
-                f"known are {listed}",
+                f"row {ROW}, {column_name(spec, index)}: the category {value!r} was not in the training "
+                f"data; known are {listed}",
                 row,
             )
         return math.nan

@@ -1,4 +1,4 @@
-"""``hbtvm predict`` on what users have: pipes, compressed files, other delimiters and words for missing values."""
+"""``hbtvm predict`` on pipes, compressed files, other delimiters and words for missing values."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_a_pipe(folder: Path, data: tuple[pd.DataFrame, np.ndarray], tmp_path: P
     X, expected = data
     text = X.to_csv(index=False, sep=";", na_rep="NA").encode()
     command = fake_cli.command(
-        "predict", folder / "takes.tar", "-", "-o", "-", "--delimiter", ";", "--na", "NA", "--keep", "id", "--drop",
-        "day",
+        "predict", folder / "takes.tar", "-", "-o", "-", "--delimiter", ";", "--na", "NA", "--keep", "id",
+        "--drop", "day",
     )  # fmt: skip
     done = subprocess.run(command, input=text, capture_output=True, env=fake_cli.environment(), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -128,7 +128,8 @@ def test_other_delimiters_and_words_for_missing_values(
     assert text == "rows.csv: line 1 has no ','; if '|' separates its fields, say --delimiter '|'"
     text = refused(capsys, "predict", folder / "takes.tar", "rows.tsv", "-o", "new.csv")
     assert text == (
-        "rows.tsv: row 1, column 'size': 'n/a' is not a number; if it stands for a missing value, say --na n/a"
+        "rows.tsv: row 1, column 'size': 'n/a' is not a number; "
+        "if it stands for a missing value, say --na n/a"
     )
     X[NAMES].to_parquet("rows.parquet")
     for name, value in (("delimiter", ";"), ("na", "NA")):
@@ -210,9 +211,8 @@ def test_rows_have_the_same_number_in_every_format(
     X.to_parquet("in/rows.parquet")
     text = refused(capsys, "predict", folder / "refuses.tar", "in", "-o", "out")
     assert text.startswith("in/rows.parquet: column 2, row 10: got NaN"), text
-    lines = [f'{{"size": {i}, "the price": 2, "age": 1}}' for i in range(11)]
-    lines[9] = '{"size": 1, "the price": 2, "age": "old"}'
-    Path("rows.jsonl").write_text("\n".join(lines))
+    rows = ['{"size": 1, "the price": 2, "age": 1}'] * 9 + ['{"size": 1, "the price": 2}']
+    Path("rows.jsonl").write_text("\n".join(rows + rows[:1]))
     text = refused(capsys, "predict", folder / "takes.tar", "rows.jsonl", "-o", "out.csv")
-    assert "row 10" in text or "'age'" in text, text
+    assert text == "rows.jsonl: column 'age' is missing in row 10."
     assert not Path("out.csv").exists()

@@ -319,7 +319,7 @@ def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None
     assert f"(default: {run.TRIALS}, in at most {run.TIME_BUDGET:g} seconds;" in text
 
 
-def test_tune_then_again_then_predict() -> None:
+def test_tune_then_again_then_predict(capsys: pytest.CaptureFixture[str]) -> None:
     model = models.ZOO["xgb_real_base"]()
     model.save_model("x.json")
     given = ("tune", "x.json", "--batch-size", 50, "--threads", 1, "--trials", 6)
@@ -337,6 +337,21 @@ def test_tune_then_again_then_predict() -> None:
     for package in ("x.tar", "again.tar"):
         hbtvm("predict", package, "d.npy", "-o", "o.npy")
         np.testing.assert_allclose(np.load("o.npy"), model.predict(X), rtol=1e-5)
+
+    # A package with default schedules does not replace a tuned package unless the user says so.
+    tuned = Path("x.tar").read_bytes()
+    Path("empty.jsonl").touch()
+    compiled = ("compile", "x.json", "--batch-size", 50, "--threads", 1)
+    assert main([*map(str, compiled), "--log", "empty.jsonl"]) == 2
+    assert capsys.readouterr().err == (
+        "hbtvm: error: x.tar: this package is tuned, and the new package would have default schedules; give "
+        "another name with -o, replace it with --overwrite, or tune again with hbtvm tune\n"
+    )
+    assert Path("x.tar").read_bytes() == tuned
+    hbtvm(*compiled)  # with the schedule in the log
+    assert Path("x.tar").read_bytes() != tuned
+    hbtvm(*compiled, "--log", "empty.jsonl", "--overwrite")
+    hbtvm(*compiled, "--log", "empty.jsonl")
 
 
 def test_ctrl_c_packages_the_best_so_far() -> None:

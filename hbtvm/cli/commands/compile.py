@@ -84,13 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     files.existing(arguments.model, "a trained model")
     out = files.package_path(arguments.out, arguments.model)
-    is_kept = not arguments.overwrite and "tuned" in _origins(out)
+    is_kept = not arguments.overwrite and bool(_origins(out) & _MEASURED)
     log = Path(DEFAULT_LOG) if arguments.log is None else files.existing(arguments.log, "a tuning log")
     used = log if log.is_file() else None
     if used is not None:
         files.read_log(str(used))
-    elif is_kept:
-        raise _tuned(out)
 
     recursive = with_words(arguments, model_of(arguments, arguments.model))
     options = {**build_options(arguments), **options_of(arguments, recursive)}
@@ -100,7 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     model = api.compile(recursive or arguments.model, log=used, **options)
     if is_kept and not {*model.package.tuning["origins"]} <= _MEASURED:
-        raise _tuned(out)
+        raise UsageError(
+            f"{out}: this package is tuned, and the new package would have default schedules; give another "
+            "name with -o, replace it with --overwrite, or tune again with hbtvm tune"
+        )
     add_call_times(model)
     files.save(model, out)
     print_facts(
@@ -113,20 +114,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _origins(path: Path) -> list[str]:
+def _origins(path: Path) -> set[str]:
     """Return the origins of the schedules of a package, without running its code; empty for other files."""
     from hbtvm.runtime.package.file import read
 
     if not path.exists():
-        return []
+        return set()
     try:
-        return list(read(path).tuning.get("origins", ()))
+        return {*read(path).tuning.get("origins", ())}
     except PackageError:
-        return []
-
-
-def _tuned(out: Path) -> UsageError:
-    return UsageError(
-        f"{out}: this package is tuned, and the new package would not be; give another name with -o, replace "
-        "it with --overwrite, or tune again with hbtvm tune"
-    )
+        return set()

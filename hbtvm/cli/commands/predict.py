@@ -294,9 +294,8 @@ def _tables(
         try:
             predicted = model.transform(block) if transforms else model.predict(block, output)
         except InputError as error:
-            place = "" if error.row is not None else ", the first rows"
-            if done and place:
-                place = f", rows from {done + 1:,} on"
-            raise InputError(f"{path}{place}: {error.counted(done)}") from error
+            place = f", rows from {done + 1:,} on" if done else ", the first rows"
+            where = path + place if error.row is None else path
+            raise InputError(f"{where}: {error.counted(done)}") from error
         done += len(block) if isinstance(block, list) else block.shape[0]
         yield table_of(predicted, model.package.output), kept
