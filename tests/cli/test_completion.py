@@ -38,7 +38,8 @@ done
 complete -p hbtvm
 """
 
-_FISH = "source ./script; for line in $argv; complete -C $line | string split -f1 \\t | string join ' '; end; true"
+_FISH = "source ./script; for line in $argv; \
+complete -C $line | string split -f1 \\t | string join ' '; end; true"
 
 
 def script(shell: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:

@@ -344,8 +344,8 @@ def test_tune_then_again_then_predict(capsys: pytest.CaptureFixture[str]) -> Non
     compiled = ("compile", "x.json", "--batch-size", 50, "--threads", 1)
     assert main([*map(str, compiled), "--log", "empty.jsonl"]) == 2
     assert capsys.readouterr().err == (
-        "hbtvm: error: x.tar: this package is tuned, and the new package would have default schedules; give "
-        "another name with -o, replace it with --overwrite, or tune again with hbtvm tune\n"
+        "hbtvm: error: x.tar: this package has 1 tuned kernel, and the new package would have none; give "
+        "another name with -o, replace it with --overwrite, or tune with hbtvm tune\n"
     )
     assert Path("x.tar").read_bytes() == tuned
     hbtvm(*compiled)  # with the schedule in the log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli import files
 from hbtvm.cli.arguments import (
@@ -25,12 +25,16 @@ from hbtvm.cli.structures.options import (
     with_words,
 )
 from hbtvm.errors import PackageError
+from hbtvm.words.quantities import count
+
+if TYPE_CHECKING:
+    from hbtvm.runtime.package.entry import Package
 
 _DESCRIPTION = """
 Compile a trained model to a package within seconds. If the tuning log has measurements of models of the same
 shape on the same target, the fastest schedule is used, else a default.
 
-A tuned package is only replaced by a package with measured schedules, or with --overwrite.
+Only --overwrite replaces a tuned package by a package with fewer tuned kernels.
 """
 
 _MEASURED = {"tuned", "log"}  # origins of schedules that were measured for this model's shape
@@ -73,7 +77,7 @@ def add_parser(commands: Any) -> None:
         help=f"tuning log with schedules to use (default: {DEFAULT_LOG}, if it exists)",
     )
     parser.add_argument(
-        "--overwrite", action="store_true", help="replace a tuned package by a package with default schedules"
+        "--overwrite", action="store_true", help="replace a package that has more tuned kernels"
     )
     add_structure_options(parser, sample=True)
     add_cell_options(parser)
@@ -84,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     files.existing(arguments.model, "a trained model")
     out = files.package_path(arguments.out, arguments.model)
-    is_kept = not arguments.overwrite and bool(_origins(out) & _MEASURED)
+    tuned = 0 if arguments.overwrite else _tuned(out)
     log = Path(DEFAULT_LOG) if arguments.log is None else files.existing(arguments.log, "a tuning log")
     used = log if log.is_file() else None
     if used is not None:
@@ -97,10 +101,11 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.measuring.calls import add_call_times
 
     model = api.compile(recursive or arguments.model, log=used, **options)
-    if is_kept and not {*model.package.tuning["origins"]} <= _MEASURED:
+    if tuned and tuned > (now := _count(model.package)):
         raise UsageError(
-            f"{out}: this package is tuned, and the new package would have default schedules; give another "
-            "name with -o, replace it with --overwrite, or tune again with hbtvm tune"
+            f"{out}: this package has {count(tuned, 'tuned kernel')}, and the new package would have "
+            f"{now or 'none'}; give another name with -o, replace it with --overwrite, or tune with hbtvm "
+            "tune"
         )
     add_call_times(model)
     files.save(model, out)
@@ -114,13 +119,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _origins(path: Path) -> set[str]:
-    """Return the origins of the schedules of a package, without running its code; empty for other files."""
+def _tuned(path: Path) -> int:
+    """Count the tuned kernels of a package, without running its code; 0 for other files."""
     from hbtvm.runtime.package.file import read
 
     if not path.exists():
-        return set()
+        return 0
     try:
-        return {*read(path).tuning.get("origins", ())}
+        return _count(read(path))
     except PackageError:
-        return set()
+        return 0
+
+
+def _count(package: Package) -> int:
+    return sum(origin in _MEASURED for origin in package.tuning.get("origins", ()))

@@ -73,10 +73,8 @@ _EXAMPLES = (
         "hbtvm predict model.tar train.csv --drop label --keep id",
         "drop a column, and copy another",
     ),
-    (
-        "hbtvm predict model.tar - --delimiter ';' --na NA,null < data.txt",
-        "CSV of another dialect",
-    ),
+    ("hbtvm predict model.tar data.csv --delimiter ';' --na NA,null", "CSV of another dialect"),
+    ("hbtvm predict model.tar -", "a filter, from standard input to standard output"),
     ("hbtvm predict model.tar rows.npy -o out.npy --threads 4", "with four threads"),
     ("hbtvm predict model.tar rows.npz -o out.npy", "sparse rows; absent values as in the library"),
     ("hbtvm predict model.tar sales/ -o scores/ --keep id", "a folder of files"),
