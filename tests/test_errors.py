@@ -51,6 +51,14 @@ def test_importing_errors_imports_no_compiler() -> None:
     assert done.stdout == "False\n"
 
 
+def test_errors_about_a_row() -> None:
+    error = hbtvm.InputError(f"column 1, row {errors.ROW}: got NaN.", 9)
+    for each in (error, pickle.loads(pickle.dumps(error))):
+        assert (str(each), each.row) == ("column 1, row 9: got NaN.", 9)
+        assert each.counted(100) == "column 2, row 110: got NaN."
+    assert hbtvm.InputError("column 'a 1' is missing.").counted(5) == "column 'a 1' is missing."
+
+
 @pytest.mark.parametrize("name", sorted(KINDS))
 def test_errors_survive_pickling(name: str) -> None:
     kind = getattr(hbtvm, name)

@@ -177,7 +177,11 @@ def test_columns_that_cannot_be_kept(
     X[NAMES].assign(prediction=1).to_csv("twice.csv", index=False)
     X[NAMES].to_csv("rows.csv", index=False)
     for given, sentence in (
-        (("rows.csv", "--keep", "idd"), "rows.csv: there is no column 'idd' to keep; there are 'size', "),
+        (
+            ("rows.csv", "--keep", "agee"),
+            "rows.csv: there is no column 'agee' to keep; there are 'size', 'the price', 'age'; "
+            "did you mean age?",
+        ),
         (
             ("twice.csv", "--keep", "prediction"),
             "--keep prediction: this column would be in the output twice",

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
+from hbtvm.cli.parser import did_you_mean
 from hbtvm.cli.rows.arrow_in import ArrowBatches, ParquetFile
 from hbtvm.cli.rows.csv_in import NONE, CsvFile, Header
 from hbtvm.cli.rows.json_in import JsonFile
@@ -109,6 +110,7 @@ class Data:
             if name not in (file.names or ()):
                 raise UsageError(
                     f"{self._path}: there is no column {name!r} to keep; there are {some(file.names or ())}"
+                    f"{did_you_mean(name, file.names or ())}"
                 )
         # Kept columns that the model lacks are not features.
         features = {name.replace(" ", "_") for name in spec.feature_names or ()}
@@ -164,7 +166,10 @@ def _match(path: str, file: DataFile, spec: InputSpec, drop: Collection[str]) ->
     else:
         for name in drop:
             if name not in file.names:
-                raise UsageError(f"{path}: there is no column {name!r} to drop; there are {some(file.names)}")
+                raise UsageError(
+                    f"{path}: there is no column {name!r} to drop; there are {some(file.names)}"
+                    f"{did_you_mean(name, file.names)}"
+                )
         keep = [i for i, name in enumerate(file.names) if name not in drop]
         _compare(path, [file.names[i] for i in keep], spec)
     if len(keep) != spec.n_features:
