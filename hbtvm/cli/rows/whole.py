@@ -149,7 +149,7 @@ def _arrow(path: Path, spec: InputSpec, most: int, drop: Collection[str]) -> Any
     try:
         batches, done = [], 0
         keep = _positions(path, list(file.names or ()), spec, drop)
-        for batch in file.blocks(_BATCH, keep):
+        for batch, _ in file.blocks(_BATCH, keep):
             batches.append(batch.slice(0, most - done))
             done += batches[-1].num_rows
             if done >= most:
