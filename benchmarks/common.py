@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,3 +104,18 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "| " + " | ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) + " |"
         for line in lines
     )
+
+
+def tables(text: str) -> dict[str, list[dict[str, str]]]:
+    """Return the first table below each heading of a Markdown page: its rows, by the names of the columns."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for section in re.split(r"^#+ ", text, flags=re.MULTILINE):
+        heading, _, below = section.partition("\n")
+        block = re.search(r"(?:^\|.*\n?)+", below, re.MULTILINE)
+        if block is not None:
+            header, _, *rows = [
+                [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip()[1:-1])]
+                for line in block[0].splitlines()
+            ]
+            found[heading] = [dict(zip(header, row, strict=True)) for row in rows]
+    return found

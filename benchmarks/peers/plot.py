@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common import tables
 from benchmarks.peers.cells import DATA, MODELS, Cell
 from benchmarks.peers.libraries import LIBRARIES
 from benchmarks.peers.report import CELL_GOAL, NAMES, best_peer, order, ratio
@@ -57,28 +58,22 @@ def cells_of(report: str) -> dict[Cell, dict[str, Any]]:
     """
     titles = {f"{name} {data.capitalize()}": (model, data) for model, name in MODELS.items() for data in DATA}
     names = {name: peer for peer, name in NAMES.items()}
-    table = report.partition("## Times")[2].partition("\n## ")[0]
-    lines = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in table.splitlines()
-        if line.startswith("|")
-    ]
-    if len(lines) < 3:
+    table = tables(report).get("Times")
+    if not table:
         raise ValueError("the report has no table of times")
-    peers = [names.get(head) for head in lines[0]]
     cells = {}
-    for line in lines[2:]:
-        title, _, dtype = line[0].partition(", ")
-        rows = int(line[1].replace(",", ""))
+    for line in table:
+        title, _, dtype = line["model"].partition(", ")
+        rows = int(line["rows"].replace(",", ""))
         figures = {}
-        for peer, text in zip(peers, line, strict=True):
+        for head, text in line.items():
             number = text.strip("*≠✗ ").replace(",", "")
-            if peer is not None and number.isdecimal():
-                figures[peer] = {
+            if head in names and number.isdecimal():
+                figures[names[head]] = {
                     "seconds": int(number) * rows * 1e-9,
                     "rows_off": 1.0 if "✗" in text else 0.0,
                 }
-        cells[Cell(*titles[title], rows, int(line[2]), dtype or "float32")] = {"peers": figures}
+        cells[Cell(*titles[title], rows, int(line["threads"]), dtype or "float32")] = {"peers": figures}
     return cells
 
 
