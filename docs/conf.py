@@ -1,4 +1,7 @@
-"""Sphinx configuration; ``make docs`` builds the site."""
+"""Sphinx configuration; ``make docs`` builds the site.
+
+``DOCS_URL``, the address where the site is published, adds social cards: their links must be absolute.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,27 @@ from hbtvm.cli.parser import Parser
 os.environ["COLUMNS"] = "100"
 
 project = "hbtvm"
-author = "hbtvm's developers"
+author = project_copyright = "The hbtvm authors"
 version = release = hbtvm.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinxext.opengraph",
+]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "hbtvm"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+ogp_site_url = os.environ.get("DOCS_URL", "")
+# matplotlib draws a card for each page, which takes longer than the rest of the site.
+ogp_social_cards = {"enable": bool(ogp_site_url)}
 exclude_patterns = ["_build"]
 # Tables from benchmarks start with lower-level headings.
 suppress_warnings = ["myst.header"]
