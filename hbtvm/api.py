@@ -180,7 +180,7 @@ def compile(model: Any, options: CompileOptions) -> Model:
 
 
 def _search(model: Any, options: SearchOptions) -> Search:
-    run = search_run(options)
+    run = search_run(options, model)
     recursive = recursive_model(model, run.dtype, run.strategies)
     if recursive is not None:
         return _search_recursive(recursive, run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.networks.complement import keep_second
 from hbtvm.graph.passes.in_kernel import in_kernel
-from hbtvm.logs.bounds import MOST_SIZE
+from hbtvm.logs.bounds import MOST_NAME, MOST_SIZE
 from hbtvm.logs.store import Log
 from hbtvm.options import CompileOptions, Dtype, SearchOptions
 from hbtvm.recursive.cell import RecursiveModel
@@ -34,6 +35,7 @@ from hbtvm.schedules.workload import Target
 from hbtvm.strategies.trees.forest import DType
 from hbtvm.tuning.choices import ChoiceError, Choices, assembled
 from hbtvm.tuning.settings import Settings
+from hbtvm.words.printable import shown
 
 TRIALS, TIME_BUDGET = 240, 100.0
 """Default candidates and seconds of a search; an export has the default number of candidates."""
@@ -87,9 +89,11 @@ def compile_run(options: CompileOptions) -> Run:
     return Run(**_common(options))
 
 
-def search_run(options: SearchOptions) -> SearchRun:
-    """Check the options of `hbtvm.search`; it also documents the errors."""
+def search_run(options: SearchOptions, model: Any = None) -> SearchRun:
+    """Check the options of `hbtvm.search`; it also documents the errors. Records name the model."""
     settings = _settings(options, options.trials, options.time_budget)
+    if model is not None:
+        settings = replace(settings, stamp={**settings.stamp, "model": _name(model)})
     place = fleet.place(options.rpc_tracker, options.rpc_key, options.threads)
     if place is not None and options.device is not None:
         raise InputError(
@@ -99,6 +103,12 @@ def search_run(options: SearchOptions) -> SearchRun:
     if place is None:
         common["target"] = _measurable(common["target"], common["device"])
     return SearchRun(**common, settings=settings, stops_early=options.trials is None, fleet=place)
+
+
+def _name(model: Any) -> str:
+    """Return the name of a model's file, without its folder, or of its class."""
+    name = Path(model).name if isinstance(model, str | os.PathLike) else type(model).__name__
+    return shown(name, MOST_NAME)
 
 
 def export_run(options: SearchOptions) -> SearchRun:

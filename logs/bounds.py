@@ -159,6 +159,8 @@ def check_marks(extra: Mapping[str, Any]) -> None:
     for name in ("waited", "drift"):
         if name in extra and not _is_number(extra[name], 0, _MOST_SECONDS):
             raise RecordError(f"{name} must be a number, not {brief(extra[name])}")
+    if not is_name(extra.get("model", "")):
+        raise RecordError(f"model must be a name, not {brief(extra['model'])}")
     if not isinstance(extra.get("drawn", False), bool):
         raise RecordError(f"drawn must be true or false, not {brief(extra['drawn'])}")
     calls = extra.get("calls", {})

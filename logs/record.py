@@ -17,9 +17,10 @@ A record is one line of JSON. Schema version 1 has these fields:
 ``session``          null, or the name of the run
 ===================  =====================================================================
 
-Unknown fields are kept in `Record.extra` and written back. The tuner adds ``final`` (measured again, in turns
-with the other finalists, see `hbtvm.logs.ranking`), ``calls`` (seconds of whole calls with a winner, by
-container of the rows), ``waited`` and ``drift`` (the machine was busy, see `hbtvm.tuning.measuring.noise`).
+Unknown fields are kept in `Record.extra` and written back. The tuner adds ``model`` (the name of the model's
+file or class), ``final`` (measured again, in turns with the other finalists, see `hbtvm.logs.ranking`),
+``calls`` (seconds of whole calls with a winner, by container of the rows), ``waited`` and ``drift`` (the
+machine was busy, see `hbtvm.tuning.measuring.noise`).
 """
 
 from __future__ import annotations

@@ -57,5 +57,5 @@ class Settings:
     make_scorer: MakeScorer | None = None
     # Keeps the libraries of each group's fastest candidates
     artifacts: Artifacts = field(default_factory=Artifacts)
-    # Fields that all records of the run share: ``tvm``, ``hbtvm``, ``session``
+    # Fields that all records of the run share: ``tvm``, ``hbtvm``, ``session``, ``model``
     stamp: Mapping[str, str] = field(default_factory=dict)

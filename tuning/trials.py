@@ -95,6 +95,7 @@ class Recorder:
         self._progress = progress
         self._stamp: dict[str, Any] = dict(stamp)
         self._finals: dict[str, float] = {}
+        self._origin = {"model": self._stamp.pop("model")} if "model" in stamp else {}
 
     @property
     def trials(self) -> int:
@@ -127,7 +128,7 @@ class Recorder:
         Raises `LogError` if the log cannot be written; the run keeps the result.
         """
         task = state.task
-        extra = dict(marks or {})
+        extra = {**self._origin, **(marks or {})}
         if final is not None:
             extra |= final_mark(final, state.readings.get(task.space.encode(config)))
         record = Record(

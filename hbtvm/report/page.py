@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from hbtvm.comparison.result import Comparison
 from hbtvm.logs.ranking import is_final
+from hbtvm.logs.record import Record
 from hbtvm.report.candidates import every_candidate, is_busy
+from hbtvm.report.gains import gains
 from hbtvm.report.parts import (
     STYLE,
     call_words,
@@ -35,6 +37,7 @@ def render(
     rankings: Mapping[int, Ranking],
     comparison: Comparison | None = None,
     made_by: str = "",
+    defaults: Mapping[int, Record] | None = None,
 ) -> str:
     """Return the page as HTML.
 
@@ -42,10 +45,11 @@ def render(
     `rankings`: predictions for candidates, by the chapter's index.
     `comparison`: of a package with its library.
     `made_by`: last line of the page.
+    `defaults`: records of the default schedules, by the chapter's index.
     """
     colours = {name: i % 8 for i, name in enumerate(story.strategies)}
     first = max(len(story.chapters) - DETAILED, 0)
-    sections = [_overview(story, colours)]
+    sections = [_overview(story, colours, gains(story, defaults or {}))]
     if comparison is not None:
         sections.append(_against_library(comparison))
     sections.append(_winners(story.chapters[first:]))
@@ -65,7 +69,7 @@ def render(
     )
 
 
-def _overview(story: Story, colours: Mapping[str, int]) -> str:
+def _overview(story: Story, colours: Mapping[str, int], first: str) -> str:
     failed = sum(record.error is not None for record in story.records)
     dates = sorted(record.date for record in story.records)
     facts = [
@@ -88,8 +92,8 @@ def _overview(story: Story, colours: Mapping[str, int]) -> str:
         winner = chapter.winner()
         rows.append(
             (
-                text(model_shape(chapter.workload)),
-                count(chapter.rows, chapter.unit) if chapter.rows else "-",
+                text(chapter.name),
+                chapter.size,
                 text(chapter.workload.get("threads", "-"), 20),
                 text(winner.strategy) if winner else "all failed",
                 duration(winner.cost) if winner else "-",
@@ -108,8 +112,8 @@ def _overview(story: Story, colours: Mapping[str, int]) -> str:
         else ""
     )
     return (
-        f'<p class="facts">{" · ".join(facts)}</p>{note}{_legend(story.strategies, colours)}'
-        f"<h2>Trials by workload</h2>{table(heads, rows, numbers=(1, 2, 4, 5))}"
+        f'<p class="facts">{" · ".join(facts)}</p>{note}{first}<h2>Trials by workload</h2>'
+        f"{_legend(story.strategies, colours)}{table(heads, rows, numbers=(1, 2, 4, 5))}"
     )
 
 
@@ -145,11 +149,11 @@ def _winners(chapters: Sequence[Chapter]) -> str:
     won = [(chapter, winner) for chapter in chapters if (winner := chapter.winner()) is not None]
     if not won:
         return ""
-    shapes = list(dict.fromkeys(model_shape(chapter.workload) for chapter, _ in won))
+    names = list(dict.fromkeys(chapter.name for chapter, _ in won))
     heads = ["knob"]
     for chapter, _ in won:
-        rows = count(chapter.rows, chapter.unit) if chapter.rows else "workload"
-        where = f"model {shapes.index(model_shape(chapter.workload)) + 1}<br>" if len(shapes) > 1 else ""
+        rows = chapter.size if chapter.rows else "workload"
+        where = f"model {names.index(chapter.name) + 1}<br>" if len(names) > 1 else ""
         heads.append(f"{where}{rows}")
     lines = [
         ["strategy", *(text(winner.strategy) for _, winner in won)],
@@ -158,17 +162,19 @@ def _winners(chapters: Sequence[Chapter]) -> str:
     ]
     for knob in dict.fromkeys(knob for _, winner in won for knob in winner.config):
         lines.append([text(knob), *(text(str(winner.config.get(knob, ""))) for _, winner in won)])
-    names = "".join(f"<li>{text(name)}</li>" for name in shapes) if len(shapes) > 1 else ""
-    listed = f"<ol class='models'>{names}</ol>" if names else ""
+    items = "".join(f"<li>{text(name)}</li>" for name in names) if len(names) > 1 else ""
+    listed = f"<ol class='models'>{items}</ol>" if items else ""
     note = f"<p>{_FINALS}</p>" if any(is_final(winner) for _, winner in won) else ""
     return f"<h2>Winning schedules</h2>{note}{listed}{table(heads, lines, matrix=True)}"
 
 
 def _chapter(chapter: Chapter, ranking: Ranking | None, colours: Mapping[str, int]) -> str:
-    rows = f"{count(chapter.rows, chapter.unit)} in a call" if chapter.rows else "workload"
+    rows = f"{chapter.size} in a call" if chapter.rows else "workload"
     threads = chapter.workload.get("threads")
     suffix = f", {count(threads, 'thread')}" if isinstance(threads, int) else ""
-    parts = [f"<h2>{rows}{suffix}</h2><p>{text(model_shape(chapter.workload))}</p><div class='charts'>"]
+    shape = model_shape(chapter.workload)
+    about = f"<p>{text(shape)}</p>" if shape != chapter.name else ""
+    parts = [f"<h2>{text(chapter.name)}: {rows}{suffix}</h2>{about}<div class='charts'>"]
     search = chart_of_search(chapter, colours)
     if search:
         parts.append(

@@ -10,7 +10,7 @@ from typing import Any
 
 from hbtvm.logs.ranking import is_final, ranking
 from hbtvm.logs.record import Record
-from hbtvm.words.quantities import unit
+from hbtvm.words.quantities import count, model_shape, unit
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,20 @@ class Chapter:
         """Rows (or structures, see `unit`) per call; None if unknown."""
         rows = self.workload.get("rows")
         return rows if isinstance(rows, int) else None
+
+    @cached_property
+    def name(self) -> str:
+        """Names of the models' files or classes; their shape if the records name none."""
+        names = list(
+            dict.fromkeys(record.extra["model"] for record in self.records if "model" in record.extra)
+        )
+        more = [f"{len(names) - 3} more"] if len(names) > 4 else names[3:]
+        return ", ".join([*names[:3], *more]) or model_shape(self.workload)
+
+    @property
+    def size(self) -> str:
+        """Rows (or structures) per call in words."""
+        return count(self.rows, self.unit) if self.rows else "-"
 
     @property
     def unit(self) -> str:

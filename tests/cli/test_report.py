@@ -17,10 +17,12 @@ from hbtvm.cost_model import RankModel
 from hbtvm.cost_model.models.gaussian_process import FeatureSpace
 from hbtvm.logs import Log, Record
 from hbtvm.report import render, tell
+from hbtvm.report.gains import gains
 from hbtvm.report.ranking import validate
 from hbtvm.report.svg import counting, linear, seconds
 from hbtvm.schedules.space import Space
 from tests import models
+from tests.browser import look, needs_browser
 from tests.fake_tuning import loops, task
 
 SHAPE = {"features": 28, "groups": 1, "trees": 500, "leaves": 31, "depth": 9, "dtype": "float32"}
@@ -100,6 +102,51 @@ def test_the_page_is_whole_and_needs_nothing_else(log: Path, capsys: pytest.Capt
     assert "&lt;script src=" in page  # what a log holds is shown, never obeyed
     for told in ("500 trees of 31 leaves", "12.0 µs", "bitvector", "znver5", "TVM 0.27.0", "build", "lanes"):
         assert told in page, told
+
+
+def test_models_are_named_and_defaults_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained = models.ZOO["lgb_two"]()
+    Path("churn.pkl").write_bytes(pickle.dumps(trained))
+    assert main("tune churn.pkl --batch-size 1 --trials 4 --threads 1 --log log.jsonl".split()) == 0
+    records = Log("log.jsonl").read().records
+    assert {record.extra["model"] for record in records} == {"churn.pkl"}
+    assert main(["report", "log.jsonl"]) == 0
+    page = Path("log.html").read_text()
+    first = page.index("Default against tuned")
+    assert first < page.index("Trials by workload")
+    assert "churn.pkl: 1 row in a call" in page
+    row = page[first : page.index("</tbody>", first)]
+    assert "churn.pkl" in row and "not measured" not in row and "×</b>" in row
+
+
+def test_gains_compare_times_of_the_same_part_of_the_search() -> None:
+    final = {"final": {"id": "f", "reading": 1e-5}}
+    records = [
+        record(2e-5, config={"tile": 1}),
+        record(1e-5, "bitvector", config={"lanes": 16}),
+        record(3e-5, "bitvector", config={"lanes": 16}, extra=final),
+    ]
+    story = tell(records)
+    assert "<b>2.00×</b>" in gains(story, {0: records[0]})  # both are readings of the search
+    measured = record(4.5e-5, config={"tile": 1}, extra={"final": {"id": "f", "reading": 2e-5}})
+    assert "<b>1.50×</b>" in gains(tell([*records, measured]), {0: measured})
+    assert "not measured" in gains(story, {})
+    assert gains(tell([record(None)]), {}) == ""
+
+
+@needs_browser
+def test_the_page_fits_screens(tmp_path: Path) -> None:
+    named = [record(one.cost, rows=10_000, extra={"model": "churn_" * 12 + ".pkl"}) for one in RECORDS[2:4]]
+    story = tell([*RECORDS, *named])
+    (tmp_path / "report.html").write_text(
+        render(story, "Tuning log " + "long_name_" * 9, {}), encoding="utf-8"
+    )
+    looks, console = look(tmp_path, ["report.html"], (400, 1280))
+    assert console == []
+    for shown in looks:
+        assert shown.wide <= shown.width and shown.pictures > 1 and shown.hidden == 0
+        assert "churn_" in shown.text
 
 
 def test_another_name_and_names_that_are_refused(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,8 +16,9 @@ from hbtvm.comparison.result import speedup
 from hbtvm.words.quantities import count
 
 _DESCRIPTION = """
-Write a tuning log as one self-contained HTML page: tuning curves, predicted against measured times, trials
-by strategy, failures with examples, the winning schedules side by side, machines and versions.
+Write a tuning log as one self-contained HTML page: default against tuned schedules, tuning curves, predicted
+against measured times, trials by strategy, failures with examples, the winning schedules side by side,
+machines and versions.
 
 With a package and its model, the page also compares the package with the model's library, as hbtvm check
 does.
@@ -72,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = _page_path(arguments.out, path)
 
     from hbtvm.compiler.candidates.tasks import describe
+    from hbtvm.compiler.selection.choose import default_record
     from hbtvm.cost_model.create import maker
     from hbtvm.report import render, tell
     from hbtvm.report.ranking import validate
@@ -85,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         model = load(arguments.package)
         X = rows_of(arguments, model)
         comparison = compared(model, model_path, X, trust=arguments.trust, timeout=arguments.timeout)
+    defaults = {i: default_record(chapter.records) for i, chapter in enumerate(story.chapters)}
     page = render(
         story,
         f"Tuning log {path.name}",
@@ -93,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         ),
         comparison,
         f"Made by hbtvm {__version__}.",
+        {index: record for index, record in defaults.items() if record is not None},
     )
     with files.replacing(out) as temporary:
         temporary.write_text(page, encoding="utf-8")

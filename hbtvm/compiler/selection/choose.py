@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from hbtvm.compiler.selection.cuda import default_on_cuda
 from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.targets import target_key
 from hbtvm.schedules.space import Config
-from hbtvm.schedules.workload import Target, Workload, family_of
-from hbtvm.strategies import Strategy
+from hbtvm.schedules.workload import Target, Workload, family_of, is_known
+from hbtvm.strategies import Strategy, strategies_on
 from hbtvm.strategies.trees.perfect import is_full
 from hbtvm.tuning.learning.transfer import distance, translate
 
@@ -116,6 +116,31 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         if name in strategies and not (name == perfect and sparse and "tree_traversal" in strategies):
             return name
     return next(iter(strategies))
+
+
+def default_record(records: Sequence[Record]) -> Record | None:
+    """Return the best measurement of the schedule that a workload has without a search or logs.
+
+    `records`: a workload's, on one machine. The default is that of the strategies tried.
+    Returns None if the default was not measured, or this version does not know the workload.
+    """
+    kind, shape = records[0].target, records[0].workload
+    if not is_known(shape, kind):
+        return None
+    workload, target = cast(Workload, dict(shape)), cast(Target, dict(kind))
+    tried = {record.strategy for record in records}
+    try:
+        able = {
+            name: strategy
+            for name, strategy in strategies_on(target, family_of(workload)).items()
+            if name in tried and strategy.refuse(workload) is None
+        }
+        name = default_strategy(able, workload, target)
+        config = able[name].default(workload, target)
+    except (ArithmeticError, LookupError, StopIteration, TypeError, ValueError):
+        return None  # the workload is not of this version's models
+    same = (record for record in records if record.strategy == name and dict(record.config) == dict(config))
+    return next(iter(ranking(same)), None)
 
 
 def _same_vectors(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
