@@ -34,11 +34,12 @@ def draw(folder: Path = FIGURES) -> list[Path]:
     return paths
 
 
-def _read(name: str) -> dict[str, list[dict[str, str]]]:
+def read(name: str) -> dict[str, list[dict[str, str]]]:
+    """Return the first table below each heading of a page of figures."""
     return tables((FIGURES / f"{name}.md").read_text(encoding="utf-8"))
 
 
-def _number(cell: str) -> float | None:
+def number(cell: str) -> float | None:
     """Return a cell's ratio; None if it has none."""
     match = re.fullmatch(r"\W*([\d,.]+)[x×]\W*", cell)
     return float(match[1].replace(",", "")) if match else None
@@ -47,8 +48,8 @@ def _number(cell: str) -> float | None:
 def _bar(label: str, table: Table, column: str) -> Bar:
     """Return the geometric mean, the smallest and the largest ratio in a table's column."""
     means = [row for row in table if row.get("pipeline") == MEAN]
-    cells = [number for row in table if row not in means and (number := _number(row[column])) is not None]
-    mean = _number(means[0][column]) if means else statistics.geometric_mean(cells)
+    cells = [ratio for row in table if row not in means and (ratio := number(row[column])) is not None]
+    mean = number(means[0][column]) if means else statistics.geometric_mean(cells)
     assert mean is not None
     return Bar(label, mean, *((min(cells), max(cells)) if len(cells) > 1 else ()))
 
@@ -59,11 +60,11 @@ def _rows(heading: str) -> str:
 
 
 def _pipelines(column: str) -> list[Bar]:
-    return [_bar(_rows(heading), table, column) for heading, table in _read("pipelines").items()]
+    return [_bar(_rows(heading), table, column) for heading, table in read("pipelines").items()]
 
 
 def _cells() -> list[dict[str, str]]:
-    return _read("peers")["Times"]
+    return read("peers")["Times"]
 
 
 def _by_rows(table: Table) -> list[Bar]:
@@ -80,7 +81,7 @@ def _by_rows(table: Table) -> list[Bar]:
 def _operators() -> list[Bar]:
     return [
         _bar(_rows(heading), table, "over best")
-        for heading, table in _read("operators").items()
+        for heading, table in read("operators").items()
         if "float32, 1 thread" in heading
     ]
 
@@ -103,7 +104,7 @@ def _trees() -> Groups:
 
 def _each_pipeline() -> Groups:
     cells: dict[str, list[dict[str, str]]] = {}
-    for table in _read("pipelines").values():
+    for table in read("pipelines").values():
         for row in table:
             cells.setdefault(row["pipeline"], []).append(row)
     del cells[MEAN]
@@ -112,7 +113,7 @@ def _each_pipeline() -> Groups:
 
 
 def _kinds() -> Groups:
-    table = next(iter(_read("operators").values()))
+    table = next(iter(read("operators").values()))
     (name, *columns) = table[0]
     groups: Groups = []
     for row in table:
@@ -123,7 +124,7 @@ def _kinds() -> Groups:
 
 def _recursive() -> Groups:
     groups: Groups = []
-    for heading, table in _read("recursive").items():
+    for heading, table in read("recursive").items():
         if heading.startswith("Times"):
             models: dict[str, list[dict[str, str]]] = {}
             for row in table:
@@ -136,7 +137,7 @@ def _recursive() -> Groups:
 def _serve() -> Groups:
     return [
         (heading, [_bar(row["server"], [row], "over MLServer") for row in table])
-        for heading, table in _read("serve").items()
+        for heading, table in read("serve").items()
         if all(row["over MLServer"] for row in table)
     ]
 

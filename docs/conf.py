@@ -35,8 +35,9 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
 ogp_site_url = os.environ.get("DOCS_URL", "")
+ogp_description_length = 160
 # matplotlib draws a card for each page, which takes longer than the rest of the site.
-ogp_social_cards = {"enable": bool(ogp_site_url)}
+ogp_social_cards = {"enable": bool(ogp_site_url), "line_color": "#0072b2"}
 exclude_patterns = ["_build"]
 # Tables from benchmarks start with lower-level headings.
 suppress_warnings = ["myst.header"]

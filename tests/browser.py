@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from html import unescape
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import Queue
 from threading import Thread
 
 import pytest
@@ -23,6 +23,7 @@ needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="this machine lacks 
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--enable-logging=stderr",
+    "--remote-debugging-port=0",
 )  # fmt: skip
 
 # Each page is shown in a frame of the width, one after the other.
@@ -49,7 +50,7 @@ async function look([page, width]) {
 }
 (async () => {
   for (const job of jobs) await look(job);
-  document.body.innerText = "results:" + JSON.stringify(results) + ":end";
+  await fetch("/results", {method: "POST", body: JSON.stringify(results)});
 })();
 </script></body>
 """
@@ -67,7 +68,23 @@ class Look:
     text: str
 
 
-class _Quiet(SimpleHTTPRequestHandler):
+class _Server(ThreadingHTTPServer):
+    """Serves a folder, and receives what the browser saw."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), partial(_Handler, directory=str(folder)))
+        self.results: Queue[bytes] = Queue()
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def do_POST(self) -> None:
+        """Keep the results."""
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(204)
+        self.end_headers()
+        assert isinstance(self.server, _Server)
+        self.server.results.put(body)
+
     def log_message(self, *_: object) -> None:
         """Print nothing."""
 
@@ -75,26 +92,27 @@ class _Quiet(SimpleHTTPRequestHandler):
 def look(folder: Path, pages: Iterable[str], widths: Iterable[int]) -> tuple[list[Look], list[str]]:
     """Show pages of a folder at each width; returns how they look, and the lines of the console."""
     assert CHROMIUM is not None
+    widths = list(widths)
     jobs = [(f"/{page}", width) for page in pages for width in widths]
     entry = folder / "_look.html"
     entry.write_text(_SCRIPT.replace("JOBS", json.dumps(jobs)))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    server = _Server(folder)
     Thread(target=server.serve_forever, daemon=True).start()
     try:
-        with tempfile.TemporaryDirectory() as profile:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+            log = Path(profile) / "stderr"
             url = f"http://127.0.0.1:{server.server_port}/_look.html"
-            command = [CHROMIUM, *_FLAGS, f"--user-data-dir={profile}", "--window-size=1400,1000"]
-            done = subprocess.run(
-                [*command, "--virtual-time-budget=600000", "--dump-dom", url],
-                capture_output=True,
-                text=True,
-                timeout=250,
-            )
+            command = [CHROMIUM, *_FLAGS, f"--user-data-dir={profile}/user", "--window-size=1400,1000", url]
+            with log.open("w") as errors:
+                browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+                try:
+                    seen = json.loads(server.results.get(timeout=200))
+                finally:
+                    browser.terminate()
+                    browser.wait()
+            console = re.findall(r"CONSOLE[^\n]*", log.read_text(errors="replace"))
     finally:
         server.shutdown()
         server.server_close()
         entry.unlink()
-    match = re.search("results:(.*):end", done.stdout, re.DOTALL)
-    assert match is not None, done.stderr[-2000:]
-    looks = [Look(**item) for item in json.loads(unescape(match[1]))]
-    return looks, re.findall(r"CONSOLE[^\n]*", done.stderr)
+    return [Look(**{**item, "page": item["page"][1:]}) for item in seen], console

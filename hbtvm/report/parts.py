@@ -22,8 +22,8 @@ MOST = 400  # default maximal length of a log's text on the page, in characters
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c1f24;--soft:#626b78;--rule:#dfe3e8;--paper:#fff;--warn:#9a5b00}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--soft:#9aa3af;--rule:#343a43;--paper:#15181c;--warn:#e0a84a}}
-body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;overflow-wrap:break-word}
-main{padding:24px}
+body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
+main{padding:24px;overflow-wrap:break-word}
 h1{font-size:26px;margin:0 0 4px}h2{font-size:19px;margin:36px 0 8px}
 p,figcaption{max-width:90ch}p{margin:4px 0 12px}
 .facts,footer,figcaption,.y,.x,.name{color:var(--soft)}footer{margin-top:40px}

@@ -108,7 +108,8 @@ def test_models_are_named_and_defaults_come_first(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     trained = models.ZOO["lgb_two"]()
     Path("churn.pkl").write_bytes(pickle.dumps(trained))
-    assert main("tune churn.pkl --batch-size 1 --trials 4 --threads 1 --log log.jsonl".split()) == 0
+    options = ["--batch-size", "1", "--trials", "4", "--threads", "1", "--log", "log.jsonl"]
+    assert main(["tune", "churn.pkl", *options]) == 0
     records = Log("log.jsonl").read().records
     assert {record.extra["model"] for record in records} == {"churn.pkl"}
     assert main(["report", "log.jsonl"]) == 0

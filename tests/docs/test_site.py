@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import configparser
+import os
 import re
 import subprocess
 import sys
@@ -9,29 +11,126 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.common import markdown
+from benchmarks import pictures
+from benchmarks.common import markdown, tables
+from tests.browser import look, needs_browser
 from tests.docs.pages import PAGES, ROOT, links
 
 
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    """Among warnings are links within the site that lead nowhere, and docstrings that can't be read."""
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-q",
-        "-W",
-        "--keep-going",
-        "-b",
-        "html",
-        "docs",
-        str(tmp_path),
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250)
+def sphinx(source: Path, out: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Build a folder of pages with the site's configuration; warnings are errors."""
+    options = ["-q", "-W", "--keep-going", "-b", "html", "-c", "docs"]
+    command = [sys.executable, "-m", "sphinx", *options, str(source), str(out)]
+    environment = {**os.environ, "DOCS_URL": "", **variables}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built without a warning.
+
+    Among warnings are links within the site that lead nowhere, and docstrings that can't be read.
+    """
+    out = tmp_path_factory.mktemp("site")
+    done = sphinx(ROOT / "docs", out)
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "reference" / "python.html").read_text()
+    return out
+
+
+def test_the_site_has_its_parts(site: Path) -> None:
+    page = (site / "reference" / "python.html").read_text()
     assert "hbtvm.runtime.model.Model.predict_proba" in page
-    assert "--max-waiting" in (tmp_path / "reference" / "commands.html").read_text()
+    assert "--max-waiting" in (site / "reference" / "commands.html").read_text()
+    landing = (site / "index.html").read_text()
+    assert landing.count("sd-card-title") == 3
+    assert "summary.svg" in landing
+    assert "copybutton.js" in landing
+    assert 'property="og:description" content="hbtvm compiles' in landing
+    assert "The hbtvm authors" in landing
+    # Nothing on a page comes from another site.
+    for path in site.rglob("*.html"):
+        assert not re.search(r"<(?:script|img|link)[^>]*(?:src|href)=\"(?:https?:)?//", path.read_text()), (
+            path
+        )
+
+
+@needs_browser
+def test_pages_fit_screens_and_show_their_pictures(site: Path) -> None:
+    pages = sorted(
+        str(path.relative_to(site)) for path in site.rglob("*.html") if "_static" not in path.parts
+    )
+    narrow, errors = look(site, pages, (400,))
+    wide, more = look(site, [name for name in pages if name.startswith(("index", "results/"))], (1280,))
+    assert [*errors, *more] == []
+    for shown in (*narrow, *wide):
+        assert shown.wide <= shown.width, f"{shown.page} scrolls sideways at {shown.width} pixels"
+        assert shown.hidden == 0, f"a picture of {shown.page} is not shown"
+    with_pictures = {shown.page for shown in wide if shown.pictures}
+    assert {"index.html", "results/trees.html", "results/pipelines.html"} <= with_pictures
+
+
+@needs_browser
+def test_the_browser_notices_what_does_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(
+        "<body><article><div style='width:900px'>wide</div><img src='none.svg'></article>"
+        "<script>console.error('wrong')</script></body>"
+    )
+    [shown], console = look(tmp_path, ["page.html"], (400,))
+    assert shown.wide >= 900 and (shown.pictures, shown.hidden) == (1, 1)
+    assert any("wrong" in line for line in console)
+
+
+def test_a_published_site_has_social_cards(tmp_path: Path) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    (source / "index.md").write_text("# A page\n\nIt says what it is about.\n")
+    done = sphinx(source, out, DOCS_URL="https://docs.example.org/")
+    assert done.returncode == 0, done.stderr
+    image = re.search(
+        r'og:image" content="https://docs.example.org/([^"]*)"', (out / "index.html").read_text()
+    )
+    assert image is not None
+    assert (out / image[1]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_pictures_show_the_figures(tmp_path: Path) -> None:
+    """`python -m benchmarks.pictures` draws the checked-in files again."""
+    for path in pictures.draw(tmp_path):
+        assert path.read_text() == (pictures.FIGURES / path.name).read_text(), path.name
+
+
+def test_the_readme_lists_what_is_slower() -> None:
+    """Every cell of the figures below 0.95 has its ratio in the table of the README."""
+    slower = [
+        round(number, 1)
+        for name, columns in (
+            ("pipelines", ("frame: over best", "arrays: over best")),
+            ("operators", ("over best",)),
+            ("peers", ("hbtvm over best peer",)),
+        )
+        for table in pictures.read(name).values()
+        for row in table
+        for column in columns
+        if column in row and (number := pictures.number(row[column])) is not None and number < 0.95
+    ]
+    listed = tables((ROOT / "README.md").read_text())["Where hbtvm is slower"]
+    ratios = [float(cell.strip(" ×")) for row in listed for cell in row["speed-up"].split(";")]
+    assert sorted(ratios) == sorted(slower) != []
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
+
+
+def test_extras_of_pip_install_are_declared() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    named = {
+        extra.strip()
+        for path in PAGES.values()
+        for extras in re.findall(r"pip install '[^'\[]*\[([^\]…]*)\]'", path.read_text())
+        for extra in extras.split(",")
+    }
+    assert {"tune", "demo", "pandas"} <= named <= set(config["options.extras_require"])
+    needed = config["options.extras_require"]["demo"]
+    assert "hbtvm[tune]" in needed and "lightgbm" in needed and "scikit-learn" in needed
 
 
 @pytest.mark.parametrize("name", PAGES)
