@@ -8,7 +8,7 @@ import functools
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +95,13 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table with aligned columns; a `|` within a cell is escaped."""
-    cells = [[cell.replace("|", r"\|") for cell in line] for line in (header, *rows)]
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], second: Collection[str] = ()) -> str:
+    """Return a Markdown table with aligned columns; a `|` within a cell is escaped.
+
+    `second`: columns to put behind the first, such as ratios: phones show the first two or three.
+    """
+    order = sorted(range(len(header)), key=lambda i: 0 if i == 0 else 1 if header[i] in second else 2)
+    cells = [[line[i].replace("|", r"\|") for i in order] for line in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [cells[0], ["-" * width for width in widths], *cells[1:]]
     return "\n".join(

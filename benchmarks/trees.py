@@ -146,7 +146,7 @@ def report(figures: dict[str, Any]) -> str:
         [
             f"{figures['model']}, float32, one thread of {figures['cpu']}; medians of one run:",
             "",
-            markdown(["rows per call", "LightGBM", "hbtvm", "speed-up"], rows),
+            markdown(["rows per call", "LightGBM", "hbtvm", "speed-up"], rows, second=["speed-up"]),
             "",
             f"- {'search' if figures['search'] else 'compilation'}: {figures['tuning_seconds']:.1f} s",
             f"- compiling one candidate: {duration(figures['candidate_seconds'])}",

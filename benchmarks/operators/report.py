@@ -121,7 +121,7 @@ def _table(results: dict[str, Any], key: Key) -> str:
         body.append([case.title, *shown, *ending])
     unit = "µs a call" if rows == 1 else "ns a row"
     header = ["operator", *(NAMES[peer] for peer in peers), "limit", "over best", "of limit"]
-    return f"### {_words(key)} ({unit})\n\n{common.markdown(header, body)}\n"
+    return f"### {_words(key)} ({unit})\n\n{common.markdown(header, body, second=['over best'])}\n"
 
 
 def _shown(cell: dict[str, Any], peer: str, rows: int, dtype: str, bold: bool) -> str:

@@ -177,7 +177,9 @@ def _times(cells: dict[Cell, dict[str, Any]], peers: list[str], goal: float) -> 
                 "-" if over is None else _times_text(over) + ("" if over >= goal else " ⚠"),
             ]
         )
-    return table(["model", "rows", "threads", *[NAMES[p] for p in peers], "hbtvm over best peer"], lines)
+    over_best = "hbtvm over best peer"
+    header = ["model", "rows", "threads", *[NAMES[peer] for peer in peers], over_best]
+    return table(header, lines, second=[over_best])
 
 
 def _time(figure: dict[str, Any], rows: int, best: bool) -> str:

@@ -46,16 +46,12 @@ def _table(results: dict[str, Any], threads: int, rows: int) -> str:
     if not body:
         return ""
     unit = "µs a call" if rows == 1 else "ns a row"
-    header = [
-        "pipeline",
-        *(f"{peer}, {way}" for peer, way in columns),
-        "frame: over best",
-        "arrays: over best",
-    ]
+    ratios = ["frame: over best", "arrays: over best"]
+    header = ["pipeline", *(f"{peer}, {way}" for peer, way in columns), *ratios]
     means = [_mean(results, threads, rows, way) for way in ("frame", "arrays")]
     body.append(["geometric mean", *[""] * len(columns), *means])
     title = f"{rows:,} row{'s' if rows > 1 else ''}, {threads} thread{'s' if threads > 1 else ''} ({unit})"
-    return f"### {title}\n\n{common.markdown(header, body)}\n"
+    return f"### {title}\n\n{common.markdown(header, body, second=ratios)}\n"
 
 
 def _figure(cell: dict[str, Any], peer: str, way: str, rows: int) -> str:

@@ -183,7 +183,8 @@ def _times(cells: dict[Cell, Told], threads: int) -> str:
         size = [str(cell.hidden), str(cell.size), f"{told['operations'] / 1e6:.0f}", str(told["levels"])]
         ratios = map(_times_x, (over(told), over(told, "node"), of_bound(told)))
         body.append([MODELS[cell.model].title, *size, *shown, _ms(told["bound"]), *ratios])
-    return f"## Times, {threads} thread{'s' * (threads > 1)} (ms)\n\n{table(header, body)}\n"
+    title = f"## Times, {threads} thread{'s' * (threads > 1)} (ms)"
+    return f"{title}\n\n{table(header, body, second=['over best'])}\n"
 
 
 def _threads(cells: dict[Cell, Told]) -> str:
@@ -232,7 +233,7 @@ def _unrolling(results: Results) -> str:
         body.append([*row, *shown, _times_x(unrolled(told))])
     header = ["model", "H", "batch", "threads", *(name for name, _ in UNROLLING), "faster"]
     text = "## Recursive unrolling (ms)\n\nA node and its children in one step: two levels between barriers."
-    return f"{text}\n\n{table(header, body)}\n" if body else ""
+    return f"{text}\n\n{table(header, body, second=['faster'])}\n" if body else ""
 
 
 def _hidden(results: Results) -> str:
@@ -244,7 +245,8 @@ def _hidden(results: Results) -> str:
             row = [MODELS[cell.model].title, str(cell.hidden), str(cell.size), str(cell.threads)]
             body.append([*row, *times, _ms(told["bound"]), _times_x(over(told))])
     header = ["model", "H", "batch", "threads", *(PEERS[one].title for one in ("node", "level", "hbtvm"))]
-    return f"## Other hidden sizes (ms)\n\n{table([*header, 'bound', 'over best'], body)}\n" if body else ""
+    cells = table([*header, "bound", "over best"], body, second=["over best"])
+    return f"## Other hidden sizes (ms)\n\n{cells}\n" if body else ""
 
 
 def _memory(cells: dict[Cell, Told]) -> str:

@@ -192,7 +192,8 @@ def _table(found: dict[str, list[Measured]], servers: list[str]) -> str:
         rate = f"{rates[name]:,.0f}" + (f" ({failed:,} failed)" if failed else "")
         rows.append([TITLES[name], rate, *map(duration, middle), *ratios])
     rows += [[TITLES[name], "fails", *[""] * 4] for name in servers if name not in found]
-    return markdown(["server", "requests/s", "p50", "p99", "over Starlette", "over MLServer"], rows)
+    ratios = ["over Starlette", "over MLServer"]
+    return markdown(["server", "requests/s", "p50", "p99", *ratios], rows, second=ratios)
 
 
 def _endure(given: argparse.Namespace, folder: Path, payload: Payload, cores: list[int], log: object) -> str:

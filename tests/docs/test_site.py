@@ -173,9 +173,27 @@ def test_rows_of_tables_have_as_many_cells_as_their_header(path: Path) -> None:
         assert _cells(line) == header, f"{path.relative_to(ROOT)}:{number}: {line}"
 
 
+RATIO = re.compile(r"speed-up|faster|(hbtvm |frame: |arrays: )?over (the )?best( peer)?")
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_ratios_are_in_the_second_column(path: Path) -> None:
+    """Phones show the first columns of a table."""
+    for heading, table in tables(path.read_text()).items():
+        columns = list(table[0]) if table else []
+        places = [place for place, name in enumerate(columns) if place and RATIO.fullmatch(name)]
+        assert places == list(range(1, len(places) + 1)), f"{path.relative_to(ROOT)}: {heading}: {columns}"
+
+
 def test_tables_of_benchmarks_escape_what_separates_cells() -> None:
-    table = markdown(["pipeline", "time"], [["impute | scale", "3"], ["ordinal", "25 | 40"]])
-    assert {_cells(line) for line in table.splitlines()} == {2}
+    lines = [["impute | scale", "3", "2x"], ["ordinal", "25 | 40", "1x"]]
+    table = markdown(["pipeline", "time", "over best"], lines, second=["over best"])
+    assert {_cells(line) for line in table.splitlines()} == {3}
+    assert tables(f"# Times\n\n{table}\n")["Times"][0] == {
+        "pipeline": "impute | scale",
+        "over best": "2x",
+        "time": "3",
+    }
     assert len({len(line) for line in table.splitlines()}) == 1
 
 

@@ -60,6 +60,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("team", "a", "b"):
         (folder / f"{name}.jsonl").write_text(log.read_text())
     pd.DataFrame(X).to_csv(folder / "rows.csv", index=False, header=False)
+    shutil.copy(folder / "model.pkl", folder / "churn.pkl")
+    pd.DataFrame(X, columns=["age", "hours", "visits"]).to_parquet(folder / "customers.parquet")
     return folder
 
 
