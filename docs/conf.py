@@ -29,6 +29,7 @@ extensions = [
 ]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
+highlight_language = "bash"
 html_theme = "furo"
 html_title = "hbtvm"
 html_static_path = ["_static"]

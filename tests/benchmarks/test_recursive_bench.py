@@ -271,7 +271,7 @@ def test_report_tells_goals_times_and_failures(tmp_path: Path):
     assert "| MV-RNN H=64, batch 1, 1 thread | tile 2 |" in chosen
     assert "80" in text.partition("## Limits")[2]
     unrolling = " ".join(text.partition("## Recursive unrolling")[2].split())
-    assert "| LSTM | 256 | 10 | 2 | 4 | 5 | 0.80x |" in unrolling
+    assert "| LSTM | 0.80x | 256 | 10 | 2 | 4 | 5 |" in unrolling
 
 
 def test_ratios_need_both_times(tmp_path: Path):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import hbtvm
 from benchmarks import pictures
 from benchmarks.common import markdown, tables
 from tests.browser import look, needs_browser
@@ -129,6 +130,10 @@ def test_extras_of_pip_install_are_declared() -> None:
         for extra in extras.split(",")
     }
     assert {"tune", "demo", "pandas"} <= named <= set(config["options.extras_require"])
+    wheels = {
+        version for path in PAGES.values() for version in re.findall(r"hbtvm-([\d.]+)-py3", path.read_text())
+    }
+    assert wheels == {hbtvm.__version__}
     needed = config["options.extras_require"]["demo"]
     assert "hbtvm[tune]" in needed and "lightgbm" in needed and "scikit-learn" in needed
 
