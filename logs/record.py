@@ -15,12 +15,12 @@ A record is one line of JSON. Schema version 1 has these fields:
 ``tvm``, ``hbtvm``   versions of the compiler and of this project
 ``date``             time of the measurement: ISO 8601, UTC
 ``session``          null, or the name of the run
+``model``            name of the model's file or class; a field of `Record.extra`, may be missing
 ===================  =====================================================================
 
-Unknown fields are kept in `Record.extra` and written back. The tuner adds ``model`` (the name of the model's
-file or class), ``final`` (measured again, in turns with the other finalists, see `hbtvm.logs.ranking`),
-``calls`` (seconds of whole calls with a winner, by container of the rows), ``waited`` and ``drift`` (the
-machine was busy, see `hbtvm.tuning.measuring.noise`).
+Unknown fields are kept in `Record.extra` and written back. The tuner adds ``final`` (measured again, in turns
+with the other finalists, see `hbtvm.logs.ranking`), ``calls`` (seconds of whole calls with a winner, by
+container of the rows), ``waited`` and ``drift`` (the machine was busy, see `hbtvm.tuning.measuring.noise`).
 """
 
 from __future__ import annotations

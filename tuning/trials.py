@@ -93,9 +93,10 @@ class Recorder:
         self._budget = budget
         self._database = database
         self._progress = progress
+        stamp = dict(stamp)
+        self._origin = {"model": stamp.pop("model")} if "model" in stamp else {}
         self._stamp: dict[str, Any] = dict(stamp)
         self._finals: dict[str, float] = {}
-        self._origin = {"model": self._stamp.pop("model")} if "model" in stamp else {}
 
     @property
     def trials(self) -> int:

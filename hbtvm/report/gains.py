@@ -11,17 +11,14 @@ from hbtvm.report.story import Story
 from hbtvm.words.quantities import duration
 
 
-def gains(story: Story, defaults: Mapping[int, Record]) -> str:
-    """Return a table of the kernels' times by default and tuned; empty if no candidate worked.
-
-    `defaults`: the default's record, by the chapter's index.
-    """
+def gains(story: Story) -> str:
+    """Return a table of the kernels' times by default and tuned; empty if no candidate worked."""
     rows = []
     for index, chapter in enumerate(story.chapters):
         winner = chapter.winner()
         if winner is None:
             continue
-        default = defaults.get(index)
+        default = story.defaults.get(index)
         tuned = winner.cost if default is None else _comparable(winner, default)
         gain = "-" if default is None else f"<b>{default.cost / tuned:.2f}×</b>"
         rows.append(

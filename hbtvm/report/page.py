@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from hbtvm.comparison.result import Comparison
 from hbtvm.logs.ranking import is_final
-from hbtvm.logs.record import Record
 from hbtvm.report.candidates import every_candidate, is_busy
 from hbtvm.report.gains import gains
 from hbtvm.report.parts import (
@@ -37,7 +36,6 @@ def render(
     rankings: Mapping[int, Ranking],
     comparison: Comparison | None = None,
     made_by: str = "",
-    defaults: Mapping[int, Record] | None = None,
 ) -> str:
     """Return the page as HTML.
 
@@ -45,11 +43,10 @@ def render(
     `rankings`: predictions for candidates, by the chapter's index.
     `comparison`: of a package with its library.
     `made_by`: last line of the page.
-    `defaults`: records of the default schedules, by the chapter's index.
     """
     colours = {name: i % 8 for i, name in enumerate(story.strategies)}
     first = max(len(story.chapters) - DETAILED, 0)
-    sections = [_overview(story, colours, gains(story, defaults or {}))]
+    sections = [_overview(story, colours)]
     if comparison is not None:
         sections.append(_against_library(comparison))
     sections.append(_winners(story.chapters[first:]))
@@ -69,7 +66,7 @@ def render(
     )
 
 
-def _overview(story: Story, colours: Mapping[str, int], first: str) -> str:
+def _overview(story: Story, colours: Mapping[str, int]) -> str:
     failed = sum(record.error is not None for record in story.records)
     dates = sorted(record.date for record in story.records)
     facts = [
@@ -112,7 +109,7 @@ def _overview(story: Story, colours: Mapping[str, int], first: str) -> str:
         else ""
     )
     return (
-        f'<p class="facts">{" · ".join(facts)}</p>{note}{first}<h2>Trials by workload</h2>'
+        f'<p class="facts">{" · ".join(facts)}</p>{note}{gains(story)}<h2>Trials by workload</h2>'
         f"{_legend(story.strategies, colours)}{table(heads, rows, numbers=(1, 2, 4, 5))}"
     )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -91,6 +91,8 @@ class Story:
     chapters: Sequence[Chapter]
     records: Sequence[Record]  # all its records
     skipped: int = 0  # number of invalid lines
+    # By the chapter's index, the measurement of the schedule that the model has without a search
+    defaults: Mapping[int, Record] = field(default_factory=dict)
 
     @cached_property
     def strategies(self) -> list[str]:
@@ -109,8 +111,15 @@ class Story:
         return [(kind, number, *latest[kind]) for kind, number in numbers.most_common()]
 
 
-def tell(records: Sequence[Record], skipped: int = 0) -> Story:
-    """Group a log's records by workload."""
+def tell(
+    records: Sequence[Record],
+    skipped: int = 0,
+    default: Callable[[Sequence[Record]], Record | None] = lambda records: None,
+) -> Story:
+    """Group a log's records by workload.
+
+    `default`: picks the measurement of the default schedule among a workload's records.
+    """
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record.workload_key, record.target_key), []).append(record)
@@ -120,7 +129,9 @@ def tell(records: Sequence[Record], skipped: int = 0) -> Story:
     for chapter in chapters:
         models.setdefault(_model(chapter), len(models))
     chapters.sort(key=lambda chapter: (models[_model(chapter)], chapter.rows or 0))
-    return Story(chapters, records, skipped)
+    defaults = {index: default(chapter.records) for index, chapter in enumerate(chapters)}
+    measured = {index: record for index, record in defaults.items() if record is not None}
+    return Story(chapters, records, skipped, measured)
 
 
 def _model(chapter: Chapter) -> str:

@@ -128,12 +128,12 @@ def test_gains_compare_times_of_the_same_part_of_the_search() -> None:
         record(1e-5, "bitvector", config={"lanes": 16}),
         record(3e-5, "bitvector", config={"lanes": 16}, extra=final),
     ]
-    story = tell(records)
-    assert "<b>2.00×</b>" in gains(story, {0: records[0]})  # both are readings of the search
+    story = tell(records, default=lambda measured: records[0])
+    assert "<b>2.00×</b>" in gains(story)  # both are readings of the search
     measured = record(4.5e-5, config={"tile": 1}, extra={"final": {"id": "f", "reading": 2e-5}})
-    assert "<b>1.50×</b>" in gains(tell([*records, measured]), {0: measured})
-    assert "not measured" in gains(story, {})
-    assert gains(tell([record(None)]), {}) == ""
+    assert "<b>1.50×</b>" in gains(tell([*records, measured], default=lambda _: measured))
+    assert "not measured" in gains(tell(records))
+    assert gains(tell([record(None)])) == ""
 
 
 @needs_browser

@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.report.ranking import validate
     from hbtvm.tuning.choices import Choices
 
-    story = tell(read.records, read.skipped)
+    story = tell(read.records, read.skipped, default_record)
     comparison = None
     if arguments.package is not None:
         from hbtvm.runtime.model import load
@@ -87,7 +87,6 @@ def run(arguments: argparse.Namespace) -> int:
         model = load(arguments.package)
         X = rows_of(arguments, model)
         comparison = compared(model, model_path, X, trust=arguments.trust, timeout=arguments.timeout)
-    defaults = {i: default_record(chapter.records) for i, chapter in enumerate(story.chapters)}
     page = render(
         story,
         f"Tuning log {path.name}",
@@ -96,7 +95,6 @@ def run(arguments: argparse.Namespace) -> int:
         ),
         comparison,
         f"Made by hbtvm {__version__}.",
-        {index: record for index, record in defaults.items() if record is not None},
     )
     with files.replacing(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
