@@ -101,7 +101,7 @@ def ratios(groups: Sequence[tuple[str, Sequence[Bar]]], title: str, caption: str
 
 def _bar(bar: Bar, down: float, left: float, across: Callable[[float], float]) -> list[str]:
     """Return a bar with its label, its number, and a line between its ends."""
-    one, end = across(1.0), across(bar.ratio)
+    base, end = across(1.0), across(bar.ratio)
     tip = f"{bar.label}: {_times(bar.ratio)}"
     if bar.low is not None and bar.high is not None:
         tip += f" (from {_times(bar.low)} to {_times(bar.high)})"
@@ -109,8 +109,8 @@ def _bar(bar: Bar, down: float, left: float, across: Callable[[float], float]) -
     parts = [
         f'<text class="soft" x="16" y="{down + 12:.0f}">{escape(bar.label)}</text>',
         f'<text class="value" x="{left - 12}" y="{down + 12:.0f}">{_times(bar.ratio)}</text>',
-        f'<rect class="{kind}" x="{min(one, end):.1f}" y="{down + 1:.0f}" '
-        f'width="{max(abs(end - one), 1):.1f}" height="13"><title>{escape(tip)}</title></rect>',
+        f'<rect class="{kind}" x="{min(base, end):.1f}" y="{down + 1:.0f}" '
+        f'width="{max(abs(end - base), 1):.1f}" height="13"><title>{escape(tip)}</title></rect>',
     ]
     if bar.low is not None and bar.high is not None:
         middle = down + 7.5

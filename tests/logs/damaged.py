@@ -37,7 +37,7 @@ def lines(record: Record) -> Iterator[str]:
     for path in places(fields):
         for text in (*TEXTS, None):
             yield changed(fields, path, text)
-    for name in ("final", "waited", "drift", "drawn", "calls", "new"):
+    for name in ("final", "waited", "drift", "drawn", "calls", "model", "new"):
         for text in TEXTS:
             yield changed({**fields, name: 0}, (name,), text)
 
