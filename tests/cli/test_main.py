@@ -28,6 +28,7 @@ INTERFACE = {
         ["package", "data"],
         {"-o", "--out", "--output", "--threads", "--header", "--drop", "--device"},
     ),
+    "check": (["package"], {"--model", "--data", "--rows", "--trust", "--threads", "--json"}),
     "inspect": (["path"], {"--json", "--max-size"}),
     "report": (["log"], {"-o", "--out", "--package", "--model", "--trust"}),
     "log best": (["log"], {"--target", "--strategy", "--rows", "--json"}),

@@ -93,13 +93,14 @@ def add_parser(commands: Any) -> None:
     )
     add_build_options(parser)
     add_limits(parser)
-    parser.add_argument(
+    closing = parser.add_rare_group("comparison with the library, at the end")
+    closing.add_argument(
         "--no-check",
         dest="check",
         action="store_false",
         help="do not compare the package with the library at the end",
     )
-    parser.add_argument(
+    closing.add_argument(
         "--trust",
         action="store_true",
         help="load the model's pickle with its library, for the comparison at the end: a pickle can run any "
