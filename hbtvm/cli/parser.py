@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 from hbtvm.cli.show import fold, print_line
 
 _WIDEST = 88  # most characters of a line of help
+_SPECIAL = frozenset(" \"'{}[]()<>|&;$`*?#\\")
+"""Characters that a shell interprets; not ``~``, which examples leave to the shell."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -52,7 +54,7 @@ class Parser(argparse.ArgumentParser):
     def format_help(self, everything: bool = False) -> str:
         """Return the help; `everything`: with the rare groups."""
         formatter = self._get_formatter()
-        formatter.add_usage(self._usage(formatter), [], [])
+        formatter.add_usage(fold(self._usage(formatter), formatter._width), [], [], prefix="")
         formatter.add_text((everything and self._all["description"]) or self.description)
         for group in self._action_groups:
             if everything or group not in self._rare:
@@ -65,7 +67,7 @@ class Parser(argparse.ArgumentParser):
 
     def _usage(self, formatter: argparse.HelpFormatter) -> str:
         """Return the usage: what must be there, and ``[OPTIONS]``."""
-        words = ["%(prog)s", "[OPTIONS]"]
+        words = ["usage:", self.prog, "[OPTIONS]"]
         for action in self._actions:
             name = str(action.metavar or action.dest)
             if not action.option_strings:
@@ -154,7 +156,7 @@ def _fold_command(line: str, width: int) -> str:
         return line
     lines = ["  hbtvm"]
     for word in shlex.split(line)[1:]:
-        quoted = shlex.quote(word) if any(c in word for c in " {\"'") else word
+        quoted = shlex.quote(word) if _SPECIAL.intersection(word) else word
         if len(lines[-1]) + len(quoted) + len("  \\") > width:
             lines[-1] += " \\"
             lines.append(f"      {quoted}")
