@@ -12,8 +12,6 @@ from typing import Any, NoReturn
 from hbtvm.cli.show import fold, print_line
 
 _WIDEST = 88  # most characters of a line of help
-_SPECIAL = frozenset(" \"'{}[]()<>|&;$`*?#\\")
-"""Characters that a shell interprets; not ``~``, which examples leave to the shell."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -155,13 +153,12 @@ def _fold_command(line: str, width: int) -> str:
     if len(line) <= width:
         return line
     lines = ["  hbtvm"]
-    for word in shlex.split(line)[1:]:
-        quoted = shlex.quote(word) if _SPECIAL.intersection(word) else word
-        if len(lines[-1]) + len(quoted) + len("  \\") > width:
+    for word in shlex.split(line, posix=False)[1:]:  # which keeps quotes
+        if len(lines[-1]) + len(word) + len("  \\") > width:
             lines[-1] += " \\"
-            lines.append(f"      {quoted}")
+            lines.append(f"      {word}")
         else:
-            lines[-1] += f" {quoted}"
+            lines[-1] += f" {word}"
     return "\n".join(lines)
 
 

@@ -217,7 +217,7 @@ def test_tuning_on_structures_of_one_s_own(here: Path, capsys: pytest.CaptureFix
     page = (here / "own.html").read_text()
     assert "2 structures in a call" in page and "per structure</th>" in page and "row in a call" not in page
     err = run("report own.jsonl --package own.tar --model roots.rec", capsys, 2)
-    assert "a recursive model has no library to be timed against" in err
+    assert "a recursive model has no library to compare with" in err
 
 
 def test_packages_know_their_words(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
