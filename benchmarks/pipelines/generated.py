@@ -283,6 +283,8 @@ def main(output: Path, count: int, seed: int) -> int:
         if one.kind in ("differ", "refused"):
             told = f"{one.kind} {number}: {', '.join(one.parts)}: {one.told[:300]}"
             print(f"{told} ({time.perf_counter() - start:.1f} s)", file=sys.stderr, flush=True)
+        if len(found) % 50 == 0:
+            print(f"{len(found)} pipelines", file=sys.stderr, flush=True)
     (output / "generated.json").write_text(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
     (output / "generated.md").write_text(report(found))
     counts = collections.Counter(one.kind for one in found)
