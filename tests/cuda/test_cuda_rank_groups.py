@@ -136,7 +136,7 @@ def test_a_group_of_a_column_that_is_not_there_is_noticed() -> None:
         ):
             spoiled = [table.copy() for table in entry.tables]
             spoiled[names.index(name)].reshape(-1)[0] = wrong
-            with pytest.raises(ValueError, match=f"'{name}' holds what"):
+            with pytest.raises(ValueError, match=f"'{name}' holds values"):
                 check_contents(entry.signature, spoiled)
 
 
