@@ -43,7 +43,7 @@ def positions(
         if not places:
             lacking = [expected[j] for j in read if expected[j].replace(" ", "_") not in at]
             hint = misspelt(lacking[0], [name for name in names if name not in expected]) or "."
-            raise InputError(f"{columns(lacking)} of the model is not there; there are {some(names)}{hint}")
+            raise InputError(f"{columns(lacking)} of the model is missing; there are {some(names)}{hint}")
         if len(places) > 1:
             raise InputError(f"column {expected[i]!r} appears twice.")
         matched.append(places[0])

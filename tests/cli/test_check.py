@@ -133,7 +133,7 @@ def test_a_pipelines_pickle_needs_trust(folder: Path, capsys: pytest.CaptureFixt
     assert all((output["rows"], output["equal"]) == (140, 140) for output in outputs.values())
     frame.drop(columns="city").to_csv(folder / "without.csv", index=False)
     assert main([*given, "--trust", "--data", "without.csv"]) == 2
-    assert "column 'city' of the model is not there; there are 'age', 'id'" in capsys.readouterr().err
+    assert "column 'city' of the model is missing; there are 'age', 'id'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

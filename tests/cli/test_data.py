@@ -103,11 +103,14 @@ def test_the_header_can_be_told() -> None:
 @pytest.mark.parametrize(
     ("header", "sentence"),
     [
-        ("a,c", "column 'b' of the model is not there; there are 'a', 'c'"),
+        ("a,c", "column 'b' of the model is missing; there are 'a', 'c'"),
         ("b,a", "columns are in another order than in training: column 1 is 'b', expected 'a'"),
-        ("a,b,label", "column 'label' was not there in training; to leave it out, say --drop label"),
-        ("id,a,b,y", "column 'id' (and 1 more) was not there in training; to leave it out, say --drop id,y"),
-        ("a,b,a", "column 'a' is there twice"),
+        ("a,b,label", "column 'label' was not in the training data; to leave it out, say --drop label"),
+        (
+            "id,a,b,y",
+            "column 'id' (and 1 more) was not in the training data; to leave it out, say --drop id,y",
+        ),
+        ("a,b,a", "column 'a' appears twice"),
     ],
 )
 def test_names_must_agree(header: str, sentence: str) -> None:
@@ -205,7 +208,7 @@ def test_parquet() -> None:
     with Data(Path("d.parquet"), spec, drop=("id", "tags")) as data:
         [batch] = data.blocks()
     assert batch.to_pydict() == {"b": [1, None], "a": [0.5, 1.5]}
-    with pytest.raises(UsageError, match=r"column 'id' \(and 1 more\) was not there in training"):
+    with pytest.raises(UsageError, match=r"column 'id' \(and 1 more\) was not in the training data"):
         rows_of("d.parquet", spec)
     Path("d.parquet").write_text("no such thing, but long enough")
     with pytest.raises(UsageError, match=r"^d.parquet: this is not a readable Parquet file"):

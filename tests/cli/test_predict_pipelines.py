@@ -70,8 +70,8 @@ def test_csv_without_names() -> None:
     ("text", "message"),
     [
         ("age,pay,job\n1,2,law\nold,2,law\n", "d.csv: row 2, column 'age': 'old' is not a number"),
-        ("age,pay\n1,2\n", "d.csv: column 'job' of the model is not there"),
-        ("age,pay,job,job\n1,2,law,law\n", "d.csv: column 'job' is there twice"),
+        ("age,pay\n1,2\n", "d.csv: column 'job' of the model is missing"),
+        ("age,pay,job,job\n1,2,law,law\n", "d.csv: column 'job' appears twice"),
         ("age,pay,job\n1,2,law\n1,2,nurse\n", "row 2: step 'encode' (OrdinalEncoder), column 'job': 'nurse'"),
         ("age,pay,job\n1,2,law\n1,,law\n", "column 'pay', row 2: got NaN"),
         ("1,2\n", "the model has 4 features"),

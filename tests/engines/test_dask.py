@@ -60,7 +60,7 @@ def test_the_page(case: Case, tmp_path: Path) -> None:
 
 def test_what_does_not_fit(case: Case) -> None:
     rows = dd.read_parquet(case.data)
-    with pytest.raises(InputError, match="column 'age' of the model is not there"):
+    with pytest.raises(InputError, match="column 'age' of the model is missing"):
         hbtvm.dask.predict(rows.drop(columns="age"), case.package)
     with pytest.raises(InputError, match="there is no output 'score'; there are label, proba"):
         hbtvm.dask.predict(rows, case.package, "score")

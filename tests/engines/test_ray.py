@@ -45,7 +45,7 @@ def test_predictions_though_a_worker_dies(case: Case, tmp_path: Path) -> None:
     rows = rows.map_batches(killer, batch_format="pyarrow")
     case.check(hbtvm.ray.predict(rows, case.package, "proba", keep=["id"]).to_pandas())
     assert (tmp_path / "killed").exists()
-    with pytest.raises(InputError, match="column 'age' of the model is not there"):
+    with pytest.raises(InputError, match="column 'age' of the model is missing"):
         hbtvm.ray.predict(rows.drop_columns(["age"]), case.package)
     commands.run_page("ray", case, tmp_path)
     case.check(pd.read_parquet(tmp_path / "scores"))

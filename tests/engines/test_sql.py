@@ -125,7 +125,7 @@ def test_what_cannot_be_registered(case: Case, connection: duckdb.DuckDBPyConnec
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ("churn({'age': age})", "churn: column 'city' of the model is not there; there are 'age'."),
+        ("churn({'age': age})", "churn: column 'city' of the model is missing; there are 'age'."),
         (
             "churn(id, age, city)",
             "churn: got 3 columns; expected a row, as in SELECT churn(t) FROM t, or the",
@@ -230,7 +230,7 @@ def test_missing_values_in_polars(booster: LGBMRegressor, trees: hbtvm.Model, fr
 
 def test_what_does_not_fit_in_polars(case: Case) -> None:
     rows = pl.from_pandas(case.rows)
-    with pytest.raises(InputError, match="column 'city' of the model is not there; there are 'age'"):
+    with pytest.raises(InputError, match="column 'city' of the model is missing; there are 'age'"):
         rows.select(hbtvm.polars.predict(pl.struct("age"), case.package))
     with pytest.raises(InputError, match="got a column of Float64; expected structs"):
         rows.lazy().select(hbtvm.polars.predict(pl.col("age"), case.package)).collect()

@@ -33,7 +33,7 @@ class ParquetFile:
         self.width = len(self.names)
         twice = [name for i, name in enumerate(self.names) if name in self.names[:i]]
         if twice:
-            raise UsageError(f"{path}: column {twice[0]!r} is there twice")
+            raise UsageError(f"{path}: column {twice[0]!r} appears twice")
 
     def blocks(
         self, rows: int, read: Sequence[int], keep: Sequence[str] = ()

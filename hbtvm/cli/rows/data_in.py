@@ -182,10 +182,10 @@ def _by_name(path: str, names: Sequence[str], spec: InputSpec) -> list[int]:
     wanted = spec.feature_names or ()
     lacking = [name for name in wanted if name not in names]
     if lacking:
-        raise UsageError(f"{path}: {columns(lacking)} of the model is not there; there are {some(names)}")
+        raise UsageError(f"{path}: {columns(lacking)} of the model is missing; there are {some(names)}")
     twice = [name for name in wanted if names.count(name) > 1]
     if twice:
-        raise UsageError(f"{path}: column {twice[0]!r} is there twice")
+        raise UsageError(f"{path}: column {twice[0]!r} appears twice")
     return [names.index(name) for name in wanted]
 
 
@@ -201,16 +201,16 @@ def _compare(path: str, names: Sequence[str], spec: InputSpec) -> None:
         return
     lacking = [name for name, key in zip(expected, wanted, strict=True) if key not in present]
     if lacking:
-        raise UsageError(f"{path}: {columns(lacking)} of the model is not there; there are {some(names)}")
+        raise UsageError(f"{path}: {columns(lacking)} of the model is missing; there are {some(names)}")
     extra = [name for name, key in zip(names, present, strict=True) if key not in wanted]
     if extra:
         raise UsageError(
-            f"{path}: {columns(extra)} was not there in training; "
+            f"{path}: {columns(extra)} was not in the training data; "
             f"to leave it out, say --drop {','.join(extra)}"
         )
     if len(present) > len(wanted):
         twice = next(name for i, name in enumerate(names) if present[i] in present[:i])
-        raise UsageError(f"{path}: column {twice!r} is there twice")
+        raise UsageError(f"{path}: column {twice!r} appears twice")
     at = next(i for i, key in enumerate(present) if key != wanted[i])
     raise UsageError(
         f"{path}: columns are in another order than in training: column {at + 1} is {names[at]!r}, "
