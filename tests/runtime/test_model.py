@@ -85,9 +85,10 @@ def test_no_rows_give_no_predictions() -> None:
 def test_outputs_that_a_model_lacks() -> None:
     loaded = Model(compiled("xgb_real_base"))
     X = rows(1, "")
-    for call in (loaded.predict_proba, loaded.decision_function, loaded.score_samples):
+    for name in ("predict_proba", "decision_function", "score_samples"):
+        assert not hasattr(loaded, name)
         with pytest.raises(InputError, match="this regressor has no"):
-            call(X)
+            getattr(loaded, name)(X)
     with pytest.raises(InputError, match="output is 'probability'; expected None or one of label, proba"):
         loaded.predict(X, "probability")  # type: ignore[arg-type]
     for name, message in (("classes_", "no class labels"), ("feature_names_in_", "without feature names")):

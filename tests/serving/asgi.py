@@ -28,7 +28,7 @@ class Answer:
     body: bytes
 
     @property
-    def told(self) -> Any:
+    def document(self) -> Any:
         """Its JSON; what follows that is left out."""
         length = self.headers.get(BINARY_HEADER)
         return json.loads(self.body if length is None else self.body[: int(length)])
@@ -36,10 +36,10 @@ class Answer:
     @property
     def error(self) -> str:
         """The sentence of an error."""
-        told = self.rewrites
-        assert set(told) == {"error"}, told
-        found: str = told["error"]
-        return found
+        document = self.document
+        assert set(document) == {"error"}, document
+        sentence: str = document["error"]
+        return sentence
 
 
 def service(paths: dict[str, Path], limits: Limits | None = None, access: Access | None = None) -> Service:

@@ -43,9 +43,9 @@ class Server:
                 env={**os.environ, "PYTHONPATH": str(ROOT), "HBTVM_CONTROL_TOKEN": TOKEN},
             )
         assert self.process.stdout is not None
-        self.rewrites = self.process.stdout.readline()
-        found = re.match(r"http://([^/]+)/v2/models/", self.rewrites)
-        assert found, (self.rewrites, self.log)
+        self.first_line = self.process.stdout.readline()
+        found = re.match(r"http://([^/]+)/v2/models/", self.first_line)
+        assert found, (self.first_line, self.log)
         self.address = found[1]
 
     @property

@@ -124,7 +124,7 @@ def test_tokens(packages: Path, action: str, sent: bytes | None, status: int) ->
     assert answer.status == status
     assert (b"www-authenticate" in answer.headers) == (status == 401)
     changed = status == 200
-    index = run(ask(on, "POST", "/v2/repository/index")).rewrites[0]
+    index = run(ask(on, "POST", "/v2/repository/index")).document[0]
     assert index["state"] == ("UNAVAILABLE" if changed and action == "unload" else "READY")
     assert index["version"] == ("2" if changed and action == "load" else "1")
     off.close()

@@ -68,7 +68,7 @@ def test_bodies_in_parts(app: Service, parts: int) -> None:
         step = -(-len(sent) // parts)
         cut = [sent[i : i + step] for i in range(0, len(sent), step)]
         answer = run(ask(app, "POST", AT, cut))
-        assert answer.status == 200 and answer.rewrites["outputs"][0]["data"] == expected
+        assert answer.status == 200 and answer.document["outputs"][0]["data"] == expected
 
 
 @pytest.mark.parametrize("encoding", [b"gzip", b"deflate", b"GZIP", b"identity"])
@@ -76,7 +76,7 @@ def test_packed_bodies(app: Service, encoding: bytes) -> None:
     for sent, expected in ((ONE, wanted()[:1]), (MANY, wanted() * 100)):
         packed = {b"gzip": gzip.compress, b"deflate": zlib.compress}.get(encoding.lower(), bytes)(sent)
         answer = run(ask(app, "POST", AT, [packed], [(b"content-encoding", encoding)]))
-        assert answer.status == 200 and answer.rewrites["outputs"][0]["data"] == expected
+        assert answer.status == 200 and answer.document["outputs"][0]["data"] == expected
 
 
 def test_half_precision_missing_values_and_nested_lists(app: Service) -> None:
@@ -84,7 +84,7 @@ def test_half_precision_missing_values_and_nested_lists(app: Service) -> None:
     expected = CASES["classes"].model.predict(rows.astype(np.float32)).tolist()
     tensor = {"name": "input", "shape": [9, 4], "datatype": "FP16", "data": rows.tolist()}
     answer = run(ask(app, "POST", AT, [json.dumps({"inputs": [tensor]}).encode()]))
-    assert answer.rewrites["outputs"][0]["data"] == expected
+    assert answer.document["outputs"][0]["data"] == expected
     X = frame()[["age", "job", "pay"]].astype(object)
     X.iloc[::2, 0] = np.nan
     X.iloc[1::2, 1] = None
@@ -95,7 +95,7 @@ def test_half_precision_missing_values_and_nested_lists(app: Service) -> None:
     ]  # fmt: skip
     answer = run(ask(app, "POST", "/v2/models/pipeline/infer", [json.dumps({"inputs": tensors}).encode()]))
     numeric = X.assign(age=X["age"].astype(np.float32), pay=X["pay"].astype(np.float32))
-    assert answer.rewrites["outputs"][0]["data"] == CASES["pipeline"].model.predict(numeric).tolist()
+    assert answer.document["outputs"][0]["data"] == CASES["pipeline"].model.predict(numeric).tolist()
 
 
 def refused(status: int, text: str, answer: Answer) -> None:

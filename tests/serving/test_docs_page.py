@@ -93,11 +93,15 @@ async def looked_at(browser: str, address: str, width: int) -> dict[str, Any]:
         while True:
             message = json.loads(await socket.read_message())
             if message.get("id") == 1:
-                return message["result"]
+                return message.get("result", message)
 
     await command(
         "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False
     )
+    # Until the page has replaced the empty document of a new target.
+    loaded = f"location.host === {json.dumps(address)} && document.readyState === 'complete'"
+    while (await command("Runtime.evaluate", expression=loaded)).get("result", {}).get("value") is not True:
+        await asyncio.sleep(0.05)
     result = await command("Runtime.evaluate", expression=PREDICT, awaitPromise=True)
     socket.close()
     found: dict[str, Any] = json.loads(result["result"]["value"])

@@ -161,7 +161,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Service:
 
 
 def _right(answer: Answer, name: str) -> None:
-    told = answer.rewrites
+    told = answer.document
     assert told["model_name"] == name and told["outputs"]
     for one in told["outputs"]:
         assert one["shape"][0] >= 1
@@ -190,7 +190,7 @@ def test_malformed_requests(app: Service) -> None:
             app, "POST", "/v2/models/numbers/infer", [json.dumps({"inputs": [tensor]}).encode()]
         )
         wanted = load(Path(app.repository.served["numbers"].path)).predict(X)
-        assert answer.rewrites["outputs"][0]["data"] == wanted.tolist()
+        assert answer.document["outputs"][0]["data"] == wanted.tolist()
 
     run(all_of_them())
     # Both sides are tried: what is right as well as what is not.

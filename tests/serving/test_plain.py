@@ -56,7 +56,7 @@ def test_predictions_are_the_librarys(app: Service, name: str, repeats: int) -> 
     case, rows = CASES[name], json_rows(name)
     answer = post(app, name, {"rows": rows * repeats, "outputs": list(case.outputs)})
     assert answer.status == 200, answer.error
-    predictions = answer.told["predictions"]
+    predictions = answer.document["predictions"]
     assert len(predictions) == repeats * ROWS
     for output in case.outputs:
         values = [prediction[output] for prediction in predictions]
@@ -71,8 +71,8 @@ def test_predictions_are_the_librarys(app: Service, name: str, repeats: int) -> 
 
 def test_probabilities_have_the_names_of_classes(app: Service) -> None:
     answer = post(app, "pipeline/versions/1", {"rows": [ROW]})
-    assert list(answer.told) == ["model_name", "model_version", "predictions"]
-    (prediction,) = answer.told["predictions"]
+    assert list(answer.document) == ["model_name", "model_version", "predictions"]
+    (prediction,) = answer.document["predictions"]
     library = CASES["pipeline"].model
     expected = library.predict_proba(pd.DataFrame([ROW]))[0]
     assert prediction["predict"] == library.predict(pd.DataFrame([ROW]))[0]
@@ -87,7 +87,7 @@ def test_missing_values_and_other_columns(app: Service) -> None:
     known = pd.DataFrame(rows).assign(pay=[-2.0, 1.0])
     expected = CASES["pipeline"].model.predict_proba(known)
     answer = post(app, "pipeline", {"rows": rows, "outputs": ["predict_proba"]})
-    found = [list(prediction["predict_proba"].values()) for prediction in answer.told["predictions"]]
+    found = [list(prediction["predict_proba"].values()) for prediction in answer.document["predictions"]]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -167,7 +167,7 @@ def test_odd_rows_are_refused_in_a_sentence(app: Service) -> None:
 
 def test_the_openapi_document(app: Service) -> None:
     """Its examples are answered in the form that it states."""
-    document = run(ask(app, "GET", "/openapi.json")).told
+    document = run(ask(app, "GET", "/openapi.json")).document
     assert document["openapi"] == "3.1.0"
     paths = document["paths"]
     identities = [operation["operationId"] for item in paths.values() for operation in item.values()]
@@ -180,7 +180,7 @@ def test_the_openapi_document(app: Service) -> None:
         answer = post(app, name, {**body["example"], "outputs": outputs})
         assert answer.status == 200, answer.error
         schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
-        fits(answer.told, schema)
+        fits(answer.document, schema)
         fits(body["example"], body["schema"])
         fits({"error": ""}, document["components"]["schemas"]["Error"])
     body = paths["/v2/models/pipeline/predict"]["post"]["requestBody"]["content"]["application/json"]
@@ -188,7 +188,7 @@ def test_the_openapi_document(app: Service) -> None:
     assert list(columns) == ["age", "job", "pay"]
     assert set(columns["job"]["examples"]) == set(frame(200)["job"])
     app.repository.unload("scaler")
-    document = run(ask(app, "GET", "/openapi.json")).told
+    document = run(ask(app, "GET", "/openapi.json")).document
     assert "/v2/models/scaler/predict" not in document["paths"]
     app.repository.load("scaler")
 
@@ -246,18 +246,18 @@ def test_recursive_models(recursive: tuple[Service, dict[str, hbtvm.Model]]) -> 
     for rows in (TREES, [*TREES[:3], flat], ["(not (very good))", "(it works)", "good", "((it it) not)"]):
         answer = post(app, "trees", {"rows": rows})
         assert answer.status == 200, answer.error
-        found = [list(prediction["predict_proba"].values()) for prediction in answer.told["predictions"]]
+        found = [list(prediction["predict_proba"].values()) for prediction in answer.document["predictions"]]
         np.testing.assert_allclose(found, models["trees"].predict_proba(trees), rtol=1e-6)
-        labels = [prediction["predict"] for prediction in answer.told["predictions"]]
+        labels = [prediction["predict"] for prediction in answer.document["predictions"]]
         assert labels == models["trees"].predict(trees).tolist()
     # So many that a thread computes them in blocks.
     answer = post(app, "trees", {"rows": TREES * 100, "outputs": ["predict"]})
-    assert [prediction["predict"] for prediction in answer.told["predictions"]] == labels * 100
+    assert [prediction["predict"] for prediction in answer.document["predictions"]] == labels * 100
 
     numbers = [[0, [1, 2]], 2]
     answer = post(app, "nodes", {"rows": numbers})
     expected = models["nodes"].predict(rec.trees(numbers))
-    groups = answer.told["predictions"]
+    groups = answer.document["predictions"]
     assert list(map(len, groups)) == [5, 1]
     found = [node["predict"] for group in groups for node in group]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
@@ -279,11 +279,11 @@ def test_recursive_models(recursive: tuple[Service, dict[str, hbtvm.Model]]) -> 
     answer = run(ask(app, "POST", "/v2/models/trees/infer", [json.dumps({"inputs": [tensor]}).encode()]))
     assert answer.status == 400 and "/v2/models/trees/predict" in answer.error
 
-    document = run(ask(app, "GET", "/openapi.json")).told
+    document = run(ask(app, "GET", "/openapi.json")).document
     for name in models:
         operation = document["paths"][f"/v2/models/{name}/predict"]["post"]
         example = operation["requestBody"]["content"]["application/json"]["example"]
         answer = post(app, name, example)
         assert answer.status == 200, answer.error
-        fits(answer.told, operation["responses"]["200"]["content"]["application/json"]["schema"])
-    assert run(ask(app, "GET", "/v2/models/trees")).told["inputs"] == []
+        fits(answer.document, operation["responses"]["200"]["content"]["application/json"]["schema"])
+    assert run(ask(app, "GET", "/v2/models/trees")).document["inputs"] == []
