@@ -9,15 +9,13 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
-from sklearn.linear_model import Lasso, LogisticRegression
+from sklearn.linear_model import LogisticRegression
 
 import hbtvm
 from hbtvm.cli.main import main
-from hbtvm.errors import InputError
 from hbtvm.graph.networks.network import Network
 from hbtvm.operators.base import Input
 from hbtvm.operators.pointwise import apply
-from hbtvm.report import speed
 from hbtvm.strategies import make_linear, make_network, workload_of
 from hbtvm.words.quantities import model_shape
 from tests.models import data, targets
@@ -53,21 +51,6 @@ def test_a_linear_model_from_file_to_predictions(
     assert json.loads(capsys.readouterr().out)["forest"]["operator"] == "linear"
     loaded = hbtvm.load(package)
     np.testing.assert_array_equal(loaded.predict(data()[0]), model.predict(data()[0]))
-
-
-def test_speed_is_compared_with_the_same_model_only(
-    saved: tuple[LogisticRegression, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(speed, "SECONDS", 1e-4)
-    model, path = saved
-    compiled = hbtvm.compile(model, batch_sizes=(1, 50), threads=1)
-    found = speed.compare(compiled, path, trust=True)
-    assert [one.rows for one in found] == [1, 50]
-    assert all(one.difference is not None and one.difference < 1e-12 for one in found)
-    other = tmp_path / "other.pkl"
-    joblib.dump(Lasso().fit(data()[0][:, :3], targets("real")), other)
-    with pytest.raises(InputError, match=r"12 operators: .*1 linear_sum, the model 3 weighted numbers"):
-        speed.compare(compiled, other, trust=True)
 
 
 def test_a_workload_in_words() -> None:
