@@ -17,7 +17,7 @@ from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns.kernel_input import Feeds
 from hbtvm.graph.columns.row_operations import Normalize
 from hbtvm.graph.columns.steps import Encode
-from hbtvm.graph.columns.table import AllColumns, Column, Made, Raw, RowOperation, Source, Table
+from hbtvm.graph.columns.table import AllColumns, Column, Made, Raw, RowOperation, Table
 from hbtvm.graph.columns.text import Vectorize
 from hbtvm.graph.networks import fold_linear
 from hbtvm.graph.networks.apart import mixes, rounded_apart, table_compares_apart
@@ -123,9 +123,10 @@ def lower_types(
     return replace(wide, stages=stages, single=final.single)
 
 
-def _kinds(lowered: Lowered) -> list[tuple[Source, list[type]]]:
-    """Return what tells feeds apart; steps that a lowering creates, such as encoders, compare by identity."""
-    return [(feed.source, list(map(type, feed.steps))) for feed in lowered.feeds.feeds]
+def _kinds(lowered: Lowered) -> list[tuple[type, int, list[type]]]:
+    """Return what tells feeds apart; operations and steps that a lowering creates compare by identity."""
+    feeds = lowered.feeds.feeds
+    return [(type(feed.source), feed.source.index, list(map(type, feed.steps))) for feed in feeds]
 
 
 def _with_single(wide: Stage, narrow: Stage) -> Stage:
