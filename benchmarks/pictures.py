@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.common import tables
-from hbtvm.report.svg import Bar, ratios
+from benchmarks.ratios import Bar, ratios
 
 FIGURES = Path(__file__).parent / "figures"
 SPREAD = "Bars: geometric means. Lines: slowest to fastest case; orange: hbtvm is slower."

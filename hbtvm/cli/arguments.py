@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from hbtvm.cli.parser import Parser, did_you_mean
+from hbtvm.cli.parser import Parser
 from hbtvm.errors import HbtvmError, InputError
 from hbtvm.runtime.package.trust import Trust
 from hbtvm.words.names import ALL_STRATEGIES, STRATEGIES
+from hbtvm.words.similar import did_you_mean
 
 DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """The default tuning log, in the current folder: models tuned there learn from each other."""

@@ -6,20 +6,13 @@ import argparse
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from hbtvm.cli.show import fold, print_line
+from hbtvm.words.similar import did_you_mean
 
 _WIDEST = 88  # most characters of a line of help
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean X?"`` for the most similar known word; empty if none is similar."""
-    from difflib import get_close_matches  # seldom needed
-
-    matches = get_close_matches(word, list(known), 1)
-    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 class Parser(argparse.ArgumentParser):

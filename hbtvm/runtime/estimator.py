@@ -12,7 +12,6 @@ import numpy as np
 
 from hbtvm.errors import InputError, NoMethodError
 from hbtvm.runtime.package.file import Package
-from hbtvm.runtime.package.html import page
 
 _OUTPUT_OF = {
     "predict_proba": "proba",
@@ -140,6 +139,8 @@ class Estimator:
 
     def _repr_html_(self) -> str:
         """Return the model's description for notebooks: columns, classes, kernels and times."""
+        from hbtvm.runtime.package.html import page  # only notebooks need it
+
         return page(self.package)
 
 

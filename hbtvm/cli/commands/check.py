@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from hbtvm.cli import files
-from hbtvm.cli.arguments import add_trust, examples, paragraphs, seconds, trust_of, whole
+from hbtvm.cli.arguments import add_trust, examples, names, paragraphs, seconds, trust_of, whole
 from hbtvm.cli.comparison import MOST_ROWS, as_json, compared, print_comparison
 from hbtvm.cli.show import print_json
 
@@ -79,7 +79,7 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--drop",
-        type=lambda text: tuple(text.split(",")),
+        type=names,
         default=(),
         metavar="NAMES",
         help="columns that are not features, with commas between, if the model has no column names",

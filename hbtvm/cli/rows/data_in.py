@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from hbtvm.cli.arguments import UsageError
-from hbtvm.cli.parser import did_you_mean
 from hbtvm.cli.rows.arrow_in import ArrowBatches, ParquetFile
 from hbtvm.cli.rows.csv_in import NONE, CsvFile, Header
 from hbtvm.cli.rows.json_in import JsonFile
@@ -19,6 +18,7 @@ from hbtvm.cli.rows.text_in import is_compressed, shown, suffix_of
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.feeds.file_columns import Columns
 from hbtvm.streaming.matching import columns, some
+from hbtvm.words.similar import did_you_mean
 
 SUFFIXES = (".csv", ".tsv", ".npy", ".npz", ".parquet", ".arrow", ".feather", ".json", ".jsonl", ".ndjson")
 

@@ -12,6 +12,7 @@ from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.rows.arrow_in import ArrowBatches, ParquetFile
 from hbtvm.cli.rows.csv_in import Header
 from hbtvm.cli.rows.data_in import SUFFIXES, Data
+from hbtvm.cli.rows.text_in import suffix_of
 from hbtvm.errors import InputError, missing_package
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.feeds.file_columns import Columns, columns_of
@@ -32,7 +33,7 @@ def first_rows(
     """
     spec = model.package.input
     columns = None if model.pipeline is None else columns_of(model.pipeline)
-    suffix = _suffix(path)
+    suffix = suffix_of(path)
     named = spec.feature_names not in (None, tuple(f"Column_{i}" for i in range(spec.n_features)))
     if named and suffix not in (".npy", ".npz") and header != "no":
         rows = _frame(path, spec, columns, most, drop)
@@ -42,11 +43,6 @@ def first_rows(
     if rows is None or not (len(rows) if isinstance(rows, list) else rows.shape[0]):
         raise UsageError(f"{path}: there are no rows to compare")
     return rows
-
-
-def _suffix(path: Path) -> str:
-    """Return a file's suffix without ``.gz``, which pandas expands."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def _joined(blocks: Iterator[Any], most: int) -> Any:
@@ -79,7 +75,7 @@ def _frame(path: Path, spec: InputSpec, columns: Columns | None, most: int, drop
     except ImportError:
         raise missing_package("comparing rows with column names needs", "pandas", "hbtvm[pandas]") from None
     texts = _texts(spec if columns is None else columns.spec)
-    match _suffix(path):
+    match suffix_of(path):
         case ".csv":
             try:
                 frame = pandas.read_csv(
@@ -144,7 +140,7 @@ def _placed(path: Path, frame: Any, spec: InputSpec) -> InputSpec:
 def _arrow(path: Path, spec: InputSpec, most: int, drop: Collection[str]) -> Any:
     """Return the first rows of a Parquet or Arrow file as a pandas frame of the model's columns."""
     file = ParquetFile(
-        path, InputSpec(spec.n_features), None if _suffix(path) == ".parquet" else ArrowBatches
+        path, InputSpec(spec.n_features), None if suffix_of(path) == ".parquet" else ArrowBatches
     )
     try:
         batches, done = [], 0
