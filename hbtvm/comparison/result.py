@@ -9,6 +9,7 @@ from typing import Any
 
 from hbtvm.words.printable import shown
 from hbtvm.words.quantities import count, duration
+from hbtvm.words.tables import html_table, text_lines
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]], Sequence[str]]
 """Headings, rows of cells, and the headings of right-aligned columns."""
@@ -144,11 +145,11 @@ class Comparison:
         return tables
 
     def __repr__(self) -> str:
-        parts = ["\n".join(_lines(*table)) for table in self.tables() if table[1]]
+        parts = ["\n".join(text_lines(*table)) for table in self.tables() if table[1]]
         return "\n\n".join([*parts, f"{self.verdict}\n{self.conditions}"])
 
     def _repr_html_(self) -> str:
-        tables = "".join(_html(*table) for table in self.tables() if table[1])
+        tables = "".join(html_table(*table) for table in self.tables() if table[1])
         return f"<p><b>{escape(self.verdict)}</b></p>{tables}<p>{escape(self.conditions)}</p>"
 
 
@@ -175,26 +176,3 @@ def _place(at: int | None, first: int) -> str:
 
 def _values(example: Example) -> tuple[str, str]:
     return shown(repr(example.library), 40), shown(repr(example.package), 40)
-
-
-def _lines(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> list[str]:
-    lines = [heads, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
-    return [
-        "  ".join(
-            cell.rjust(width) if head in numbers else cell.ljust(width)
-            for head, cell, width in zip(heads, line, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
-
-
-def _html(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> str:
-    def line(cells: Sequence[str], tag: str) -> str:
-        sides = ("right" if head in numbers else "left" for head in heads)
-        parts = zip(cells, sides, strict=True)
-        inner = "".join(f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>' for cell, side in parts)
-        return f"<tr>{inner}</tr>"
-
-    body = "".join(line(row, "td") for row in rows)
-    return f"<table><thead>{line(heads, 'th')}</thead><tbody>{body}</tbody></table>"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from hbtvm.runtime.package.entry import Package
 from hbtvm.runtime.package.summary import facts, kernel_tables
 from hbtvm.words.printable import shown
+from hbtvm.words.tables import html_table
 
+_LONGEST = 2000  # most characters of a cell
 _MOST = 50
 """Most columns and classes that are listed."""
 
@@ -32,12 +34,9 @@ def _listed(values: Sequence[object]) -> str:
     return ", ".join(shown(value, 40) for value in values[:_MOST]) + more
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{_text(cell)}</th>" for cell in heads)
-    lines = ["".join(f"<td style='text-align:left'>{_text(cell)}</td>" for cell in row) for row in rows]
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table>{f'<tr>{head}</tr>' if head else ''}{body}</table>"
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return html_table(heads, [[shown(cell, _LONGEST) for cell in row] for row in rows])
 
 
 def _text(text: str) -> str:
-    return escape(shown(text, 2000))
+    return escape(shown(text, _LONGEST))

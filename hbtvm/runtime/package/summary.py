@@ -13,6 +13,7 @@ from hbtvm.runtime.package.file import KernelEntry, Package
 from hbtvm.runtime.recursive.words import recursion_rows, recursion_words
 from hbtvm.words.printable import shown
 from hbtvm.words.quantities import count, duration
+from hbtvm.words.tables import text_lines
 
 HEADS = ("rows", "input", "strategy", "threads", "kernel", "per row", "schedule")
 """Headings of kernels over rows."""
@@ -42,7 +43,7 @@ def summarize(package: Package, threads: int | None = None) -> str:
     described = facts(package, threads)
     lines = [described.pop("model"), *(f"  {name:<9}{text}" for name, text in described.items())]
     for title, heads, rows in kernel_tables(package):
-        lines += [title, *_table([heads, *rows])]
+        lines += [title, *(f"  {line}" for line in text_lines(heads, rows))]
     if package.tuning:
         lines += [
             "tuning",
@@ -196,11 +197,6 @@ def _kernel(kernel: KernelEntry) -> tuple[str, ...]:
 
 def _config(config: Mapping[str, Any]) -> str:
     return " ".join(f"{key}={value}" for key, value in sorted(config.items()))
-
-
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
 
 
 def _input(package: Package) -> str:
