@@ -20,7 +20,7 @@ import pytest
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="this machine lacks chromium")
 
-_FLAGS = (
+FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--enable-logging=stderr",
     "--remote-debugging-port=0",
@@ -102,7 +102,7 @@ def look(folder: Path, pages: Iterable[str], widths: Iterable[int]) -> tuple[lis
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
             log = Path(profile) / "stderr"
             url = f"http://127.0.0.1:{server.server_port}/_look.html"
-            command = [CHROMIUM, *_FLAGS, f"--user-data-dir={profile}/user", "--window-size=1400,1000", url]
+            command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}/user", "--window-size=1400,1000", url]
             with log.open("w") as errors:
                 browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
                 try:

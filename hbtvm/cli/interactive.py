@@ -16,7 +16,7 @@ from hbtvm.api import Search
 from hbtvm.cli.arguments import DEFAULT_LOG
 from hbtvm.cli.progress.live import Live
 from hbtvm.cli.show import is_terminal
-from hbtvm.comparison.closing import show_closing
+from hbtvm.comparison.closing import in_notebook, show_closing
 from hbtvm.logs.store import Log
 from hbtvm.options import Dtype
 from hbtvm.runtime.model import Model
@@ -124,8 +124,7 @@ def _checked(search: Search, model: Any, check: bool | None) -> Model:
 
 def _display(title: str) -> AbstractContextManager[Progress | None]:
     """Return the display of a notebook or a terminal; of neither, an empty context."""
-    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if type(shell).__name__ == "ZMQInteractiveShell":
+    if in_notebook():
         return _Notebook(title)
     return Live(title, sys.stderr, _HINT) if is_terminal(sys.stderr) else nullcontext()
 

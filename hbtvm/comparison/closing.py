@@ -42,22 +42,28 @@ def closing(model: Model, theirs: Any, *, trust: bool = False) -> Comparison:
     return compare(model, theirs, X, trust=trust, seconds=SECONDS, timeout=TIMEOUT)
 
 
+def in_notebook() -> bool:
+    """Return whether this process runs a notebook's cells."""
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
 def show_closing(model: Model, theirs: Any, check: bool | None) -> None:
     """Print the comparison of a tuned model, or display it in a notebook; errors are not raised.
 
     `theirs`: the model object or file; pickles are left out, since loading one can run any program.
     `check`: whether to compare; None to do so in a terminal or notebook.
     """
-    kernel = sys.modules.get("ipykernel")
-    if not (sys.stderr.isatty() or kernel is not None if check is None else check):
+    notebook = in_notebook()
+    if not (sys.stderr.isatty() or notebook if check is None else check):
         return
     with contextlib.suppress(Exception, KeyboardInterrupt):
         if isinstance(theirs, str | os.PathLike) and needs_trust(theirs):
             return
         comparison = closing(model, theirs)
-        if kernel is None:
-            print(comparison, file=sys.stderr)
-        else:
+        if notebook:
             from IPython.display import display
 
             display(comparison)
+        else:
+            print(comparison, file=sys.stderr)

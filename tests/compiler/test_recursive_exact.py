@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import hbtvm
 from hbtvm.recursive import known, reference
@@ -96,6 +95,7 @@ def test_states_are_the_reference_s(name: str, children: int | None, hidden: int
 
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_sequences_are_torch_s(name: str) -> None:
+    torch = pytest.importorskip("torch")
     layer: Any = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[name](24, 24)
     words = np.random.default_rng(0).normal(size=(VOCABULARY, 24)).astype(np.float32)
     weights = {key.removesuffix("_l0"): one.detach().numpy() for key, one in layer.named_parameters()}

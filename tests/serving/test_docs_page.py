@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +14,9 @@ from typing import Any
 import pytest
 from tornado.websocket import websocket_connect
 
+from tests.browser import CHROMIUM, FLAGS, needs_browser
 from tests.serving.conftest import Server
 from tests.serving.models import CASES
-
-CHROMIUM = shutil.which("chromium")
 
 PREDICT = """
 (async () => {
@@ -55,15 +53,9 @@ def test_the_page_needs_no_other_host(server: Server) -> None:
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[str]:
     """Return the address at which a browser takes commands."""
-    if CHROMIUM is None:
-        pytest.skip("this machine lacks chromium")
-    switches = [
-        "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
-        "disable-background-networking", "disable-component-update", "disable-sync",
-        "remote-debugging-port=0",
-    ]  # fmt: skip
+    assert CHROMIUM is not None
     process = subprocess.Popen(
-        [CHROMIUM, *(f"--{switch}" for switch in switches), f"--user-data-dir={tmp_path}"],
+        [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path}"],
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
@@ -108,6 +100,7 @@ async def looked_at(browser: str, address: str, width: int) -> dict[str, Any]:
     return found
 
 
+@needs_browser
 def test_predictions_on_the_page(server: Server, browser: str) -> None:
     for width in (1280, 400):
         found = asyncio.run(asyncio.wait_for(looked_at(browser, server.address, width), 120))
