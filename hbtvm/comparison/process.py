@@ -16,6 +16,7 @@ from typing import Any
 from hbtvm.comparison.library import Live, from_file
 from hbtvm.errors import HbtvmError, InputError, ModelError
 from hbtvm.frontends.recognize import kind_of
+from hbtvm.tuning.measuring.worker_process import last_line
 from hbtvm.words.printable import shown
 
 TIMEOUT = 300.0  # seconds for a call of the library
@@ -151,9 +152,8 @@ class Remote:
             how = f"crashed with {signal.Signals(-code).name}"
         else:
             how = f"exited with status {code}"
-        tail = os.pread(self._output.fileno(), 2000, max(0, os.fstat(self._output.fileno()).st_size - 2000))
-        words = [line.strip() for line in tail.decode(errors="replace").splitlines() if line.strip()]
-        return f"{how}: {shown(words[-1], 200)}" if words else how
+        last = last_line(self._output.fileno())
+        return f"{how}: {shown(last, 200)}" if last else how
 
 
 def serve(descriptor: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from hbtvm.errors import InputError
@@ -54,18 +56,25 @@ def answer(served: Served, request: Request, share: Share | None = None) -> Answ
         bound = min(block, rows - start) * most
         share.take(bound)
         part = {name: tensor[start : start + block] for name, tensor in tensors.items()}
-        try:
+        with rows_from(start):
             written = response.add(served.infer(request._replace(tensors=part)))
-        except InputError as error:
-            if not start:
-                raise
-            raise InputError(f"in the rows from {start} on: {error}") from error
         share.take(written - bound)
     share.take(-working)
     parts, json_length = response.finish()
     if sum(map(len, parts)) <= _JOINED:
         parts = [b"".join(parts)]
     return Answer(parts, json_length, rows)
+
+
+@contextlib.contextmanager
+def rows_from(start: int) -> Iterator[None]:
+    """Say in errors about a block's rows which row of the request is the block's first."""
+    try:
+        yield
+    except InputError as error:
+        if not start:
+            raise
+        raise InputError(f"in the rows from {start} on: {error}") from error
 
 
 def row_bytes(served: Served, request: Request) -> tuple[int, int]:

@@ -106,7 +106,8 @@ class Served:
         self._usual = tuple(
             name for name in self._outputs if name == self._first or name.startswith(_METHODS["proba"])
         )
-        self.outputs = tuple(_tensor(self.model, *item) for item in self._outputs.items())
+        self._described = {name: _tensor(self.model, name, item) for name, item in self._outputs.items()}
+        self.outputs = tuple(self._described.values())
 
     def metadata(self) -> dict[str, Any]:
         """Return the protocol's metadata of a model."""
@@ -177,12 +178,9 @@ class Served:
         """
         return self._outputs[name].of(rows)
 
-    def labels_of(self, name: str) -> Sequence[str]:
-        """Return the class labels that name the columns of an output; empty if they have no names."""
-        output = self._outputs[name]
-        if output.output != "proba":
-            return ()
-        return [str(label) for label in self.model.package.output.classes[output.target or 0].tolist()]
+    def tensor(self, name: str) -> Tensor:
+        """Return an output's description."""
+        return self._described[name]
 
     def _output(self, name: str) -> _Output:
         output = self._outputs.get(name)
@@ -259,4 +257,7 @@ def _tensor(model: Model, name: str, output: _Output) -> Tensor:
         model = model.scores
     example = model.example(output.output)
     probe = np.asarray(example if output.target is None else example[output.target])
-    return Tensor(name, name_of(probe.dtype), probe.shape[1] if probe.ndim > 1 else None)
+    labels: list[str] = []
+    if output.output == "proba":
+        labels = [str(label) for label in model.package.output.classes[output.target or 0].tolist()]
+    return Tensor(name, name_of(probe.dtype), probe.shape[1] if probe.ndim > 1 else None, labels)

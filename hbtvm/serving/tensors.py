@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,11 +31,14 @@ class Tensor:
         Name and datatype in requests.
     width
         Columns; None for a vector.
+    labels
+        Class labels that name an output's columns; empty if they have no names.
     """
 
     name: str
     datatype: str
     width: int | None
+    labels: Sequence[str] = ()
 
     def metadata(self) -> dict[str, Any]:
         """Return the protocol's metadata; -1 stands for any number of rows."""

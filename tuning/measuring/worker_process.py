@@ -185,10 +185,17 @@ class Worker:
             how = f"the worker died of {signal.Signals(-code).name}"
         else:
             how = f"the worker exited with status {code}"
-        file = self._output.fileno()
-        tail = os.pread(file, 2000, max(0, os.fstat(file).st_size - 2000))
-        words = [line.strip() for line in tail.decode(errors="replace").split("\n") if line.strip()]
-        return f"{how}: {words[-1][:300]}" if words else how
+        last = last_line(self._output.fileno())
+        return f"{how}: {last[:300]}" if last else how
+
+
+def last_line(file: int) -> str:
+    """Return the last line of a file that is not empty, without spaces around it; empty if there is none.
+
+    `file`: descriptor of the file, of which the last 2,000 bytes are read.
+    """
+    tail = os.pread(file, 2000, max(0, os.fstat(file).st_size - 2000))
+    return next(filter(None, map(str.strip, reversed(tail.decode(errors="replace").split("\n")))), "")
 
 
 def _resident(pid: int) -> int:

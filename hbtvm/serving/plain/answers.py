@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import orjson
 
-from hbtvm.errors import InputError
-from hbtvm.serving.answers import BLOCK_VALUES, NUMBER_BYTES, TEXT_BYTES, WORKING_BYTES, Answer
+from hbtvm.serving.answers import BLOCK_VALUES, NUMBER_BYTES, TEXT_BYTES, WORKING_BYTES, Answer, rows_from
 from hbtvm.serving.bodies import Share
 from hbtvm.serving.datatypes import BYTES, to_json
 from hbtvm.serving.plain.rows import RowsRequest
 from hbtvm.serving.served import Served
+from hbtvm.serving.tensors import Tensor
 
 _STRUCTURES = 64  # structures computed at a time
 
@@ -35,12 +35,8 @@ def answer_rows(served: Served, request: RowsRequest, share: Share | None = None
     parts = [orjson.dumps(served.head)[:-1] + b',"predictions":[']
     for start in range(0, max(1, len(rows)), step):
         block = rows[start : start + step]
-        try:
+        with rows_from(start):
             parts.append(_written(served, block, names, share))
-        except InputError as error:
-            if not start:
-                raise
-            raise InputError(f"in the rows from {start} on: {error}") from error
         if start + step < len(rows):
             parts.append(b",")
     parts.append(b"]}")
@@ -58,10 +54,11 @@ def _written(served: Served, block: list[Any], names: Sequence[str], share: Shar
         owners = served.structures.owners(rows)
         count = len(block) if owners is None else len(owners)
         working = served.structures.bytes(rows)
-    bound = count * sum(_most_bytes(served, name) for name in names)
+    held = 0
     if share is not None:
-        share.take(working + bound)
-    columns = [_column(served, name, served.compute(name, rows)) for name in names]
+        held = working + count * sum(_most_bytes(served.tensor(name)) for name in names)
+        share.take(held)
+    columns = [_column(served.tensor(name), served.compute(name, rows)) for name in names]
     objects: list[Any] = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
     if owners is not None:
         groups: list[list[Any]] = [[] for _ in block]
@@ -70,25 +67,23 @@ def _written(served: Served, block: list[Any], names: Sequence[str], share: Shar
         objects = groups
     text = orjson.dumps(objects)[1:-1]
     if share is not None:
-        share.take(len(text) - working - bound)
+        share.take(len(text) - held)
     return text
 
 
-def _column(served: Served, name: str, values: np.ndarray) -> list[Any]:
+def _column(output: Tensor, values: np.ndarray) -> list[Any]:
     """Return an output's value of each row: a number, a text, a list, or probabilities by class."""
     if values.ndim == 1:
         column: list[Any] = to_json(values)
         return column
     flat, width = to_json(values), values[0].size
     table = [flat[at : at + width] for at in range(0, len(flat), width)]
-    labels = served.labels_of(name)
-    if len(labels) != width:
+    if len(output.labels) != width:
         return table
-    return [dict(zip(labels, row, strict=True)) for row in table]
+    return [dict(zip(output.labels, row, strict=True)) for row in table]
 
 
-def _most_bytes(served: Served, name: str) -> int:
+def _most_bytes(output: Tensor) -> int:
     """Return a usual upper bound of the bytes of an output of a row."""
-    tensor = next(tensor for tensor in served.outputs if tensor.name == name)
-    value = TEXT_BYTES if tensor.datatype == BYTES else NUMBER_BYTES
-    return len(name) + (tensor.width or 1) * value + sum(len(label) + 4 for label in served.labels_of(name))
+    value = TEXT_BYTES if output.datatype == BYTES else NUMBER_BYTES
+    return len(output.name) + (output.width or 1) * value + sum(len(label) + 4 for label in output.labels)

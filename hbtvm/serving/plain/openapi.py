@@ -13,6 +13,7 @@ from typing import Any
 from hbtvm import __version__
 from hbtvm.serving.datatypes import BYTES
 from hbtvm.serving.served import Served
+from hbtvm.serving.tensors import Tensor
 
 _MOST_VALUES = 50  # maximal number of categories that the document lists for a column
 
@@ -75,7 +76,7 @@ def _predict(served: Served) -> dict[str, Any]:
     }
     prediction: dict[str, Any] = {
         "type": "object",
-        "properties": {name: _output(served, name) for name in names},
+        "properties": {output.name: _output(output) for output in served.outputs},
     }
     if served.structures is not None and served.structures.over == "nodes":
         prediction = {"type": "array", "items": prediction, "description": "A prediction for each node."}
@@ -144,15 +145,14 @@ def _value(known: Iterable[Any]) -> dict[str, Any]:
     return schema
 
 
-def _output(served: Served, name: str) -> dict[str, Any]:
+def _output(output: Tensor) -> dict[str, Any]:
     """Return the schema of an output of a row."""
-    tensor = next(tensor for tensor in served.outputs if tensor.name == name)
-    kind: dict[str, Any] = {"type": "string" if tensor.datatype == BYTES else ["number", "boolean", "null"]}
-    labels = served.labels_of(name)
-    if tensor.width is None:
+    kind: dict[str, Any] = {"type": "string" if output.datatype == BYTES else ["number", "boolean", "null"]}
+    if output.width is None:
         return kind
-    if len(labels) == tensor.width:
-        return {"type": "object", "properties": dict.fromkeys(labels, kind), "required": list(labels)}
+    if len(output.labels) == output.width:
+        labels = list(output.labels)
+        return {"type": "object", "properties": dict.fromkeys(labels, kind), "required": labels}
     return {"type": "array", "items": kind}
 
 
