@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,67 +15,11 @@ import pytest
 
 import hbtvm
 import hbtvm.recursive as rec
-from hbtvm.cli.main import main
-from hbtvm.cli.structures.options import model_of
-from hbtvm.compiler.recursion.samples import check_sample, sample, taken
-from hbtvm.errors import InputError, InputTypeError, ModelError, UnsupportedModel
-from hbtvm.recursive import known, reference
+from hbtvm.errors import InputError, ModelError, UnsupportedModel
 from hbtvm.recursive.cell import Cell
 from hbtvm.runtime.recursive.vocabulary import Vocabulary
 from tests import fake_cli
-from tests.recursive.random_cells import random_structures
-
-WORDS = ["not", "very", "good", "works", "it", "unk"]
-TREES = [["not", ["very", "good"]], ["it", "works"], "good", [["it", "it"], "not"]]
-TEXT = "(not (very good))\n(it works)\ngood\n((it it) not)\n"
-
-
-@rec.cell(children=2, state={"h": 4, "c": 4}, inputs={"word": rec.embedding("words", optional=True)})
-def small(node, w):  # type: ignore[no-untyped-def]
-    """What compiles quickly."""
-    h = rec.tanh(w.U @ rec.total(node.children.h) + node.word)
-    return {"h": h, "c": h + rec.total(node.children.c)}
-
-
-def model_with(output: rec.output.Output, **options: object) -> rec.Model:
-    rng = np.random.default_rng(1)
-    shapes = {"U": (4, 4), "words": (len(WORDS), 4), "head.weight": (2, 4)}
-    weights = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-    return rec.Model(small, weights, output, **options)  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models, their packages, structures and words."""
-    made = tmp_path_factory.mktemp("recursive")
-    models = {
-        "classes": model_with(rec.roots("h") | rec.linear("head") | rec.softmax(), classes=("bad", "fine")),
-        "nodes": model_with(rec.nodes("h")),
-        "roots": model_with(rec.roots("h")),
-    }
-    for name, model in models.items():
-        model.save(made / f"{name}.rec")
-        hbtvm.compile(model, batch_sizes=(4,), threads=1).save(made / f"{name}.tar")
-    (made / "words.txt").write_text("\n".join(WORDS))
-    (made / "trees.txt").write_text(TEXT)
-    return made
-
-
-@pytest.fixture
-def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(folder)
-    return folder
-
-
-def run(command: str, capsys: pytest.CaptureFixture[str], status: int = 0) -> str:
-    """What a command writes; on an error, its sentence."""
-    capsys.readouterr()
-    code = main(command.split())
-    out, err = capsys.readouterr()
-    assert code == status, err
-    if status:
-        assert err.startswith("hbtvm: error: ") and len(err.splitlines()) == 1, err
-    return err if status else out
+from tests.cli.recursive.conftest import TEXT, TREES, WORDS, run
 
 
 def test_predictions_in_all_files(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -365,112 +308,3 @@ def test_inspecting_what_no_kernel_computes(
     monkeypatch.setattr("hbtvm.strategies.recursive.levels.classes_of", refuse)
     lines = run("inspect roots.rec", capsys).splitlines()
     assert lines[-1].split()[:4] == ["levels", "no", "the", "cell"] and "no kernel computes" in lines[-1]
-
-
-def test_modules_of_torch(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Compiled from the file, without torch."""
-    torch = pytest.importorskip("torch")
-    modules = pytest.importorskip("tests.recursive.torch_modules")
-    torch.manual_seed(0)
-    module = modules.ChildSumLSTM()
-    state, word = torch.zeros(3, 2, modules.HIDDEN), torch.zeros(3, dtype=torch.int64)
-    (here / "cell.pt2").write_bytes(modules.saved(module, (state, state.clone(), word), ({0: "b"},) * 3))
-    monkeypatch.setitem(sys.modules, "torch", None)
-    given = "cell.pt2 --children 2 --state h,c"
-    assert "states     h (6), c (6)" in run(f"inspect {given}", capsys)
-    run(f"compile {given} --readout mean:c --threads 1 --batch-size 4 -o cell.tar", capsys)
-    run("predict cell.tar trees.npz -o cell.npy", _saved(here, capsys))
-    cell = rec.read_pt2("cell.pt2", children=2, state=("h", "c"))
-    structures = random_structures(cell, 1, count=5)
-    states = reference.states(cell, structures)["c"]
-    expected = [states[a:b].mean(0) for a, b in zip(structures.starts, structures.starts[1:], strict=False)]
-    np.testing.assert_allclose(np.load("cell.npy"), expected, atol=1e-6)
-    for options, sentence in (
-        ("", "say how many children a node has, such as --children 2, or --children any"),
-        ("--children 3", "cell.pt2: state 'h' is (s"),
-        ("--children 2 --state h,c --readout roots:x", "--readout roots:x: the states are h, c"),
-        ("--children 2 --state h,c --leaf none.pt2", "none.pt2: there is no such file, expected a .pt2 file"),
-    ):
-        assert sentence in run(f"compile cell.pt2 {options}", capsys, 2)
-    with pytest.raises(
-        ModelError, match=r"cell\.pt2: this is a module that torch exported, which can be the"
-    ):
-        hbtvm.compile("cell.pt2")
-
-
-def _saved(folder: Path, capsys: pytest.CaptureFixture[str]) -> pytest.CaptureFixture[str]:
-    given = random_structures(rec.read_pt2(folder / "cell.pt2", children=2, state=("h", "c")), 1, count=5)
-    np.savez(folder / "trees.npz", starts=given.starts, first=given.first, child=given.child, **given.inputs)
-    return capsys
-
-
-def test_modules_that_are_no_cells(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The operator is named."""
-    torch = pytest.importorskip("torch")
-    modules = pytest.importorskip("tests.recursive.torch_modules")
-
-    class Sorts(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def forward(self, h: torch.Tensor, x: torch.Tensor) -> torch.Tensor:  # type: ignore[name-defined]
-            return torch.sort(h.sum(1) + x)[0]
-
-    content = modules.saved(Sorts(), (torch.zeros(3, 2, 4), torch.zeros(3, 4)), ({0: "b"},) * 2)
-    (here / "sorts.pt2").write_bytes(content)
-    for command in ("compile", "inspect"):
-        err = run(f"{command} sorts.pt2 --children 2", capsys, 2)
-        assert err.startswith("hbtvm: error: sorts.pt2: ") and "sort" in err.removeprefix(
-            "hbtvm: error: sorts."
-        )
-
-
-def test_options_of_cells_are_passed_on(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hbtvm.cli.main import make_parser
-    from hbtvm.recursive.torch_modules import pt2
-
-    seen: dict[str, object] = {}
-
-    def read(path: str, **given: object) -> object:
-        seen.update(given, path=path)
-        return rec.load("roots.rec").cell
-
-    monkeypatch.setattr(pt2, "read_pt2", read)
-    monkeypatch.setattr("hbtvm.frontends.files.recursive_kind", lambda path: "pt2")
-    command = (
-        "compile a.pt2 --children any --state h,c --inputs w,x --optional w --reduce max --leaf roots.rec "
-        "--readout nodes:c"
-    )
-    arguments: argparse.Namespace = make_parser().parse_args(command.split())
-    model = model_of(arguments, "a.pt2")
-    assert model is not None and (model.readout.over, model.readout.state) == ("nodes", "c")
-    assert seen == {
-        "path": "a.pt2", "children": None, "state": ("h", "c"), "inputs": ("w", "x"), "optional": ("w",),
-        "reduce": "max", "apart": None, "leaf": "roots.rec",
-    }  # fmt: skip
-
-
-def test_samples() -> None:
-    """Structures that are taken are those given, whatever their order; too few are repeated."""
-    cell = known.example("tree_lstm", 3, vocabulary=9)
-    given = random_structures(cell, 7, count=6)
-    results = reference.readout(cell, rec.total("h").readout, given, reference.states(cell, given))
-    for count in (1, 4, 6, 20):
-        found = taken(given, count, seed=count)
-        check_sample(cell, found)
-        assert len(found) == count
-        own = reference.readout(cell, rec.total("h").readout, found, reference.states(cell, found))
-        rows = {tuple(row) for row in results.round(9)}
-        assert all(tuple(row) in rows for row in own.round(9))
-        if count >= 6:
-            assert {tuple(row) for row in own.round(9)} == rows
-    check_sample(cell, sample(cell, 3))
-
-
-def test_wrong_samples() -> None:
-    model = rec.Model(known.example("tree_lstm", 3, vocabulary=9))
-    with pytest.raises(InputTypeError, match=r"sample should be structures, .* got list"):
-        hbtvm.compile(model, sample=[[1, 2]])  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="structure 1, node 0: 'word' is 9; expected"):
-        hbtvm.compile(model, sample=rec.trees([[1, 2], [9, 1]]))
-    with pytest.raises(InputError, match="sample has no node"):
-        hbtvm.compile(model, sample=rec.trees([]))
