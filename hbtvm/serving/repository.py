@@ -91,7 +91,7 @@ class Repository:
                 self._metrics.of(name).loaded(succeeded=False)
                 raise
             entry.version = version
-            entry.error = ""
+            entry.error = entry.late = ""
             replaced = name in self.served
             self.served[name] = served
             if replaced:

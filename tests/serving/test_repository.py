@@ -164,7 +164,6 @@ def test_a_disk_that_hangs_stops_neither_other_models_nor_requests(
     repository.refresh()  # which does not wait for it again
     answers.set()
     repository.load("pipeline")
-    repository.refresh()
     assert {entry["reason"] for entry in repository.index()} == {""}
     assert repository.served["pipeline"].version == "3"
 
