@@ -51,6 +51,10 @@ class Estimator:
     section: str = ""  # the row of the table in docs/reference/models.md that names it
 
 
+Section = dict[str, Estimator]
+"""Estimators by the names of their classes: several where they are read alike, with a library if another."""
+
+
 @dataclass
 class RowRules:
     """Steps' rules for the caller's rows, see `hbtvm.graph.graph.InputSpec`; filled in as steps are read."""

@@ -1,15 +1,8 @@
-"""The supported estimators by library and class: their readers, and their documentation."""
+"""scikit-learn's estimators."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
-from hbtvm.errors import ModelError, UnsupportedModel
-from hbtvm.frontends import pipelines, target
-from hbtvm.frontends.lightgbm import estimator as lightgbm_estimator
-from hbtvm.frontends.pickles import Global, Record
-from hbtvm.frontends.pickles.records import kind_of
+from hbtvm.frontends import target
 from hbtvm.frontends.predictors import (
     bayes,
     calibration,
@@ -37,9 +30,6 @@ from hbtvm.frontends.sklearn import forest as sklearn_forest
 from hbtvm.frontends.sklearn import hist as sklearn_hist
 from hbtvm.frontends.sklearn import isolation as sklearn_isolation
 from hbtvm.frontends.sklearn import linear as sklearn_linear
-from hbtvm.frontends.sklearn.common import require_fitted
-from hbtvm.frontends.slices import slice_in_words
-from hbtvm.frontends.supported import refusal, refusal_of_dict
 from hbtvm.frontends.transformers import containers, curves, functions, polynomials, scaling, splines, texts
 from hbtvm.frontends.transformers.encoders import onehot, ordinal
 from hbtvm.frontends.transformers.imputers import iterative as iterative_imputing
@@ -49,12 +39,9 @@ from hbtvm.frontends.transformers.projections import clusters as distances
 from hbtvm.frontends.transformers.projections import embeddings, kernel_maps
 from hbtvm.frontends.transformers.projections import matrices as projections
 from hbtvm.frontends.transformers.selectors import selection
-from hbtvm.frontends.transformers.where import Estimator, Where
-from hbtvm.frontends.xgboost import estimator as xgboost_estimator
-from hbtvm.graph.graph import Graph
-from hbtvm.words.printable import shown
+from hbtvm.frontends.transformers.where import Estimator, Section
 
-_PIPELINE = Estimator(
+PIPELINE = Estimator(
     transforms=containers.pipeline, last=containers.last_step, first=containers.first_step, fitted=False
 )
 _WRAPPER = Estimator(
@@ -70,12 +57,9 @@ _ELIMINATION = Estimator(transforms=selection.by_support, last=selection.last_el
 _UNIVARIATE = Estimator(transforms=selection.univariate, selects=True)
 _PARTIAL = projections.partial_least_squares
 
-_Section = dict[str, Estimator]
-"""Estimators by the names of their classes: several where they are read alike, with a library if another."""
-
-_SECTIONS: dict[tuple[str, str], _Section] = {
+SECTIONS: dict[tuple[str, str], Section] = {
     ("sklearn", "scikit-learn, containers"): {
-        "Pipeline": _PIPELINE,
+        "Pipeline": PIPELINE,
         "ColumnTransformer": Estimator(transforms=containers.column_transformer, rows="names"),
         "FeatureUnion": Estimator(
             transforms=containers.feature_union, first=containers.parts_of_union, fitted=False
@@ -225,97 +209,4 @@ _SECTIONS: dict[tuple[str, str], _Section] = {
         "RegressorChain": Estimator(predicts=several_targets.regressor_chain),
         "FixedThresholdClassifier TunedThresholdClassifierCV": Estimator(predicts=thresholds.classifier),
     },
-    ("imblearn", "imbalanced-learn"): {
-        "Pipeline": _PIPELINE,
-        "BalancedRandomForestClassifier": Estimator(model=sklearn_forest.read_forest),
-        "BalancedBaggingClassifier EasyEnsembleClassifier": Estimator(predicts=bagging.classifier),
-        "RUSBoostClassifier": Estimator(predicts=boosting.classifier),
-    },
-    ("xgboost", "XGBoost"): {
-        "Booster": Estimator(model=xgboost_estimator.read_booster),
-        "XGBClassifier XGBRegressor XGBRanker XGBRFClassifier XGBRFRegressor XGBModel": Estimator(
-            model=xgboost_estimator.read_estimator
-        ),
-    },
-    ("lightgbm", "LightGBM"): {
-        "Booster": Estimator(model=lightgbm_estimator.read_booster),
-        "LGBMClassifier LGBMRegressor LGBMRanker LGBMModel": Estimator(
-            model=lightgbm_estimator.read_estimator
-        ),
-    },
 }
-"""By library and by the row of the table in docs/reference/models.md that names them."""
-
-
-def _estimators() -> dict[tuple[str, str], Estimator]:
-    result = {}
-    for (library, section), rows in _SECTIONS.items():
-        for names, how in rows.items():
-            for name in names.split():
-                other, _, kind = name.rpartition(".")
-                result[other or library, kind] = replace(how, section=section)
-    return result
-
-
-ESTIMATORS = _estimators()
-"""By library and class name. A class's module may differ by release, so it does not matter."""
-
-
-def read(model: Any) -> Graph:
-    """Read the value of a pickle.
-
-    `model`: a `Record`; other values are refused.
-    Raises `UnsupportedModel` if it is none of `ESTIMATORS`, not fitted, or of a kind that is not supported.
-    Raises `ModelError` if it is damaged.
-    """
-    require_supported(model)
-    try:
-        return _read(model)
-    except UnsupportedModel as error:
-        part = slice_in_words(model, _read)
-        if not part:
-            raise
-        raise UnsupportedModel(f"{error}{part}") from error
-
-
-def _read(model: Record) -> Graph:
-    try:
-        read = ESTIMATORS[class_of(model)].model
-        if read is None:
-            return pipelines.read(model, Where(estimators=ESTIMATORS))
-        if model.library == "sklearn":
-            require_fitted(model)
-        return read(model)
-    except ModelError:  # a ValueError as well
-        raise
-    except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
-        raise ModelError(
-            f"the {model.kind} is damaged: {type(error).__name__}: {shown(error, most=200)}."
-        ) from error
-
-
-def require_supported(model: Any) -> None:
-    """Refuse unsupported models; errors say what to pass instead.
-
-    `model`: a value of a pickle, or an object in memory.
-    Raises `UnsupportedModel` if its class is none of `ESTIMATORS`.
-    """
-    if isinstance(model, type):
-        raise UnsupportedModel(f"expected a trained model, got the class {model.__name__}.")
-    if isinstance(model, Global):
-        raise UnsupportedModel(f"expected a trained model, got {kind_of(model)}.")
-    if isinstance(model, dict):
-        raise UnsupportedModel(
-            refusal_of_dict({key: class_of(value) in ESTIMATORS for key, value in model.items()})
-        )
-    library, name = class_of(model)
-    if (library, name) not in ESTIMATORS:
-        raise UnsupportedModel(refusal(library, name))
-
-
-def class_of(model: Any) -> tuple[str, str]:
-    """Return the library and the name of the class of an object in memory or a `Record`."""
-    if isinstance(model, Record):
-        return model.library, model.kind
-    kind = type(model)
-    return kind.__module__.partition(".")[0], kind.__name__
