@@ -34,7 +34,7 @@ TORCH ?= torch==2.13.0+cpu
 # integration.
 CROSS_PACKAGES := clang gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 install-all: install cross-tools java  ## Add what optional parts and tests need: PyTorch's build for CPUs, engines of clusters, ...
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[optuna,mlflow,dask,ray,spark]' '$(TORCH)'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[optuna,mlflow,dask,ray,spark,models]' '$(TORCH)'
 
 cross-tools:  ## Install clang, and what makes and runs code for 64-bit Arm CPUs (as root on Debian or Ubuntu).
 	@command -v clang++ >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null && exit 0; \

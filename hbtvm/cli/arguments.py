@@ -82,6 +82,31 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
 
 
+def add_dialect(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a .csv file is written."""
+    parser.add_argument(
+        "--header",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        metavar="WHEN",
+        help="whether the first line of a .csv holds column names: yes, no or auto, which looks at the line "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--delimiter",
+        type=delimiter,
+        metavar="CHAR",
+        help="character between the fields of a .csv, such as ';', or tab (default: a comma; a tab in .tsv)",
+    )
+    parser.add_argument(
+        "--na",
+        type=names,
+        default=(),
+        metavar="WORDS",
+        help="fields of a .csv that are missing values, as empty fields are, such as NA,null",
+    )
+
+
 def size(text: str) -> int:
     """Parse a number of bytes, with the binary units K, M, G and T."""
     number, unit = (text[:-1], text[-1:].upper()) if text[-1:].upper() in _UNITS else (text, "")

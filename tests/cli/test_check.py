@@ -112,6 +112,16 @@ def test_another_models_package_differs(capsys: pytest.CaptureFixture[str]) -> N
     assert "the package DIFFERS from the library in predict, predict_proba, raw" in out
 
 
+def test_a_csv_file_of_another_dialect(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = rows()[0]
+    frame.loc[3, "age"] = np.nan
+    frame.to_csv(folder / "rows.csv.gz", index=False, sep=";", na_rep="?")
+    command = ["check", "xgb.tar", "--model", "xgb.json", "--data", "rows.csv.gz", "--delimiter", ";"]
+    assert main(command) == 2  # "?" is no number
+    assert main([*command, "--na", "?", "--rows", "9"]) == 0
+    assert "the package agrees with the library in all 9 rows" in capsys.readouterr().out
+
+
 def test_a_pipelines_pickle_needs_trust(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame, y = rows()
     X = frame[["city", "age"]].astype({"city": object})
@@ -175,6 +185,7 @@ def test_inputs_that_are_wrong(folder: Path, capsys: pytest.CaptureFixture[str])
         ("xgb.json --model xgb.json", "this seems to be a trained model, expected a package"),
         ("xgb.tar --model xgb.json --data none.csv", "none.csv: there are no rows to compare"),
         ("xgb.tar --model xgb.json --data rows.xls", "data with the suffix '.xls' can't be read"),
+        ("xgb.tar --model xgb.json --data rows.parquet --na NA", "--na needs a .csv file"),
         ("xgb.tar", "--model"),
     ):
         assert main(["check", *given.split()]) == 2

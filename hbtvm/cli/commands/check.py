@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from hbtvm.cli import files
-from hbtvm.cli.arguments import add_trust, examples, names, paragraphs, seconds, trust_of, whole
+from hbtvm.cli.arguments import add_dialect, add_trust, examples, names, paragraphs, seconds, trust_of, whole
 from hbtvm.cli.comparison import MOST_ROWS, as_json, compared, print_comparison
 from hbtvm.cli.show import print_json
 
@@ -70,13 +70,7 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="compare the first N rows of DATA (default: %(default)s)",
     )
-    parser.add_argument(
-        "--header",
-        choices=("auto", "yes", "no"),
-        default="auto",
-        metavar="WHEN",
-        help="whether the first line of a .csv holds column names: yes, no or auto (default: %(default)s)",
-    )
+    add_dialect(parser)
     parser.add_argument(
         "--drop",
         type=names,
@@ -106,7 +100,8 @@ def rows_of(arguments: argparse.Namespace, model: Any) -> Any:
     from hbtvm.cli.rows.whole import first_rows
 
     path = files.existing(arguments.data, "rows to compare")
-    return first_rows(path, model, arguments.rows, header=arguments.header, drop=arguments.drop)
+    dialect = {name: getattr(arguments, name) for name in ("header", "delimiter", "na")}
+    return first_rows(path, model, arguments.rows, drop=arguments.drop, **dialect)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hbtvm.cli import files
 from hbtvm.cli.arguments import (
     UsageError,
+    add_dialect,
     add_trust,
-    delimiter,
     examples,
     names,
     paragraphs,
@@ -119,14 +119,6 @@ def add_parser(commands: Any) -> None:
         "step) (default: the library's predict)",
     )
     parser.add_argument(
-        "--header",
-        choices=("auto", "yes", "no"),
-        default="auto",
-        metavar="WHEN",
-        help="whether the first line of a .csv holds column names: yes, no or auto, which looks at the line "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
         "--drop",
         type=names,
         default=(),
@@ -141,19 +133,7 @@ def add_parser(commands: Any) -> None:
         help="columns that go into OUT unchanged, in front of the predictions, such as an id, with commas "
         "between",
     )
-    parser.add_argument(
-        "--delimiter",
-        type=delimiter,
-        metavar="CHAR",
-        help="character between the fields of a .csv, such as ';', or tab (default: a comma; a tab in .tsv)",
-    )
-    parser.add_argument(
-        "--na",
-        type=names,
-        default=(),
-        metavar="WORDS",
-        help="fields of a .csv that are missing values, as empty fields are, such as NA,null",
-    )
+    add_dialect(parser)
     parser.add_argument(
         "--threads",
         type=whole(1),

@@ -76,9 +76,8 @@ class Data:
         if suffix in (".csv", ".tsv"):
             empty = NONE if pipeline is None else pipeline.empty
             self._file: DataFile = CsvFile(path, spec, header, empty, delimiter, na)
-        elif delimiter or na:
-            raise UsageError(f"--{'delimiter' if delimiter else 'na'} needs a .csv file, and this is {path}")
         else:
+            refuse_dialect(path, delimiter, na)
             self._file = _open(path, spec, suffix)
         try:
             self._read = self._matched(spec, drop)
@@ -134,6 +133,12 @@ class Data:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def refuse_dialect(path: Path, delimiter: str | None, na: Collection[str]) -> None:
+    """Raise a `UsageError` for options of a .csv file, if the file is of another format."""
+    if delimiter or na:
+        raise UsageError(f"--{'delimiter' if delimiter else 'na'} needs a .csv file, and this is {path}")
 
 
 def _open(path: Path, spec: InputSpec, suffix: str) -> DataFile:

@@ -11,7 +11,7 @@ import numpy as np
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.rows.arrow_in import ArrowBatches, ParquetFile
 from hbtvm.cli.rows.csv_in import Header
-from hbtvm.cli.rows.data_in import SUFFIXES, Data
+from hbtvm.cli.rows.data_in import SUFFIXES, Data, refuse_dialect
 from hbtvm.cli.rows.text_in import suffix_of
 from hbtvm.errors import InputError, missing_package
 from hbtvm.graph.graph import InputSpec
@@ -23,11 +23,18 @@ _BATCH = 65_536
 
 
 def first_rows(
-    path: Path, model: Model, most: int, *, header: Header = "auto", drop: Collection[str] = ()
+    path: Path,
+    model: Model,
+    most: int,
+    *,
+    header: Header = "auto",
+    delimiter: str | None = None,
+    na: Collection[str] = (),
+    drop: Collection[str] = (),
 ) -> Any:
     """Return at most `most` rows of a data file.
 
-    `header`, `drop`: as for `hbtvm.cli.rows.data_in.Data`.
+    `header`, `delimiter`, `na`, `drop`: as for `hbtvm.cli.rows.data_in.Data`.
     Returns a pandas frame of the model's columns if it knows their names; else an array, a sparse matrix or a
     list. Raises `UsageError` if the file can't be read, has no rows, or lacks columns of the model.
     """
@@ -36,9 +43,10 @@ def first_rows(
     suffix = suffix_of(path)
     named = spec.feature_names not in (None, tuple(f"Column_{i}" for i in range(spec.n_features)))
     if named and suffix not in (".npy", ".npz") and header != "no":
-        rows = _frame(path, spec, columns, most, drop)
+        rows = _frame(path, spec, columns, most, drop, delimiter, na)
     else:
-        with Data(path, spec, header=header, drop=drop, pipeline=columns) as data:
+        dialect: dict[str, Any] = {"header": header, "delimiter": delimiter, "na": na}
+        with Data(path, spec, drop=drop, pipeline=columns, **dialect) as data:
             rows = _joined(data.blocks(), most)
     if rows is None or not (len(rows) if isinstance(rows, list) else rows.shape[0]):
         raise UsageError(f"{path}: there are no rows to compare")
@@ -68,21 +76,33 @@ def _joined(blocks: Iterator[Any], most: int) -> Any:
     return sparse.vstack(parts, format="csr")
 
 
-def _frame(path: Path, spec: InputSpec, columns: Columns | None, most: int, drop: Collection[str]) -> Any:
+def _frame(
+    path: Path,
+    spec: InputSpec,
+    columns: Columns | None,
+    most: int,
+    drop: Collection[str],
+    delimiter: str | None,
+    na: Collection[str],
+) -> Any:
     """Return a pandas frame of the model's columns, in its order."""
     try:
         import pandas
     except ImportError:
         raise missing_package("comparing rows with column names needs", "pandas", "hbtvm[pandas]") from None
     texts = _texts(spec if columns is None else columns.spec)
-    match suffix_of(path):
-        case ".csv":
+    suffix = suffix_of(path)
+    if suffix not in (".csv", ".tsv"):
+        refuse_dialect(path, delimiter, na)
+    match suffix:
+        case ".csv" | ".tsv":
             try:
                 frame = pandas.read_csv(
                     path,
+                    sep=delimiter or ("\t" if suffix == ".tsv" else ","),
                     dtype=dict.fromkeys(texts, str),
                     keep_default_na=False,
-                    na_values=[""],
+                    na_values=["", *na],
                     nrows=most,
                     encoding="utf-8-sig",
                 )
