@@ -55,6 +55,12 @@ class WideWorkload(Workload):
     rank_groups: int  # number of groups of up to `RANK_GROUP` neighbouring thresholds, over all columns
 
 
+class ObliviousWorkload(Workload):
+    """Workload of a forest for CPUs in which all splits of a level of a tree make the same test."""
+
+    oblivious: bool
+
+
 class PrologueWorkload(Workload):
     """Workload of a forest whose kernels compute the compared numbers from float64 rows."""
 
@@ -173,6 +179,7 @@ def is_known(workload: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
     if family == "trees":
         form: type = PrologueWorkload if "prologue" in workload else Workload
         form = WideWorkload if "rank_groups" in workload else form
+        form = ObliviousWorkload if "oblivious" in workload else form
     else:
         form = LinearWorkload if family == "linear" else NetworkWorkload
     machine = _GPU if target.get("kind") == "cuda" else _CPU

@@ -21,12 +21,13 @@ from hbtvm.strategies.network.strategy import Fused
 from hbtvm.strategies.trees.bitvector import Bitvector
 from hbtvm.strategies.trees.forest import Forest, make_forest
 from hbtvm.strategies.trees.gemm import Gemm
+from hbtvm.strategies.trees.oblivious import Oblivious
 from hbtvm.strategies.trees.perfect import PerfectTreeTraversal
 from hbtvm.strategies.trees.ranked import RankedTraversal
 from hbtvm.strategies.trees.traversal import TreeTraversal
 from hbtvm.words.names import STRATEGIES as NAMES
 
-_CPU = (Bitvector(), RankedTraversal(), PerfectTreeTraversal(), TreeTraversal(), Gemm())
+_CPU = (Bitvector(), Oblivious(), RankedTraversal(), PerfectTreeTraversal(), TreeTraversal(), Gemm())
 
 STRATEGIES: dict[str, Strategy] = {
     name: next(strategy for strategy in _CPU if strategy.name == name) for name in NAMES

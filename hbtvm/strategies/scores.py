@@ -21,12 +21,13 @@ class StageBuilder:
     """Builds the expressions that strategies share: symbolic sizes, column stage, tables, scores.
 
     `by_row`: whether the columns' layout is by rows (`row_stage`), else by columns (`column_stage`).
+    `room`: number of columns to pad to.
     `trees_inner`: whether vectors run over trees (knob ``axis``); the tree axis is then last in per-tree
         tables and intermediate tensors.
     `tree_tiles`, `groups`, `tree_tile`: extents of the leading axes of every table; `tree_tiles` is symbolic.
     """
 
-    def __init__(self, workload: Workload, config: Config, by_row: bool = False) -> None:
+    def __init__(self, workload: Workload, config: Config, by_row: bool = False, room: int = 0) -> None:
         self.workload, self.config = workload, config
         self.row_tile, self.tree_tile = int(config["row_tile"]), int(config["tree_tile"])
         self.trees_inner = config["axis"] == "trees"
@@ -34,7 +35,7 @@ class StageBuilder:
         self.tiles, self.tree_tiles = te.var("tiles", "int64"), te.var("tree_tiles", "int64")
         self.column_lookup = str(config.get("column_lookup", "scalar"))
         count = workload["numeric"] + workload["categorical"]
-        room = padded(count, workload["dtype"], self.column_lookup)
+        room = max(room, padded(count, workload["dtype"], self.column_lookup))
         block = (
             transposed_lanes(int(config["lanes"]), row_dtype_of(workload))
             if transposes_blocks(workload, config)

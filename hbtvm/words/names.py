@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-STRATEGIES = ("bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal", "gemm")
+STRATEGIES = (
+    "bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal", "oblivious", "gemm",
+)  # fmt: skip
 """The strategies of `hbtvm.strategies.STRATEGIES`, in their order."""
 
 BY_FAMILY: Mapping[str, tuple[str, ...]] = {

@@ -26,7 +26,7 @@ from hbtvm.graph.trees.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
 from hbtvm.graph.trees.prologue import Prologue
 from hbtvm.graph.trees.rounding import float32_at_most
 from hbtvm.schedules.cpu.steps import WIDE
-from hbtvm.schedules.workload import RANK_GROUP, PrologueWorkload, WideWorkload, Workload
+from hbtvm.schedules.workload import RANK_GROUP, ObliviousWorkload, PrologueWorkload, WideWorkload, Workload
 
 DType = Literal["float32", "float64"]
 
@@ -96,6 +96,9 @@ class Forest:
         if self.on_gpu and self.n_columns >= WIDE:
             wide: WideWorkload = {**workload, "rank_groups": self.rank_groups}
             workload = wide
+        elif not self.on_gpu and self.oblivious:
+            level_uniform: ObliviousWorkload = {**workload, "oblivious": True}
+            workload = level_uniform
         if self.prologue is None:
             return workload
         with_prologue: PrologueWorkload = {**workload, "prologue": " ".join(self.prologue.operations)}
@@ -149,6 +152,19 @@ class Forest:
     def rank_bits(self) -> int:
         """Bits to count the distinct thresholds of any column, and steps of a binary search among them."""
         return max(1, max(map(len, self.thresholds)).bit_length())
+
+    @cached_property
+    def oblivious(self) -> bool:
+        """Whether there are splits, and the splits of each level of a tree make the same test."""
+        for level in self.levels():
+            split = level[self.left[level] != LEAF]
+            _, first, tree = np.unique(self.base[split], return_index=True, return_inverse=True)
+            same = split[first][tree]
+            if np.any(self.column[split] != self.column[same]):
+                return False
+            if np.any(self.threshold[split] != self.threshold[same]):
+                return False
+        return self.depth > 0
 
     @property
     def rank_groups(self) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from hbtvm.schedules.cpu.oblivious import rank_room
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.intrinsics.lookup import lookup
@@ -75,3 +76,58 @@ def rank_stage(workload: Workload, config: Config, columns: Any, table: Any, roo
         ),
         name="ranks",
     )
+
+
+def level_order(forest: Forest) -> np.ndarray:
+    """Return each column's thresholds as a perfect tree, stored level by level from entry 1 on.
+
+    Returns shape `schedules.cpu.oblivious.rank_room`; padding is infinite.
+    """
+    bits, thresholds = forest.rank_bits, rank_table(forest)
+    columns, room = rank_room({"numeric": len(thresholds), "categorical": 0, "rank_bits": bits})
+    table = np.full((columns, room), np.inf, forest.dtype)
+    for level in range(bits):
+        step = 2 ** (bits - level)
+        table[: len(thresholds), 2**level : 2 ** (level + 1)] = thresholds[:, step // 2 - 1 :: step]
+    return table
+
+
+def search_stage(workload: Workload, config: Config, columns: Any, table: Any, dtype: str) -> Any:
+    """Return the expressions of the ranks of a row tile's columns, by a search in `level_order`.
+
+    `columns`: tensor, shape (tiles, columns, row_tile).
+    `table`: placeholder of `level_order`.
+    `dtype`: type of the ranks; small integers begin at their lowest value, since they are compared signed.
+    Returns tensor, shape (tiles, columns, row_tile), or (tiles, row_tile, columns) for vectors of trees.
+    """
+    tiles, count, rows = columns.shape
+    bits, by_tree = int(workload["rank_bits"]), config["axis"] == "trees"
+    lowest = 0 if by_tree else int(np.iinfo(dtype).min)
+
+    def step(node: Any, level: int) -> Any:
+        def below(i: Any, c: Any, r: Any) -> Any:
+            if node is None:
+                here, entry = tirx.const(0, "int32"), table[c, 1]
+            elif by_tree:
+                here = node[i, r, c]
+                at = c * int(table.shape[1]) + 2**level + here
+                entry = lookup(table[0, 0], at, int(np.prod(table.shape)), str(config["search_lookup"]))
+            else:
+                here = node[i, c, r]
+                permuted = level <= int(config["search_permutes"])
+                method = "permute" if permuted else str(config["search_lookup"])
+                entry = lookup(table[c, 2**level], here, 2**level, method)
+            # The comparison is false for NaN, which therefore ranks highest.
+            above = tirx.Select(columns[i, c, r] <= entry, tirx.const(0, "int32"), tirx.const(1, "int32"))
+            rank = here * 2 + above
+            return rank if level < bits - 1 else (rank + tirx.const(lowest, "int32")).astype(dtype)
+
+        name = "ranks" if level == bits - 1 else f"search_{level}"
+        if by_tree:
+            return te.compute((tiles, rows, count), lambda i, r, c: below(i, c, r), name=name)
+        return te.compute((tiles, count, rows), below, name=name)
+
+    node = None
+    for level in range(bits):
+        node = step(node, level)
+    return node

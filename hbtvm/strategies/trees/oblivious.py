@@ -1,0 +1,137 @@
+"""Oblivious strategy: trees whose levels each test one column against one threshold.
+
+CatBoost's symmetric trees have this form, and so do stumps. A tree of depth d needs d comparisons, not
+a walk: comparison l gives bit d - 1 - l of the leaf's number. Columns are ranks of one byte (see `ranks`), so a
+comparison tests four times as many rows as one of float32 numbers::
+
+    leaf[t, r]  = sum over levels l of (ranks[column[t, l], r] > rank[t, l] ? 2 ** (d - 1 - l) : 0)
+    score[r]    = sum over trees t of value[t, leaf[t, r]]
+
+A rank is computed once for all trees: a binary search in a perfect tree of the column's thresholds, stored level
+by level, whose first levels fit registers. Columns with more than 255 thresholds make ranks of two bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+
+from hbtvm.runtime.package.signature import Argument, table
+from hbtvm.schedules.cpu import oblivious as oblivious_cpu
+from hbtvm.schedules.cpu.oblivious import leaf_bits, rank_dtype, rank_room
+from hbtvm.schedules.space import Config
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies.base import Strategy, spread, tile_trees
+from hbtvm.strategies.columns import column_tables
+from hbtvm.strategies.intrinsics.lookup import lookup
+from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
+from hbtvm.strategies.trees.forest import Forest
+from hbtvm.strategies.trees.perfect import MAX_DEPTH, perfect_levels
+from hbtvm.strategies.trees.ranks import level_order, node_ranks, search_stage
+
+_MAX_RANK_BITS = 16
+
+
+class Oblivious(Strategy):
+    """Leaf numbers from one comparison per level; for trees whose levels each make one test."""
+
+    name = "oblivious"
+    schedule = oblivious_cpu
+
+    def refuse(self, workload: Workload) -> str | None:
+        if not workload.get("oblivious"):
+            return "the nodes of a level test different columns or thresholds; oblivious needs one test per level"
+        if workload["depth"] > MAX_DEPTH:
+            return f"trees are up to {workload['depth']} levels deep; oblivious holds at most {MAX_DEPTH}"
+        if workload["rank_bits"] > _MAX_RANK_BITS:
+            return (
+                f"a column has 2**{_MAX_RANK_BITS} thresholds or more; oblivious holds ranks of at most "
+                f"{_MAX_RANK_BITS} bits"
+            )
+        return None
+
+    def nanoseconds(self, workload: Workload) -> float:
+        return float(0.1 + 0.01 * workload["depth"])
+
+    def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
+        return {**column_tables(forest), "rank_threshold": level_order(forest)}
+
+    def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+        trees, depth, by_tree = len(forest.offset) - 1, forest.depth, config["axis"] == "trees"
+        ranks, levels = node_ranks(forest), perfect_levels(forest)
+        column = np.zeros((trees, depth), np.int32)
+        # No rank is above it: levels without a test, and missing trees, go left.
+        never = 2**forest.rank_bits - 1
+        rank = np.full((trees, depth), never, np.int32)
+        for level, nodes in enumerate(levels[:-1]):
+            split = forest.left[nodes] >= 0
+            node = nodes[np.arange(trees), np.argmax(split, axis=1)]
+            tested = split.any(axis=1)
+            column[tested, level], rank[tested, level] = forest.column[node][tested], ranks[node][tested]
+        dtype = rank_dtype(forest.rank_bits, config)
+        lowest = int(np.iinfo(dtype).min) if not by_tree else 0
+        rows = leaf_rows(2**depth, forest.value_dtype, config)
+        value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
+        value[:, : 2**depth] = forest.value[levels[-1]]
+        tiles = tile_trees(forest, int(config["tree_tile"]))
+        tables = {"column": column, "rank": (rank + lowest).astype(dtype), "value": value}
+        empty = {"rank": never + lowest}
+        return {name: spread(table, tiles, empty.get(name, 0), by_tree) for name, table in tables.items()}
+
+    def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
+        depth, columns = (workload["depth"],), workload["numeric"] + workload["categorical"]
+        rank = rank_dtype(workload["rank_bits"], config)
+        return (
+            table("rank_threshold", workload["dtype"], rank_room(workload)),
+            tree_table(workload, config, "column", "int32", depth, "index", below=columns),
+            tree_table(workload, config, "rank", rank, depth),
+            leaf_table(workload, config, 2 ** workload["depth"]),
+        )
+
+    def function(self, workload: Workload, config: Config) -> Any:
+        """Return the tensor expressions as a function ready to be scheduled."""
+        by_tree = config["axis"] == "trees"
+        builder = StageBuilder(workload, config, room=rank_room(workload)[0] if by_tree else 0)
+        tables = builder.placeholders(self.arguments(workload, config))
+        searched, column, rank, value = tables
+        depth, dtype = workload["depth"], str(rank.dtype)
+        ranks = search_stage(workload, config, builder.stage.columns, searched, dtype)
+        bits = leaf_bits(workload, config)
+
+        def number(levels: range) -> Any:
+            """Return the part of the leaf's number that levels decide, with the last level's bit as 1."""
+
+            def part(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+                result = tirx.const(0, dtype)
+                for level in levels:
+                    at = builder.at(o, g, t, level)
+                    if by_tree:
+                        room, method = int(ranks.shape[2]), str(config["row_lookup"])
+                        here = lookup(ranks[i, r, 0], column[at], room, method)
+                    else:
+                        here = ranks[i, column[at], r]
+                    bit = levels.stop - 1 - level
+                    # The highest bit of a byte is its sign.
+                    weight = np.array(1 << bit, np.int64).astype(dtype).item()
+                    result = result + tirx.Select(
+                        here > rank[at], tirx.const(weight, dtype), tirx.const(0, dtype)
+                    )
+                return result
+
+            return part
+
+        parts = [
+            builder.per_tree(number(range(max(stop - bits, 0), stop)), f"leaf_{at}")
+            for at, stop in enumerate(range(depth, 0, -bits))
+        ]
+
+        def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
+            leaf = tirx.const(0, "int32")
+            for at, part in enumerate(parts):
+                here = builder.read(part, i, o, g, t, r).astype("int32")
+                leaf = leaf + (here if by_tree else (here & (2**bits - 1)) << (bits * at))
+            return builder.leaf_value(value, o, g, t, leaf, v)
+
+        return builder.function(tables, builder.scores(leaf_value))

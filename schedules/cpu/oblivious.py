@@ -1,0 +1,161 @@
+"""CPU schedules of the oblivious strategy.
+
+Two programs, chosen by the knob ``axis``. Vectors of rows (large batches)::
+
+    for tile of row_tile rows:
+        columns[:, :] = ...                              # transposed, in L1
+        ranks[:, :] = search(columns)                    # bytes
+        for tree tile, for row block   (or the other way round: ``order``)
+            for tree in tile:
+                leaf[row block] = sum over levels of bits      # registers of bytes
+                for register: sums[register] += value[tree, leaf]
+            scores[row block] += sums
+
+Vectors of trees (one row, small batches)::
+
+    for row:
+        columns[:] = ...
+        ranks[:] = search(columns)                       # vectors of columns
+        for tree tile:                                   # `vectors` registers of `lanes` trees
+            leaf[tree tile] = sum over levels of bits
+            sums[tree tile] += value[leaf, tree tile]
+        score = sum(sums)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hbtvm.schedules.cpu.steps import (
+    MAX_SUMMED,
+    SMALL_BATCH,
+    common_knobs,
+    few_or_many,
+    finish,
+    is_arm,
+    lookup_default,
+    lookup_is_valid,
+    lookup_knob,
+    mark,
+    place,
+    place_before,
+    shape_is_valid,
+    state_tile,
+    vector_lanes,
+    vectorize,
+)
+from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target, Workload
+
+_MOST_PERMUTED = 256  # most leaves whose values permutes look up
+_REGISTER = 64  # bytes of the widest register
+
+
+def rank_dtype(bits: int, config: Config) -> str:
+    """Return the type of ranks: small for vectors of rows, where it decides the rows of a register."""
+    if config["axis"] == "trees":
+        return "int32"
+    return "int8" if bits <= 8 else "int16"
+
+
+def leaf_bits(workload: Workload, config: Config) -> int:
+    """Return the bits of a leaf's number that fit an element as wide as a rank."""
+    return 8 * np.dtype(rank_dtype(workload["rank_bits"], config)).itemsize
+
+
+def rank_room(workload: Workload) -> tuple[int, int]:
+    """Return the shape of the table of thresholds; vectors of columns and permutes read whole registers."""
+    step = _REGISTER // 4
+    columns = workload["numeric"] + workload["categorical"]
+    return -(-columns // step) * step, max(2 ** workload["rank_bits"], 2 * step)
+
+
+def space(workload: Workload, target: Target) -> Space:
+    """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
+
+    def valid(config: Config) -> bool:
+        by_row = config["axis"] == "rows"
+        if by_row and config.get("row_lookup", "scalar") != "scalar":
+            return False  # all rows share a level's column
+        if config["search_permutes"] and (not by_row or config["lanes"] == 1):
+            return False
+        if int(config["search_permutes"]) == bits - 1 and config["search_lookup"] != "scalar":
+            return False
+        return (
+            shape_is_valid(config)
+            and lookup_is_valid(config, "leaf_lookup", by_row)
+            and lookup_is_valid(config, "search_lookup", False)
+        )
+
+    rows, bits = int(workload["rows"]), int(workload["rank_bits"])
+    count = workload["numeric"] + workload["categorical"]
+    wide = int(target["vector_bits"]) >= 256
+    most = 7 if wide else 4 if is_arm(target) and workload["dtype"] == "float32" else 0
+    leaves = 2 ** workload["depth"] * workload["width"]
+    leaf = lookup_knob("leaf_lookup", target, leaves, shared=rows > 1)
+    if wide and rows > 1 and leaves <= _MOST_PERMUTED:
+        leaf = Knob("leaf_lookup", ("scalar", "gather", "permute"))
+    return Space(
+        (
+            *common_knobs(workload, target),
+            leaf,
+            lookup_knob("search_lookup", target, 10**6, shared=False),
+            Knob("search_permutes", tuple(range(min(bits - 1, most) + 1)) if rows > 1 else (0,)),
+            *((lookup_knob("row_lookup", target, count),) if rows <= SMALL_BATCH else ()),
+        ),
+        valid,
+    )
+
+
+def default(workload: Workload, target: Target) -> Config:
+    """Return a good single-thread configuration for unmeasured workloads."""
+    lanes, rows = vector_lanes(target, workload["dtype"])[-1], int(workload["rows"])
+    by_row = rows >= lanes
+    known = {knob.name: knob.choices for knob in space(workload, target).knobs}
+    leaves = 2 ** workload["depth"] * workload["width"]
+    permutes = 512 <= int(target["vector_bits"]) and leaves <= _MOST_PERMUTED
+    leaf = "permute" if by_row and permutes else lookup_default(target, leaves, by_row)
+    common: Config = {
+        "lanes": lanes,
+        "order": "trees",
+        "leaf_lookup": leaf,
+        "search_lookup": "scalar",
+        "search_permutes": int(max(known["search_permutes"])) if by_row else 0,
+    }
+    if rows <= SMALL_BATCH:
+        count = workload["numeric"] + workload["categorical"]
+        common["row_lookup"] = "scalar" if by_row else lookup_default(target, count, True)
+    if not by_row:
+        return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
+    vectors = few_or_many(workload, lanes)
+    return {**common, "axis": "rows", "row_tile": lanes * vectors, "vectors": vectors, "tree_tile": MAX_SUMMED}
+
+
+def apply(sch: Any, workload: Workload, config: Config) -> None:
+    """Schedule the expressions in place (blocks ``ranks``, ``leaf_<part>``)."""
+    by_tree, lanes = config["axis"] == "trees", int(config["lanes"])
+    parts = -(-workload["depth"] // leaf_bits(workload, config))
+    placed = place(sch, config, "leaf_0", reduces=False)
+    stages = [placed, *(place_before(sch, config, placed, f"leaf_{part}") for part in range(1, parts))]
+    item = np.dtype(rank_dtype(workload["rank_bits"], config)).itemsize
+    for part, stage in enumerate(stages):
+        register, lane = stage.register, stage.lane
+        block = lanes * int(config["vectors"])
+        small = min(block, lanes * np.dtype(workload["dtype"]).itemsize // item)
+        if not by_tree and small > lanes:
+            register, lane = sch.split(sch.fuse(register, lane), [None, small])
+        sch.unroll(register)
+        vectorize(sch, lane, lanes)
+        leaf = sch.get_sblock(f"leaf_{part}")
+        state_tile(sch, leaf, "ranks", 3 if by_tree else 4, by_row=by_tree)
+    ranks = sch.get_sblock("ranks")
+    sch.compute_at(ranks, placed.tile, True)
+    block, lane = sch.split(sch.get_loops(ranks)[-1], [None, lanes])
+    vectorize(sch, lane, lanes)
+    for level in reversed(range(int(workload["rank_bits"]) - 1)):
+        search = sch.get_sblock(f"search_{level}")
+        sch.compute_at(search, block, True)
+        vectorize(sch, sch.get_loops(search)[-1], lanes)
+    finish(sch, config, placed, [], [])
