@@ -19,6 +19,7 @@ def random_ensemble(
     missing: str = "right",
     categories: bool = False,
     chain: bool = False,
+    oblivious: bool = False,
 ) -> TreeEnsemble:
     """Return a random ensemble.
 
@@ -35,6 +36,8 @@ def random_ensemble(
         Whether some nodes of the last feature are categorical.
     chain
         Grow each tree as one long path instead of at random.
+    oblivious
+        Grow each tree level by level, and make one test in all nodes of a level.
     """
     sets = tuple(
         CategorySet(rng.random(int(rng.integers(1, 70))) < 0.5, bool(rng.random() < 0.5)) for _ in range(3)
@@ -43,16 +46,19 @@ def random_ensemble(
         name: [] for name in ("feature", "threshold", "left", "right", "category")
     }
     offset = [0]
+    level: list[int] = []
     for tree in range(trees):
         leaves = max_leaves if tree == 0 else int(rng.integers(1, max_leaves + 1))
         left, right = [LEAF], [LEAF]
-        open_leaves = [0]
+        open_leaves, depth = [0], [0]
         for _ in range(leaves - 1):
-            node = open_leaves.pop(-1 if chain else int(rng.integers(len(open_leaves))))
+            at = 0 if oblivious else -1 if chain else int(rng.integers(len(open_leaves)))
+            node = open_leaves.pop(at)
             left[node], right[node] = len(left), len(left) + 1
             left += [LEAF, LEAF]
             right += [LEAF, LEAF]
             open_leaves += [left[node], right[node]]
+            depth += [depth[node] + 1] * 2
         for node, child in enumerate(left):
             split = child != LEAF
             feature = int(rng.integers(features)) if split else LEAF
@@ -63,6 +69,7 @@ def random_ensemble(
             fields["left"].append(child)
             fields["right"].append(right[node])
             fields["category"].append(category)
+        level += [64 * tree + own for own in depth]
         offset.append(offset[-1] + len(left))
     nodes = offset[-1]
     threshold = np.array(fields["threshold"], np.float64)
@@ -78,18 +85,23 @@ def random_ensemble(
         "zero": rng.random(nodes) < 0.5,
     }[missing]
     leaf = np.array(fields["left"]) == LEAF
+    feature, category = np.array(fields["feature"], np.int32), np.array(fields["category"], np.int32)
+    if oblivious:
+        _, first, of = np.unique(np.array(level), return_index=True, return_inverse=True)
+        for values in (feature, threshold, category, default_left, numeric):
+            values[:] = np.where(leaf, values, values[first][of])
     return TreeEnsemble(
         n_features=features,
         n_outputs=groups * width,
         compare_dtype="float64" if compare_dtype == "float64" else "float32",
         offset=np.array(offset, np.int64),
-        feature=np.array(fields["feature"], np.int32),
+        feature=feature,
         threshold=threshold,
         left=np.array(fields["left"], np.int32),
         right=np.array(fields["right"], np.int32),
         default_left=default_left & ~leaf,
         zero_as_missing=numeric & (missing == "zero"),
-        category_set=np.array(fields["category"], np.int32),
+        category_set=category,
         value=np.where(leaf[:, None], rng.normal(size=(nodes, width)), 0.0),
         tree_output=(np.arange(trees) % groups * width).astype(np.int32),
         base_score=rng.normal(size=groups * width),

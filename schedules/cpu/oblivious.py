@@ -38,7 +38,6 @@ from hbtvm.schedules.cpu.steps import (
     lookup_default,
     lookup_is_valid,
     lookup_knob,
-    mark,
     place,
     place_before,
     shape_is_valid,
@@ -115,7 +114,7 @@ def default(workload: Workload, target: Target) -> Config:
     by_row = rows >= lanes
     known = {knob.name: knob.choices for knob in space(workload, target).knobs}
     leaves = 2 ** workload["depth"] * workload["width"]
-    permutes = 512 <= int(target["vector_bits"]) and leaves <= _MOST_PERMUTED
+    permutes = int(target["vector_bits"]) >= 512 and leaves <= _MOST_PERMUTED
     leaf = "permute" if by_row and permutes else lookup_default(target, leaves, by_row)
     common: Config = {
         "lanes": lanes,
@@ -130,7 +129,13 @@ def default(workload: Workload, target: Target) -> Config:
     if not by_row:
         return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
     vectors = few_or_many(workload, lanes)
-    return {**common, "axis": "rows", "row_tile": lanes * vectors, "vectors": vectors, "tree_tile": MAX_SUMMED}
+    return {
+        **common,
+        "axis": "rows",
+        "row_tile": lanes * vectors,
+        "vectors": vectors,
+        "tree_tile": MAX_SUMMED,
+    }
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:

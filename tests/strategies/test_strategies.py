@@ -30,6 +30,15 @@ CASES: dict[str, dict[str, Any]] = {
     "long_chains": {"max_leaves": 64, "chain": True, "trees": 3},
     "single_leaves": {"max_leaves": 1},
     "one_stump": {"max_leaves": 2, "features": 1, "trees": 1},
+    "oblivious": {"max_leaves": 64, "missing": "mixed", "categories": True, "oblivious": True, "trees": 50},
+    "oblivious_outputs": {
+        "max_leaves": 40,
+        "trees": 8,
+        "groups": 2,
+        "width": 3,
+        "compare_dtype": "float64",
+        "oblivious": True,
+    },
 }
 DEEP = {"max_leaves": 300, "trees": 3}
 REFUSED = {
@@ -37,6 +46,13 @@ REFUSED = {
     ("ranked_traversal", "single_leaves"): "no tree has a split",
     ("perfect_tree_traversal", "long_chains"): "trees are up to 63 levels deep",
     ("perfect_tree_traversal", "single_leaves"): "no tree has a split",
+    ("oblivious", "long_chains"): "trees are up to 63 levels deep",
+    ("oblivious", "single_leaves"): "no tree has a split",
+    **{
+        ("oblivious", case): "a level's nodes make different tests"
+        for case in CASES
+        if case not in ("long_chains", "single_leaves", "one_stump") and "oblivious" not in CASES[case]
+    },
 }
 """What a strategy cannot hold, and the beginning of what it says; it holds all other cases."""
 

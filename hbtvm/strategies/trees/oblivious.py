@@ -1,14 +1,15 @@
 """Oblivious strategy: trees whose levels each test one column against one threshold.
 
-CatBoost's symmetric trees have this form, and so do stumps. A tree of depth d needs d comparisons, not
-a walk: comparison l gives bit d - 1 - l of the leaf's number. Columns are ranks of one byte (see `ranks`), so a
-comparison tests four times as many rows as one of float32 numbers::
+CatBoost's symmetric trees have this form, and so do stumps. A tree of depth d needs d comparisons and no
+walk: comparison l gives bit d - 1 - l of the leaf's number. Columns are ranks of one byte (see `ranks`), so
+an instruction compares four times as many rows as with float32 numbers::
 
     leaf[t, r]  = sum over levels l of (ranks[column[t, l], r] > rank[t, l] ? 2 ** (d - 1 - l) : 0)
     score[r]    = sum over trees t of value[t, leaf[t, r]]
 
-A rank is computed once for all trees: a binary search in a perfect tree of the column's thresholds, stored level
-by level, whose first levels fit registers. Columns with more than 255 thresholds make ranks of two bytes.
+All trees share the ranks. A binary search computes each in a perfect tree of the column's thresholds, stored
+level by level, so that permutes of registers look up its first levels. Ranks take two bytes if a column has
+more than 255 thresholds.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ class Oblivious(Strategy):
     schedule = oblivious_cpu
 
     def refuse(self, workload: Workload) -> str | None:
+        if workload["depth"] == 0:
+            return "no tree has a split, and oblivious needs a level to test"
         if not workload.get("oblivious"):
-            return "the nodes of a level test different columns or thresholds; oblivious needs one test per level"
+            return "a level's nodes make different tests; oblivious needs trees with one test for each level"
         if workload["depth"] > MAX_DEPTH:
             return f"trees are up to {workload['depth']} levels deep; oblivious holds at most {MAX_DEPTH}"
         if workload["rank_bits"] > _MAX_RANK_BITS:
