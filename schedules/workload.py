@@ -177,15 +177,15 @@ def is_known(workload: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
     """Return whether a workload and target, perhaps from a log, have the entries that schedules read."""
     family = family_of(workload)
     if family == "trees":
-        form: type = PrologueWorkload if "prologue" in workload else Workload
-        form = WideWorkload if "rank_groups" in workload else form
-        form = ObliviousWorkload if "oblivious" in workload else form
+        forms: list[type] = [Workload]
+        more = {"prologue": PrologueWorkload, "rank_groups": WideWorkload, "oblivious": ObliviousWorkload}
+        forms += [form for name, form in more.items() if name in workload]
     else:
-        form = LinearWorkload if family == "linear" else NetworkWorkload
+        forms = [LinearWorkload if family == "linear" else NetworkWorkload]
     machine = _GPU if target.get("kind") == "cuda" else _CPU
     sizes = [target.get(name) for name in machine if name not in _NOT_SIZES]
     return (
-        _has_form(workload, form)
+        all(_has_form(workload, form) for form in forms)
         and machine <= target.keys()
         and _has_form(target, Target)
         and all(isinstance(size, int) and size > 0 for size in sizes)

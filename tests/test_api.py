@@ -50,7 +50,7 @@ def test_search_keeps_a_log_that_the_next_run_carries_on_from(booster: lgb.Boost
     # The final's measurements are no trials, but they are kept.
     assert len(records) >= 12
     assert {record.workload["rows"] for record in records} == {1, 64}
-    assert {record.strategy for record in records} == set(STRATEGIES)
+    assert {record.strategy for record in records} == set(STRATEGIES) - {"oblivious"}
     assert all(record.tvm and record.hbtvm == hbtvm.__version__ for record in records)
     np.testing.assert_allclose(found.model.predict(X), booster.predict(X), rtol=1e-5, atol=1e-5)
     seconds = [kernel.seconds for kernel in found.model.package.kernels if kernel.dtype == "float32"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 STRATEGIES = (
-    "bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal", "oblivious", "gemm",
+    "bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal", "gemm", "oblivious",
 )  # fmt: skip
 """The strategies of `hbtvm.strategies.STRATEGIES`, in their order."""
 

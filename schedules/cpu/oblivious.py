@@ -49,6 +49,7 @@ from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
 _MOST_PERMUTED = 256  # most leaves whose values permutes look up
+_FEW_LEAVES = 64  # most leaves whose values take few loads
 _REGISTER = 64  # bytes of the widest register
 
 
@@ -114,6 +115,7 @@ def default(workload: Workload, target: Target) -> Config:
     by_row = rows >= lanes
     known = {knob.name: knob.choices for knob in space(workload, target).knobs}
     leaves = 2 ** workload["depth"] * workload["width"]
+    most = int(target["vector_bits"]).bit_length() - 3
     permutes = int(target["vector_bits"]) >= 512 and leaves <= _MOST_PERMUTED
     leaf = "permute" if by_row and permutes else lookup_default(target, leaves, by_row)
     common: Config = {
@@ -121,7 +123,7 @@ def default(workload: Workload, target: Target) -> Config:
         "order": "trees",
         "leaf_lookup": leaf,
         "search_lookup": "scalar",
-        "search_permutes": int(max(known["search_permutes"])) if by_row else 0,
+        "search_permutes": max(n for n in known["search_permutes"] if int(n) <= most) if by_row else 0,
     }
     if rows <= SMALL_BATCH:
         count = workload["numeric"] + workload["categorical"]
@@ -129,6 +131,8 @@ def default(workload: Workload, target: Target) -> Config:
     if not by_row:
         return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
     vectors = few_or_many(workload, lanes)
+    if vectors == 4 and rows >= 8 * lanes and leaves > _FEW_LEAVES:
+        vectors = 8  # more rows for each load of a large table
     return {
         **common,
         "axis": "rows",

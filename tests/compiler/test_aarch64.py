@@ -66,7 +66,8 @@ def count(lines: list[str], pattern: str) -> int:
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_trees(name: str, dtype: Any) -> None:
     rng = np.random.default_rng(5)
-    ensemble = random_ensemble(rng, trees=9, missing="mixed", categories=True, compare_dtype=dtype)
+    kinds: dict[str, Any] = {"missing": "mixed", "categories": True, "oblivious": name == "oblivious"}
+    ensemble = random_ensemble(rng, trees=9, compare_dtype=dtype, **kinds)
     forest = make_forest(ensemble, dtype, dtype)
     X = random_rows(rng, ensemble, 70, dtype)
     space = STRATEGIES[name].space(workload_of(forest, 64), ARM)

@@ -23,7 +23,7 @@ from tests.runtime_models import random_rows, trained
 THREADS = 2
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"oblivious"}))  # the model is another kind
 def test_the_tuners_call_is_the_runtimes(strategy: str, tmp_path: Path) -> None:
     graph = trained("lgb_three_nan")[1]
     forest = make_forest(graph.anchor, "float32", "float32")

@@ -35,7 +35,7 @@ def test_there_are_hundreds_of_each_strategy_for_each_kind_of_machine() -> None:
     count = Counter((record.target["mcpu"], record.strategy) for record in RECORDS)
     machines = {machine for machine, _ in count}
     assert machines == {"x86-64-v3", "x86-64-v4"}
-    assert set(count) == {(machine, name) for machine in machines for name in STRATEGIES}
+    assert set(count) == {(machine, name) for machine in machines for name in set(STRATEGIES) - {"oblivious"}}
     assert min(count.values()) >= 200
 
 

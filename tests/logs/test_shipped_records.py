@@ -45,7 +45,9 @@ def test_they_cover_all_strategies_and_batch_sizes(machine: str) -> None:
     known = of(machine)
     assert len({record.workload_key for record in known}) >= 30
     tried = Counter((record.strategy, record.workload["rows"]) for record in known)
-    assert {strategy for strategy, _ in tried} == set(STRATEGIES)
+    assert {strategy for strategy, _ in tried} == set(STRATEGIES) - {
+        "oblivious"
+    }  # no model of them has such trees
     assert {rows for _, rows in tried} == {1, 100, 10_000}
     assert min(Counter(record.strategy for record in known).values()) >= 20
 

@@ -13,6 +13,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from hbtvm.runtime.package.archive import read_archive
 from hbtvm.runtime.package.file import _package, read, to_bytes
 from hbtvm.runtime.package.manifest import MANIFEST
 from hbtvm.strategies import STRATEGIES
+from tests.ensembles import random_ensemble
 from tests.runtime_models import kernel, package, random_rows, trained
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +90,10 @@ for line in open(folder + "/mutants.jsonl"):
 def made(strategy: str) -> bytes:
     """A package of kernels for one row and for many."""
     graph = trained(MODEL)[1]
+    if strategy == "oblivious":
+        rng, outputs = np.random.default_rng(0), graph.anchor.n_outputs
+        ensemble = random_ensemble(rng, trees=12, groups=outputs, missing="mixed", oblivious=True)
+        graph = replace(graph, anchor=ensemble)
     kernels = [kernel(graph, rows, strategy=strategy, seconds=rows * 1e-6) for rows in (1, 64)]
     return to_bytes(package(graph, *kernels))
 

@@ -71,7 +71,7 @@ KINDS = {
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_scores_are_the_references(name: str, case: str) -> None:
     rng = np.random.default_rng(len(case))
-    ensemble = random_ensemble(rng, max_leaves=20, **CASES[case])
+    ensemble = random_ensemble(rng, max_leaves=20, oblivious=name == "oblivious", **CASES[case])
     prologue = prologue_for(KINDS[case], ensemble.n_features, bool(ensemble.category_sets))
     forest = make_forest(ensemble, "float32", "float32", prologue=prologue)
     X = rows_for(rng, ensemble, prologue, 400)
@@ -98,7 +98,7 @@ def test_a_product_is_rounded_before_the_sum(name: str, rows: int) -> None:
     """A product less its own rounded value is 0, not the rounding error, wherever it is computed."""
     rng = np.random.default_rng(0)
     features = 20
-    one = random_ensemble(rng, trees=30, max_leaves=8, features=features)
+    one = random_ensemble(rng, trees=30, max_leaves=8, features=features, oblivious=name == "oblivious")
     ensemble = replace(one, threshold=np.zeros(one.n_nodes))
     factor, x = rng.random(features) + 0.5, rng.normal(size=features)
     prologue = Prologue.of([(0.0, 1.0, f, -v) for f, v in zip(factor, factor * x, strict=True)])

@@ -131,7 +131,7 @@ def test_other_targets_give_the_same_scores(name: str, mcpu: str) -> None:
     if lacking:
         pytest.skip(f"this machine lacks {', '.join(lacking)}")
     rng = np.random.default_rng(5)
-    ensemble = random_ensemble(rng, trees=9, missing="mixed", categories=True)
+    ensemble = random_ensemble(rng, trees=9, missing="mixed", categories=True, oblivious=name == "oblivious")
     forest = make_forest(ensemble, "float32", "float32")
     X = random_rows(rng, ensemble, 70, "float32")
     for rows in (1, 64):
@@ -144,7 +144,7 @@ def test_other_targets_give_the_same_scores(name: str, mcpu: str) -> None:
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_threads_change_no_score(name: str, shared: str) -> None:
     rng = np.random.default_rng(6)
-    ensemble = random_ensemble(rng, trees=70, groups=2)
+    ensemble = random_ensemble(rng, trees=70, groups=2, oblivious=name == "oblivious")
     forest = make_forest(ensemble, "float32", "float32")
     X = random_rows(rng, ensemble, 777, "float32")
     workload = workload_of(forest, 777, threads=2)

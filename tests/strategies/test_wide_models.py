@@ -53,7 +53,7 @@ def test_scores_are_the_references(missing: str, dtype: DType, features: int, mc
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_takes_wide_rows(name: str) -> None:
     rng = np.random.default_rng(3)
-    ensemble = random_ensemble(rng, features=150, **WIDE)  # type: ignore[arg-type]
+    ensemble = random_ensemble(rng, features=150, oblivious=name == "oblivious", **WIDE)  # type: ignore[arg-type]
     forest = make_forest(ensemble, "float32", "float32")
     workload = workload_of(forest, 100)
     X = random_rows(rng, ensemble, 100, "float32")

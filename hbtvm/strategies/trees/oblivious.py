@@ -56,7 +56,7 @@ class Oblivious(Strategy):
         return None
 
     def nanoseconds(self, workload: Workload) -> float:
-        return float(0.1 + 0.01 * workload["depth"])
+        return float(0.1 + 0.001 * min(2 ** workload["depth"], 300))
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
         return {**column_tables(forest), "rank_threshold": level_order(forest)}
