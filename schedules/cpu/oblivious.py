@@ -53,16 +53,19 @@ _FEW_LEAVES = 64  # most leaves whose values take few loads
 _REGISTER = 64  # bytes of the widest register
 
 
-def rank_dtype(bits: int, config: Config) -> str:
-    """Return the type of ranks: small for vectors of rows, where it decides the rows of a register."""
-    if config["axis"] == "trees":
-        return "int32"
+def rank_dtype(bits: int) -> str:
+    """Return the type of the ranks of thresholds, which begin at its lowest value: comparisons are signed."""
     return "int8" if bits <= 8 else "int16"
 
 
+def row_dtype(workload: Workload, config: Config) -> str:
+    """Return the type of the ranks of rows: small where it decides how many rows a register holds."""
+    return "int32" if config["axis"] == "trees" else rank_dtype(workload["rank_bits"])
+
+
 def leaf_bits(workload: Workload, config: Config) -> int:
-    """Return the bits of a leaf's number that fit an element as wide as a rank."""
-    return 8 * np.dtype(rank_dtype(workload["rank_bits"], config)).itemsize
+    """Return the bits of a leaf's number that fit an element as wide as a row's rank."""
+    return 8 * np.dtype(row_dtype(workload, config)).itemsize
 
 
 def rank_room(workload: Workload) -> tuple[int, int]:
@@ -148,7 +151,7 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     parts = -(-workload["depth"] // leaf_bits(workload, config))
     placed = place(sch, config, "leaf_0", reduces=False)
     stages = [placed, *(place_before(sch, config, placed, f"leaf_{part}") for part in range(1, parts))]
-    item = np.dtype(rank_dtype(workload["rank_bits"], config)).itemsize
+    item = leaf_bits(workload, config) // 8
     for part, stage in enumerate(stages):
         register, lane = stage.register, stage.lane
         block = lanes * int(config["vectors"])

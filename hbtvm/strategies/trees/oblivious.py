@@ -21,7 +21,7 @@ from tvm import tirx
 
 from hbtvm.runtime.package.signature import Argument, table
 from hbtvm.schedules.cpu import oblivious as oblivious_cpu
-from hbtvm.schedules.cpu.oblivious import leaf_bits, rank_dtype, rank_room
+from hbtvm.schedules.cpu.oblivious import leaf_bits, rank_dtype, rank_room, row_dtype
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import Strategy, spread, tile_trees
@@ -73,8 +73,8 @@ class Oblivious(Strategy):
             node = nodes[np.arange(trees), np.argmax(split, axis=1)]
             tested = split.any(axis=1)
             column[tested, level], rank[tested, level] = forest.column[node][tested], ranks[node][tested]
-        dtype = rank_dtype(forest.rank_bits, config)
-        lowest = int(np.iinfo(dtype).min) if not by_tree else 0
+        dtype = rank_dtype(forest.rank_bits)
+        lowest = int(np.iinfo(dtype).min)
         rows = leaf_rows(2**depth, forest.value_dtype, config)
         value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
         value[:, : 2**depth] = forest.value[levels[-1]]
@@ -85,7 +85,7 @@ class Oblivious(Strategy):
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         depth, columns = (workload["depth"],), workload["numeric"] + workload["categorical"]
-        rank = rank_dtype(workload["rank_bits"], config)
+        rank = rank_dtype(workload["rank_bits"])
         return (
             table("rank_threshold", workload["dtype"], rank_room(workload)),
             tree_table(workload, config, "column", "int32", depth, "index", below=columns),
@@ -99,7 +99,7 @@ class Oblivious(Strategy):
         builder = StageBuilder(workload, config, room=rank_room(workload)[0] if by_tree else 0)
         tables = builder.placeholders(self.arguments(workload, config))
         searched, column, rank, value = tables
-        depth, dtype = workload["depth"], str(rank.dtype)
+        depth, dtype = workload["depth"], row_dtype(workload, config)
         ranks = search_stage(workload, config, builder.stage.columns, searched, dtype)
         bits = leaf_bits(workload, config)
 
@@ -119,7 +119,7 @@ class Oblivious(Strategy):
                     # The highest bit of a byte is its sign.
                     weight = np.array(1 << bit, np.int64).astype(dtype).item()
                     result = result + tirx.Select(
-                        here > rank[at], tirx.const(weight, dtype), tirx.const(0, dtype)
+                        here > rank[at].astype(dtype), tirx.const(weight, dtype), tirx.const(0, dtype)
                     )
                 return result
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.schedules.cpu.oblivious import rank_room
+from hbtvm.schedules.cpu.oblivious import rank_dtype, rank_room
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.intrinsics.lookup import lookup
@@ -97,12 +97,12 @@ def search_stage(workload: Workload, config: Config, columns: Any, table: Any, d
 
     `columns`: tensor, shape (tiles, columns, row_tile).
     `table`: placeholder of `level_order`.
-    `dtype`: type of the ranks; small integers begin at their lowest value, since they are compared signed.
+    `dtype`: type of the ranks, which begin at the lowest value of `rank_dtype`.
     Returns tensor, shape (tiles, columns, row_tile), or (tiles, row_tile, columns) for vectors of trees.
     """
     tiles, count, rows = columns.shape
     bits, by_tree = int(workload["rank_bits"]), config["axis"] == "trees"
-    lowest = 0 if by_tree else int(np.iinfo(dtype).min)
+    lowest = int(np.iinfo(rank_dtype(bits)).min)
 
     def step(node: Any, level: int) -> Any:
         def below(i: Any, c: Any, r: Any) -> Any:
