@@ -87,6 +87,33 @@ def test_defaults_by_shape() -> None:
         assert default_strategy(usable, deep, V4) == expected
 
 
+@pytest.mark.parametrize("rows", [1, 100, 10_000])
+@pytest.mark.parametrize("target", [V3, V4])
+def test_trees_of_one_test_for_each_level_are_oblivious(target: Any, rows: int) -> None:
+    rng = np.random.default_rng(0)
+    many, few, shallow = (
+        workload_of(
+            make_forest(random_ensemble(rng, oblivious=True, **kinds), "float32", "float32"),  # type: ignore[arg-type]
+            rows,
+        )
+        for kinds in (
+            {"trees": 30, "max_leaves": 64},
+            {"trees": 3, "max_leaves": 64},
+            {"trees": 30, "max_leaves": 4},
+        )
+    )
+    # Other models' measurements say nothing about a strategy that was no choice there.
+    other = {name: size for name, size in many.items() if name != "oblivious"}
+    known = [record(other, "bitvector", 1e-9, target)]  # type: ignore[arg-type]
+    choice = choose(known, STRATEGIES, many, target)
+    assert (choice.strategy, choice.origin) == ("oblivious", "default")
+    assert STRATEGIES["oblivious"].space(many, target).contains(choice.config)
+    known.append(record(many, "gemm", 1e-9, target))
+    assert choose(known, STRATEGIES, many, target).strategy == "gemm"
+    assert default_strategy(STRATEGIES, few, target) != "oblivious"
+    assert default_strategy(STRATEGIES, shallow, target) != "oblivious"
+
+
 @pytest.mark.parametrize(
     ("leaves", "depth", "rows", "expected"),
     [

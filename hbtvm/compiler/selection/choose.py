@@ -38,6 +38,8 @@ _RANKED_TREES = 16
 _MANY_COLUMNS = 64
 """Columns beyond which walks of a single row are faster over packed nodes than over a table per level."""
 
+_LEVELS = 3  # least depth from which one comparison per level is faster than one per node
+
 _SHALLOW = {32: 5, 64: 8}
 """By bits of the bitvector's word: depth up to which perfect tree traversal is faster than bitvector."""
 
@@ -64,6 +66,9 @@ def choose(
     `strategies`: strategies that can hold the operand, by name; records of others are ignored.
     """
     target_keys = canonical(workload), target_key(target)
+    default = default_strategy(strategies, workload, target)
+    if default == "oblivious":  # measurements of models without such trees had slower strategies only
+        records = [record for record in records if record.workload.get("oblivious")]
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.strategy in strategies and _same_vectors(record.target, target):
@@ -84,8 +89,7 @@ def choose(
                 # The benefit of threads depends on this model's call times and rows.
                 config = strategies[strategy].with_sharing(config, workload, target)
             return Choice(strategy, config, None, "similar")
-    name = default_strategy(strategies, workload, target)
-    return Choice(name, strategies[name].default(workload, target), None, "default")
+    return Choice(default, strategies[default].default(workload, target), None, "default")
 
 
 def default_strategy(strategies: dict[str, Strategy], workload: Workload, target: Target) -> str:
@@ -99,10 +103,15 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
     if target["kind"] == "cuda":
         return default_on_cuda(strategies, workload)
     perfect, depth = "perfect_tree_traversal", workload["depth"]
+    columns = workload["numeric"] + workload["categorical"]
+    # All columns of a row need a rank.
+    pays = columns <= workload["trees"] * workload["groups"] and depth >= _LEVELS and is_full(workload)
+    if pays and "oblivious" in strategies:
+        return "oblivious"
     shallow = next((most for leaves, most in _SHALLOW.items() if workload["leaves"] <= leaves), 0)
     if perfect in strategies and depth <= shallow:
         return perfect
-    columns, few = workload["numeric"] + workload["categorical"], workload["rows"] < _FEW_ROWS
+    few = workload["rows"] < _FEW_ROWS
     sparse = depth > _PERFECT_DEPTH and not is_full(workload)
     # A ranked node takes one word instead of two, which also pays if tables outgrow the caches.
     ranked = few and columns * _RANKED_TREES <= workload["trees"] * workload["groups"]
