@@ -68,11 +68,10 @@ def leaf_bits(workload: Workload, config: Config) -> int:
     return 8 * np.dtype(row_dtype(workload, config)).itemsize
 
 
-def rank_room(workload: Workload) -> tuple[int, int]:
+def rank_room(columns: int, bits: int) -> tuple[int, int]:
     """Return the shape of the table of thresholds; vectors of columns and permutes read whole registers."""
     step = _REGISTER // 4
-    columns = workload["numeric"] + workload["categorical"]
-    return -(-columns // step) * step, max(2 ** workload["rank_bits"], 2 * step)
+    return -(-columns // step) * step, max(2**bits, 2 * step)
 
 
 def space(workload: Workload, target: Target) -> Space:

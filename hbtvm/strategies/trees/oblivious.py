@@ -84,10 +84,10 @@ class Oblivious(Strategy):
         return {name: spread(table, tiles, empty.get(name, 0), by_tree) for name, table in tables.items()}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        depth, columns = (workload["depth"],), workload["numeric"] + workload["categorical"]
+        depth, columns = (workload["depth"],), _columns(workload)
         rank = rank_dtype(workload["rank_bits"])
         return (
-            table("rank_threshold", workload["dtype"], rank_room(workload)),
+            table("rank_threshold", workload["dtype"], rank_room(columns, workload["rank_bits"])),
             tree_table(workload, config, "column", "int32", depth, "index", below=columns),
             tree_table(workload, config, "rank", rank, depth),
             leaf_table(workload, config, 2 ** workload["depth"]),
@@ -96,7 +96,8 @@ class Oblivious(Strategy):
     def function(self, workload: Workload, config: Config) -> Any:
         """Return the tensor expressions as a function ready to be scheduled."""
         by_tree = config["axis"] == "trees"
-        builder = StageBuilder(workload, config, room=rank_room(workload)[0] if by_tree else 0)
+        room = rank_room(_columns(workload), workload["rank_bits"])[0] if by_tree else 0
+        builder = StageBuilder(workload, config, room=room)
         tables = builder.placeholders(self.arguments(workload, config))
         searched, column, rank, value = tables
         depth, dtype = workload["depth"], row_dtype(workload, config)
@@ -111,8 +112,7 @@ class Oblivious(Strategy):
                 for level in levels:
                     at = builder.at(o, g, t, level)
                     if by_tree:
-                        room, method = int(ranks.shape[2]), str(config["row_lookup"])
-                        here = lookup(ranks[i, r, 0], column[at], room, method)
+                        here = lookup(ranks[i, r, 0], column[at], room, str(config["row_lookup"]))
                     else:
                         here = ranks[i, column[at], r]
                     bit = levels.stop - 1 - level
@@ -138,3 +138,7 @@ class Oblivious(Strategy):
             return builder.leaf_value(value, o, g, t, leaf, v)
 
         return builder.function(tables, builder.scores(leaf_value))
+
+
+def _columns(workload: Workload) -> int:
+    return int(workload["numeric"] + workload["categorical"])

@@ -84,8 +84,7 @@ def level_order(forest: Forest) -> np.ndarray:
     Returns shape `schedules.cpu.oblivious.rank_room`; padding is infinite.
     """
     bits, thresholds = forest.rank_bits, rank_table(forest)
-    columns, room = rank_room({"numeric": len(thresholds), "categorical": 0, "rank_bits": bits})
-    table = np.full((columns, room), np.inf, forest.dtype)
+    table = np.full(rank_room(len(thresholds), bits), np.inf, forest.dtype)
     for level in range(bits):
         step = 2 ** (bits - level)
         table[: len(thresholds), 2**level : 2 ** (level + 1)] = thresholds[:, step // 2 - 1 :: step]
