@@ -25,6 +25,8 @@ def existing(path: str, what: str) -> Path:
     """Return the path of a readable file, else raise a `UsageError` that names the expected `what`."""
     file = Path(path)
     with _reachable(path):
+        if file.is_dir() and _holds_model(file, what):
+            return file
         if file.is_dir():
             raise UsageError(f"{path}: this is a folder, expected {what}")
         if not file.exists():
@@ -33,6 +35,23 @@ def existing(path: str, what: str) -> Path:
             raise UsageError(f"{path}: no permission to read {what}")
     _check_kind(file, what)
     return file
+
+
+def _holds_model(folder: Path, what: str) -> bool:
+    """Return whether a folder is an MLflow model, and a model is expected.
+
+    Raises `UsageError` if a package is expected. Raises `ModelError` if it holds no supported model.
+    """
+    from hbtvm.frontends.mlflow_folder import is_mlflow, model_file
+
+    if not what.startswith(("a package", "a trained model")) or not is_mlflow(folder):
+        return False
+    model_file(folder)
+    if "a trained model" not in what:
+        raise UsageError(
+            f"{folder}: this is an MLflow model, expected {what}; compile it first: hbtvm compile {folder}"
+        )
+    return True
 
 
 def _check_kind(path: Path, what: str) -> None:
@@ -96,7 +115,8 @@ def package_path(out: str | None, model: str) -> Path:
     `model`: the model file.
     """
     if out is None:
-        return writable(Path(Path(model).stem + ".tar"))
+        named = Path(model)
+        return writable(Path((named.resolve().name if named.is_dir() else named.stem) + ".tar"))
     # A mistake such as "-o other_model.pkl" must not overwrite that model.
     if Path(out).suffix != ".tar":
         raise UsageError(f"{out}: the name of a package must end in .tar")

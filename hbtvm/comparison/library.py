@@ -179,7 +179,7 @@ def _booster_call(booster: Any) -> Call:
 def from_file(path: str, kind: str) -> Any:
     """Load a model file with its library; a pickle runs any program that it contains.
 
-    `kind`: see `hbtvm.frontends.recognize.FileKind`.
+    `kind`: see `hbtvm.frontends.files.Kind`.
     """
     if kind == "onnx":
         with open(path, "rb") as file:
@@ -190,6 +190,10 @@ def from_file(path: str, kind: str) -> Any:
         return lightgbm.Booster(model_file=path)
     if kind in ("json", "ubjson"):
         return _xgboost_file(path)
+    if kind == "skops":
+        import skops.io
+
+        return skops.io.load(path, trusted=skops.io.get_untrusted_types(file=path))
     try:
         import joblib
     except ImportError:

@@ -15,12 +15,11 @@ from typing import Any
 
 from hbtvm.comparison.library import Live, from_file
 from hbtvm.errors import HbtvmError, InputError, ModelError
-from hbtvm.frontends.recognize import kind_of
+from hbtvm.frontends.files import kind_of_file, located
 from hbtvm.tuning.measuring.worker_process import last_line
 from hbtvm.words.printable import shown
 
 TIMEOUT = 300.0  # seconds for a call of the library
-_HEAD = 600
 _SAFE = ("json", "ubjson", "lightgbm", "onnx")
 """Kinds of model files that run no code."""
 
@@ -40,16 +39,18 @@ def needs_trust(path: str | os.PathLike[str]) -> bool:
 def require_trust(path: str | os.PathLike[str], trust: bool) -> None:
     """Raise `InputError` if a file is a pickle, and the user does not trust it."""
     if not trust and needs_trust(path):
+        kind = "file of skops" if _kind(path) == "skops" else "pickle"
         raise InputError(
-            f"{path}: to call the library, this pickle has to be loaded, which can run any program; if it is "
+            f"{path}: to call the library, this {kind} has to be loaded, which can run any program; if it is "
             "a file that you trust, say so with --trust (in Python: trust=True)"
         )
 
 
 def _kind(path: str | os.PathLike[str]) -> str:
     try:
-        with open(path, "rb") as file:
-            return kind_of(file.read(_HEAD))
+        return kind_of_file(located(path))
+    except ModelError:
+        raise
     except OSError as error:
         raise ModelError(f"{path}: the file can't be read ({error.strerror}).") from error
 
@@ -57,7 +58,7 @@ def _kind(path: str | os.PathLike[str]) -> str:
 class Remote:
     """A model file, loaded by its library in another process; see `hbtvm.comparison.library.Library`.
 
-    `path`: a pickle, or a file of XGBoost, LightGBM or ONNX.
+    `path`: a pickle, a file of skops, XGBoost, LightGBM or ONNX, or an MLflow folder that holds one.
     `wanted`, `threads`: as for `hbtvm.comparison.library.Live`.
     `trust`: whether a pickle may be loaded, which can run any program.
     `timeout`: seconds of a call after which the process is killed.
@@ -92,7 +93,9 @@ class Remote:
             )
         self._connection = Connection(ours.detach())
         try:
-            self.title, self.outputs = self._call("open", path, _kind(path), tuple(wanted), threads)
+            self.title, self.outputs = self._call(
+                "open", str(located(path)), _kind(path), tuple(wanted), threads
+            )
         except BaseException:
             self.close()
             raise

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hbtvm.errors import ModelError, model_file_error
-from hbtvm.frontends import pickles, registry
+from hbtvm.frontends import pickles, registry, skops
+from hbtvm.frontends.mlflow_folder import is_mlflow, model_file
 from hbtvm.frontends.recognize import FileKind, kind_of
 from hbtvm.frontends.supported import ELSEWHERE
 from hbtvm.graph.graph import Graph
@@ -21,18 +22,17 @@ Kind = FileKind | Literal["pt2", "torch", "skops"]
 
 _BY_ENDING: dict[str, Kind] = {
     ".pkl": "pickle", ".pickle": "pickle", ".joblib": "pickle", ".json": "json", ".ubj": "ubjson",
-    ".txt": "lightgbm", ".onnx": "onnx", ".rec": "rec", ".pt2": "pt2",
+    ".txt": "lightgbm", ".onnx": "onnx", ".rec": "rec", ".pt2": "pt2", ".skops": "skops",
 }  # fmt: skip
 """Kinds by ending for files of unknown bytes, which their readers refuse (but for the oldest pickles)."""
 
 _UNKNOWN = (
-    "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, LightGBM's text, ONNX, a "
-    "recursive model (.rec), or the module of a recursive model's cell (.pt2); its first bytes are of none "
-    "of these."
+    "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, LightGBM's text, ONNX, "
+    "skops, a recursive model (.rec), or the module of a recursive model's cell (.pt2); its first bytes are "
+    "of none of these."
 )
 _INSTEAD = {
     "catboost": "this is a CatBoost model; " + ELSEWHERE["catboost"] + ".",
-    "skops": "this is a file of skops; " + ELSEWHERE["skops"] + ".",
     "xgboost-binary": (
         "this is XGBoost's old binary format, which XGBoost itself no longer reads; load it with the XGBoost "
         'that wrote it and save it again with save_model("model.json").'
@@ -57,11 +57,12 @@ _INSTEAD = {
 def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
     """Read a trained model.
 
-    `source`: a model object of a supported library, or the path of a file: a pickle, also of joblib (any
-        supported object), a file of XGBoost's ``save_model`` (JSON or UBJSON) or LightGBM's (a text), or
-        ONNX. The file's bytes decide about its kind, whatever its ending.
-    `max_bytes`: bound of a compressed pickle's expanded bytes, 4 GiB by default; also raises the bound of its
-        objects' memory, which otherwise depends on its size.
+    `source`: a model object of a supported library, or the path of a file: a pickle, also of joblib, or a
+        file of skops (any supported object), a file of XGBoost's ``save_model`` (JSON or UBJSON) or
+        LightGBM's (a text), or ONNX. The file's bytes decide about its kind, whatever its ending. Also the
+        path of an MLflow model's folder, which holds one of these.
+    `max_bytes`: bound of a compressed file's expanded bytes, at most 4 GiB by default; also raises the bound
+        of its objects' memory, which otherwise depends on its size.
     Raises `ModelError` if the file is missing, of an unknown kind or damaged. Raises `UnsupportedModel` if
     the model's kind is not supported.
     """
@@ -96,14 +97,23 @@ def recursive_kind(path: str | os.PathLike[str]) -> Literal["rec", "pt2"] | None
     Returns None for all others, including files that can't be read: `load_model` has the errors.
     """
     try:
-        kind = _kind(Path(path))
+        kind = kind_of_file(path)
     except OSError:
         return None
     return kind if kind == "rec" or kind == "pt2" else None
 
 
-def _kind(path: Path) -> Kind:
-    """Return a file's kind, by its bytes."""
+def located(path: str | os.PathLike[str]) -> Path:
+    """Return the file that holds a model: the path itself, or a file of the MLflow folder at the path.
+
+    Raises `ModelError` if the folder holds no model of a supported flavour.
+    """
+    return model_file(Path(path)) if is_mlflow(Path(path)) else Path(path)
+
+
+def kind_of_file(path: str | os.PathLike[str]) -> Kind:
+    """Return the kind of a model's file, by its bytes. Raises `OSError` if it can't be read."""
+    path = Path(path)
     with open(path, "rb") as file:
         kind: Kind = kind_of(file.read(_HEAD))
     if kind == "zip":
@@ -125,12 +135,15 @@ def _kind_of_archive(path: Path) -> Kind:
 
 
 def _model_in(folder: Path) -> str:
-    """Return which file of a folder, such as one of MLflow, to pass; empty if there is none."""
+    """Return which file or folder within a folder to pass; empty if there is none."""
     models = sorted(path for path in folder.glob("model.*") if path.suffix in (*_BY_ENDING, ".xgb", ".lgb"))
+    # A run of MLflow has its models deeper in its folder.
+    models += sorted(path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/MLmodel"))
     return f"; pass the model in it, {models[0]}" if models else ""
 
 
 def _load_file(path: Path, max_bytes: int | None) -> Graph:
+    path = located(path)
     if not path.is_file():
         problem, number = (
             (f"it is a folder{_model_in(path)}", errno.EISDIR)
@@ -139,9 +152,11 @@ def _load_file(path: Path, max_bytes: int | None) -> Graph:
         )
         raise model_file_error(f"{path}: expected a model file, but {problem}.", number, path)
     try:
-        kind = _kind(path)
+        kind = kind_of_file(path)
         if kind == "pickle":
             return registry.read(pickles.load(path, max_bytes))
+        if kind == "skops":
+            return registry.read(skops.load(path, max_bytes))
         if kind in _INSTEAD or kind in ("unknown", "zip"):
             raise ModelError(_INSTEAD.get(kind, _UNKNOWN))
         if kind == "lightgbm":

@@ -14,7 +14,6 @@ _LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn")
 
 ELSEWHERE = {
     "catboost": 'export it to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',
-    "skops": "load the file with skops.io.load, and compile the object",
 }
 """By library: what compiles today in place of its objects."""
 

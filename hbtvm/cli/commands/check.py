@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
         "--model",
         metavar="MODEL",
         required=True,
-        help="file of the trained model: .pkl .joblib .json .ubj .txt .onnx",
+        help="file of the trained model: .pkl .joblib .skops .json .ubj .txt .onnx; or a folder of MLflow",
     )
     add_comparison_options(parser)
     parser.add_argument(
