@@ -127,8 +127,14 @@ def predictor_of(graph: Graph, table: Table) -> Predictor:
 def as_read(table: Table, last: Graph) -> Table:
     """Return the columns as the last step reads them: codes of categories, its missing value as NaN."""
     spec = last.input
+    skips = isinstance(last.anchor, Linear) and last.anchor.sums.fills_missing
     mapped = bool(spec.categories) and spec.numbers_are_categories
-    if not mapped and spec.missing_value is None and not (table.sparse and last.library == "xgboost"):
+    if (
+        not mapped
+        and not skips
+        and spec.missing_value is None
+        and not (table.sparse and last.library == "xgboost")
+    ):
         return table
 
     def read(index: int, column: Column) -> Column:
@@ -136,6 +142,9 @@ def as_read(table: Table, last: Graph) -> Table:
             column = column.then(ZeroIsMissing())
         if spec.missing_value is not None:
             column = column.then(Fill(np.nan, spec.missing_value))
+        if skips:
+            # A missing value adds nothing to XGBoost's sums.
+            column = column.then(Fill(0.0, np.nan))
         known = spec.categories.get(index)
         if known is not None and spec.numbers_are_categories:
             # Trees take unknown values for missing.

@@ -223,14 +223,6 @@ def test_strings_as_categories_of_a_data_frame() -> None:
         assert_close(graph.output.compute(None, raw), model.predict(later), False)
 
 
-def test_linear_models_are_refused() -> None:
-    model = xgb.XGBRegressor(booster="gblinear", n_estimators=2).fit(X, Y)
-    with pytest.raises(UnsupportedModel, match="'gblinear' has no trees"):
-        from_object(model)
-    with pytest.raises(UnsupportedModel, match="'gblinear' has no trees"):
-        from_object(model.get_booster())
-
-
 @pytest.mark.parametrize(
     "kind", ["XGBClassifier", "XGBRegressor", "XGBRanker", "XGBRFClassifier", "XGBRFRegressor"]
 )

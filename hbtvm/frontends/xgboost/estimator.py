@@ -21,8 +21,7 @@ _OLD_BINARY = b"CONFIG-offset:"  # how the state of a booster begins that was no
 def read_booster(model: Record) -> Graph:
     """Read an ``xgboost.Booster``: all of its trees, as its own ``predict`` uses them.
 
-    Raises `UnsupportedModel` if the model is not fitted, has no trees by its kind (gblinear), or an objective
-    that is not known.
+    Raises `UnsupportedModel` if the model is not fitted, or has a booster or an objective that is not known.
     """
     return xgboost_model.read_document(document_of(model), "Booster", None)
 

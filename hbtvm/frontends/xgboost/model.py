@@ -12,10 +12,12 @@ from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.build import assemble, feature_count
 from hbtvm.frontends.sklearn.common import labels_of
 from hbtvm.frontends.xgboost import ubjson
+from hbtvm.frontends.xgboost.linear import read_linear
 from hbtvm.frontends.xgboost.output import base_margin, booster_output, classifier_output
 from hbtvm.frontends.xgboost.trees import read_categories, read_trees
-from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.graph import Graph, InputSpec, KernelAnchor
 from hbtvm.graph.outputs.output import Kind, OutputSpec
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.words.printable import shown
 
 _KINDS: dict[str, Kind] = {
@@ -115,8 +117,8 @@ def read_document(
     `n_classes`: number of classes of a classifier, else None.
     `missing`: a number that stands for a missing value, beside NaN.
     `labels`: class labels of a classifier, where they are others than 0, 1, ...
-    Raises `ModelError` if it is damaged. Raises `UnsupportedModel` if it has no trees by its kind (gblinear),
-    or an objective that is not known.
+    Raises `ModelError` if it is damaged. Raises `UnsupportedModel` if its booster or its objective is
+    not known.
     """
     try:
         return _read(document["learner"], name, n_classes, missing, labels)
@@ -130,16 +132,52 @@ def read_document(
 
 def _read(learner: Any, name: str, n_classes: int | None, missing: float, labels: np.ndarray | None) -> Graph:
     booster = learner["gradient_booster"]
-    kind = booster["name"]
-    if kind not in ("gbtree", "dart"):
-        raise UnsupportedModel(
-            f"the XGBoost booster '{shown(kind)}' has no trees; gbtree and dart are supported."
-        )
-    model = booster["gbtree"]["model"] if kind == "dart" and "gbtree" in booster else booster["model"]
     objective = learner["objective"]["name"]
     parameters = learner["learner_model_param"]
     n_features = feature_count(int(parameters["num_feature"]))
     n_outputs = max(int(parameters.get("num_class", 0)), int(parameters.get("num_target", 1)), 1)
+    if booster["name"] == "gblinear":
+        weights, categories = booster["model"]["weights"], read_categories(None)
+        # Also keeps a damaged number from asking for all memory.
+        if n_outputs > len(weights):
+            raise ValueError(f"there are {len(weights)} weights for {n_outputs} scores")
+        anchor: KernelAnchor = read_linear(
+            weights, n_features, base_margin(parameters["base_score"], objective, n_outputs)
+        )
+    else:
+        anchor, categories = _trees(learner, booster, name, n_features, n_outputs)
+    output: OutputSpec
+    if n_classes is not None:
+        if n_classes > max(n_outputs, 2):
+            raise ValueError(f"it has {n_outputs} scores for {n_classes} classes")
+        output = classifier_output(objective, n_outputs, n_classes, labels)
+    else:
+        output = booster_output(objective, n_outputs, _KINDS.get(name, "booster"))
+    names = learner.get("feature_names") or None
+    if names is not None and (len(names) != n_features or not all(isinstance(name, str) for name in names)):
+        raise ValueError(f"there are {len(names)} feature names for {n_features} features")
+    inputs = InputSpec(
+        n_features=n_features,
+        feature_names=tuple(names) if names else None,
+        categories=categories,
+        unknown_category="error",
+        missing_value=None if math.isnan(missing) else missing,
+        # XGBoost refuses infinities in the matrices that linear boosters read.
+        allow_inf=booster["name"] != "gblinear",
+    )
+    return Graph("xgboost", name, inputs, anchor, output)
+
+
+def _trees(
+    learner: Any, booster: Any, name: str, n_features: int, n_outputs: int
+) -> tuple[TreeEnsemble, dict[int, tuple[Any, ...]]]:
+    """Return the trees that predict, and the categories of their columns."""
+    kind = booster["name"]
+    if kind not in ("gbtree", "dart"):
+        raise UnsupportedModel(
+            f"the XGBoost booster '{shown(kind)}' is not known; gbtree, dart and gblinear are supported."
+        )
+    model = booster["gbtree"]["model"] if kind == "dart" and "gbtree" in booster else booster["model"]
     use = _trees_in_use(model, learner.get("attributes", {}), name, n_outputs)
     weights = booster.get("weight_drop", []) if kind == "dart" else []
     trees = read_trees(model["trees"][:use], weights)
@@ -151,31 +189,16 @@ def _read(learner: Any, name: str, n_classes: int | None, missing: float, labels
         raise UnsupportedModel(
             f"the XGBoost {name} has {len(trees)} trees for {n_outputs} scores: it is not fitted."
         )
-    output: OutputSpec
-    if n_classes is not None:
-        if n_classes > max(n_outputs, 2):
-            raise ValueError(f"it has {n_outputs} scores for {n_classes} classes")
-        output = classifier_output(objective, n_outputs, n_classes, labels)
-    else:
-        output = booster_output(objective, n_outputs, _KINDS.get(name, "booster"))
     ensemble = assemble(
         trees,
         n_features=n_features,
         compare_dtype="float32",
         tree_output=np.zeros(len(trees)) if wide else model["tree_info"][:use],
-        base_score=base_margin(parameters["base_score"], objective, n_outputs),
+        base_score=base_margin(
+            learner["learner_model_param"]["base_score"], learner["objective"]["name"], n_outputs
+        ),
     )
-    names = learner.get("feature_names") or None
-    if names is not None and (len(names) != n_features or not all(isinstance(name, str) for name in names)):
-        raise ValueError(f"there are {len(names)} feature names for {n_features} features")
-    inputs = InputSpec(
-        n_features=n_features,
-        feature_names=tuple(names) if names else None,
-        categories=read_categories(model.get("cats")),
-        unknown_category="error",
-        missing_value=None if math.isnan(missing) else missing,
-    )
-    return Graph("xgboost", name, inputs, ensemble, output)
+    return ensemble, read_categories(model.get("cats"))
 
 
 def _trees_in_use(model: Any, attributes: Any, name: str, n_outputs: int) -> int:
