@@ -9,7 +9,7 @@ from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import pipelines
 from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.pickles.records import kind_of
-from hbtvm.frontends.registry import boosters, scikit_learn
+from hbtvm.frontends.registry import additive, boosters, scikit_learn
 from hbtvm.frontends.sklearn.common import require_fitted
 from hbtvm.frontends.slices import slice_in_words
 from hbtvm.frontends.supported import refusal, refusal_of_dict
@@ -20,6 +20,7 @@ from hbtvm.words.printable import shown
 _SECTIONS = {
     **scikit_learn.SECTIONS,
     **boosters.SECTIONS,
+    **additive.SECTIONS,
 }
 """By library and by the row of the table in docs/reference/models.md that names them."""
 

@@ -1,0 +1,1 @@
+"""Additive models of binned columns: InterpretML's explainable boosting machines."""
