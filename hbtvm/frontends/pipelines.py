@@ -154,6 +154,8 @@ class _Builder:
         if table is self._raw:
             # Without steps in front, the model's checks of the rows hold.
             return last
+        if last.scores_of is not None:
+            return self._network(model, table, where)
         if isinstance(last.anchor, Linear) and any(map(bends, other_columns(table))):
             return self._network(model, table, where)
         refuse_absent(model, table, where)

@@ -115,6 +115,8 @@ def predictor_of(graph: Graph, table: Table) -> Predictor:
     """
     rows = TableRows(as_read(table, graph), graph.input.allow_nan, graph.input.allow_inf)
     anchor = graph.anchor
+    if graph.scores_of is not None:
+        return predictor_over(graph.output, graph.scores_of(rows))
     if isinstance(anchor, TreeEnsemble):
         return predictor_over(graph.output, Trees(rows, anchor))
     if not isinstance(anchor, Linear):

@@ -8,7 +8,7 @@ caller's rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -23,6 +23,7 @@ from hbtvm.graph.refused_rows import RefusedTypes
 from hbtvm.graph.stages import Stage
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.trees.prologue import Scaled
+from hbtvm.operators.base import Node
 
 
 @dataclass(frozen=True)
@@ -131,4 +132,6 @@ class Graph:
     transform_predicts: bool = False  # whether ``transform`` returns the result of ``predict``
     keeps_integers: bool = False  # whether ``transform`` keeps the type of rows that are integers or bools
     transform: Graph | None = None  # the library's ``transform``, if it has one beside ``predict``
+    # From rows to raw scores as nodes, if no single kernel computes the scores of a bare model
+    scores_of: Callable[[Node], Node] | None = None
     scores: Graph | None = None  # a transformer's ``score_samples``, if it has one

@@ -213,14 +213,6 @@ def test_categories_of_a_data_frame(tmp_path: Path) -> None:
         assert_close(graph.output.compute(None, raw), model.predict(later))
 
 
-def test_linear_trees_are_refused(tmp_path: Path) -> None:
-    model = lgb.LGBMRegressor(**SMALL, linear_tree=True).fit(X, Y)
-    model.booster_.save_model(tmp_path / "model.txt")
-    for source in (model, model.booster_, tmp_path / "model.txt"):
-        with pytest.raises(UnsupportedModel, match="linear_tree=True"):
-            load_model(source)
-
-
 @pytest.mark.parametrize("kind", ["LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel"])
 def test_models_that_are_not_fitted_are_refused(kind: str) -> None:
     with pytest.raises(UnsupportedModel, match=f"the {kind} is not fitted"):

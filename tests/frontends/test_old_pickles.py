@@ -23,9 +23,8 @@ METHODS = {
 }
 REFUSED = {
     "refused_boost_linear": "starts from a LinearRegression",
-    "refused_lgb_linear": "linear_tree=True",
 }
-ONCE_REFUSED = {"refused_xgb_linear": "XGBRegressor"}
+ONCE_REFUSED = {"refused_xgb_linear": "XGBRegressor", "refused_lgb_linear": "LGBMRegressor"}
 """Classes of models that are read since, and without predictions by their release."""
 
 

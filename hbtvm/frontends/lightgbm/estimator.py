@@ -17,7 +17,7 @@ from hbtvm.graph.graph import Graph
 def read_booster(model: Record) -> Graph:
     """Read a ``lightgbm.Booster``: its trees up to ``best_iteration``, as its ``predict`` uses them.
 
-    Raises `UnsupportedModel` if the model is not fitted, has linear trees or an objective that is not known.
+    Raises `UnsupportedModel` if the model is not fitted, or has an objective that is not known.
     """
     text = text_of(model)
     return read_text(text, "Booster", booster_output(text.objective, text.n_outputs, text.average))

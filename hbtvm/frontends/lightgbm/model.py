@@ -5,17 +5,21 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.errors import ModelError
 from hbtvm.frontends.build import assemble, feature_count
 from hbtvm.frontends.lightgbm.categories import category_columns
+from hbtvm.frontends.lightgbm.linear import is_linear, linear_scores
 from hbtvm.frontends.lightgbm.output import booster_output
 from hbtvm.frontends.lightgbm.trees import count_of, read_tree, required
+from hbtvm.graph.columns.table import Column, Raw, Table
+from hbtvm.graph.compose import of_nodes
 from hbtvm.graph.graph import Graph, InputSpec
+from hbtvm.graph.networks.network import TableRows
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.words.printable import shown
 
@@ -24,7 +28,7 @@ def from_text(content: str) -> Graph:
     """Read the text that ``Booster.save_model`` writes.
 
     Raises `ModelError` if the text is not a LightGBM model or is cut short. Raises `UnsupportedModel` if the
-    model has linear trees or an unknown objective.
+    model has an unknown objective, or too large linear trees.
     """
     text = ModelText(content)
     return read_text(text, "Booster", booster_output(text.objective, text.n_outputs, text.average))
@@ -90,12 +94,8 @@ class ModelText:
 def read_text(text: ModelText, name: str, output: OutputSpec) -> Graph:
     """Read a split text as a model of class `name` with the given outputs.
 
-    Raises `ModelError` if it is damaged. Raises `UnsupportedModel` if it has linear trees.
+    Raises `ModelError` if it is damaged. Raises `UnsupportedModel` if its linear trees are too large.
     """
-    if any(tree.get("is_linear", "0") != "0" for tree in text.trees):
-        raise UnsupportedModel(
-            "the LightGBM model has linear trees (linear_tree=True); supported are constant leaves."
-        )
     # Also bounds the memory that a damaged number asks for.
     if not text.trees or len(text.trees) % text.n_outputs:
         raise ModelError(
@@ -108,7 +108,10 @@ def read_text(text: ModelText, name: str, output: OutputSpec) -> Graph:
         raise ModelError(
             f"the LightGBM model text is damaged: {len(names)} feature names for {n_features} features."
         )
+    linear = any(map(is_linear, text.trees))
     try:
+        if linear:
+            scores = linear_scores(text.trees, n_features, text.n_outputs, text.average)
         trees = [read_tree(tree) for tree in text.trees]
     except ModelError:
         raise
@@ -128,11 +131,18 @@ def read_text(text: ModelText, name: str, output: OutputSpec) -> Graph:
     inputs = InputSpec(
         n_features=n_features,
         feature_names=names if len(names) == n_features else None,
+        # Products of linear trees with infinities are infinite or NaN; such rows are refused.
+        allow_inf=not linear,
         categories=categories,
         unknown_category="missing",
         category_order=order,
     )
-    return Graph("lightgbm", name, inputs, ensemble, output)
+    if not linear:
+        return Graph("lightgbm", name, inputs, ensemble, output)
+    raw = Table(tuple(Column(Raw(i)) for i in range(n_features)))
+    rows = TableRows(raw, allow_nan=True, allow_inf=False)
+    graph = of_nodes("lightgbm", name, inputs, scores(rows), output, raw)
+    return replace(graph, scores_of=scores)
 
 
 def _keys(lines: list[str]) -> dict[str, str]:

@@ -24,13 +24,13 @@ def read_tree(fields: dict[str, str]) -> Tree:
     """
     leaves = count_of(fields, "num_leaves")
     splits = leaves - 1
-    leaf_value = _numbers(fields, "leaf_value", leaves, np.float64)
+    leaf_value = numbers(fields, "leaf_value", leaves, np.float64)
     value = np.concatenate([np.zeros(splits), leaf_value])[:, None]
     if not splits:
         node = np.full(1, LEAF)
         return Tree(node, np.zeros(1), node, node, np.zeros(1, bool), value)
-    kind = _numbers(fields, "decision_type", splits, np.int64)
-    threshold = _numbers(fields, "threshold", splits, np.float64)
+    kind = numbers(fields, "decision_type", splits, np.int64)
+    threshold = numbers(fields, "threshold", splits, np.float64)
     missing = (kind >> 2) & 3
     categorical = (kind & _CATEGORICAL) != 0
     # Without missing values in training, LightGBM reads NaN as 0.
@@ -38,7 +38,7 @@ def read_tree(fields: dict[str, str]) -> Tree:
     # NaN is in no category, and values in no category go right.
     default_left &= ~categorical
     return Tree(
-        feature=_with_leaves(_numbers(fields, "split_feature", splits, np.int64), leaves),
+        feature=_with_leaves(numbers(fields, "split_feature", splits, np.int64), leaves),
         threshold=_with_leaves(_for_tiny_values(threshold), leaves),
         left=_with_leaves(_children(fields, "left_child", splits), leaves),
         right=_with_leaves(_children(fields, "right_child", splits), leaves),
@@ -63,7 +63,7 @@ def _with_leaves(array: np.ndarray, leaves: int) -> np.ndarray:
 
 
 def _children(fields: dict[str, str], name: str, splits: int) -> np.ndarray:
-    child = _numbers(fields, name, splits, np.int64)
+    child = numbers(fields, name, splits, np.int64)
     # LightGBM writes leaf i as -i - 1.
     return np.where(child < 0, splits - child - 1, child)
 
@@ -72,8 +72,8 @@ def _categories(fields: dict[str, str], threshold: np.ndarray, nodes: np.ndarray
     if not len(nodes):
         return {}
     count = count_of(fields, "num_cat")
-    bounds = _numbers(fields, "cat_boundaries", count + 1, np.int64)
-    words = _numbers(fields, "cat_threshold", int(bounds[-1]), np.uint32)
+    bounds = numbers(fields, "cat_boundaries", count + 1, np.int64)
+    words = numbers(fields, "cat_threshold", int(bounds[-1]), np.uint32)
     if bounds[0] != 0 or np.any(np.diff(bounds) < 0):
         raise ValueError("the category sets overlap")
     sets: dict[int, CategorySet] = {}
@@ -90,7 +90,8 @@ def _categories(fields: dict[str, str], threshold: np.ndarray, nodes: np.ndarray
     return result
 
 
-def _numbers(fields: dict[str, str], name: str, count: int, dtype: Any) -> np.ndarray:
+def numbers(fields: dict[str, str], name: str, count: int, dtype: Any) -> np.ndarray:
+    """Return the numbers of a line; raise `ValueError` if there are others than `count`, or one is NaN."""
     words = required(fields, name).split()
     if len(words) != count:
         raise ValueError(f"{name} has {len(words)} numbers, expected {count}")
