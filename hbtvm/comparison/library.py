@@ -133,6 +133,8 @@ def _calls(model: Any, wanted: Sequence[str], threads: int) -> tuple[Mapping[str
     if isinstance(model, bytes) or library == "onnx":
         return _onnx(model if isinstance(model, bytes) else model.SerializeToString(), wanted, threads)
     title = f"{_NAMES.get(library, library)} {_version(library)}{kind.__name__}"
+    if library == "treelite":
+        return {"predict": partial(_gtil, model), "raw": partial(_gtil, model, pred_margin=True)}, title
     if kind.__name__ == "Booster" and library == "xgboost":
         predict = _booster_call(model)
     elif kind.__name__ == "Booster" and library == "lightgbm":
@@ -153,6 +155,15 @@ def _calls(model: Any, wanted: Sequence[str], threads: int) -> tuple[Mapping[str
 def _version(library: str) -> str:
     version = getattr(importlib.import_module(library), "__version__", "")
     return f"{version} " if version else ""
+
+
+def _gtil(model: Any, X: Any, **options: bool) -> np.ndarray:
+    """Return a prediction of treelite's interpreter, as a vector or a matrix."""
+    from treelite import gtil
+
+    result = np.asarray(gtil.predict(model, np.ascontiguousarray(X, model.input_type), **options))
+    flat = result.reshape(len(result), -1)
+    return flat[:, 0] if flat.shape[1] == 1 else flat
 
 
 def _booster_call(booster: Any) -> Call:
@@ -190,6 +201,10 @@ def from_file(path: str, kind: str) -> Any:
         return lightgbm.Booster(model_file=path)
     if kind in ("json", "ubjson"):
         return _xgboost_file(path)
+    if kind == "treelite":
+        import treelite
+
+        return treelite.Model.deserialize(path)
     if kind == "skops":
         import skops.io
 

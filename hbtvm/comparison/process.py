@@ -20,7 +20,7 @@ from hbtvm.tuning.measuring.worker_process import last_line
 from hbtvm.words.printable import shown
 
 TIMEOUT = 300.0  # seconds for a call of the library
-_SAFE = ("json", "ubjson", "lightgbm", "onnx")
+_SAFE = ("json", "ubjson", "lightgbm", "onnx", "treelite")
 """Kinds of model files that run no code."""
 
 # The child takes the parent's search path before its first import, and the current folder last, for a user's

@@ -13,6 +13,7 @@ from hbtvm.frontends import pickles, registry, skops
 from hbtvm.frontends.mlflow_folder import is_mlflow, model_file
 from hbtvm.frontends.recognize import FileKind, kind_of
 from hbtvm.frontends.supported import ELSEWHERE
+from hbtvm.frontends.treelite import model as treelite_model
 from hbtvm.graph.graph import Graph
 
 _HEAD = 600  # bytes that identify a file's kind
@@ -28,8 +29,8 @@ _BY_ENDING: dict[str, Kind] = {
 
 _UNKNOWN = (
     "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, LightGBM's text, ONNX, "
-    "skops, a recursive model (.rec), or the module of a recursive model's cell (.pt2); its first bytes are "
-    "of none of these."
+    "skops, treelite, a recursive model (.rec), or the module of a recursive model's cell (.pt2); its first "
+    "bytes are of none of these."
 )
 _INSTEAD = {
     "catboost": "this is a CatBoost model; " + ELSEWHERE["catboost"] + ".",
@@ -59,8 +60,8 @@ def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
 
     `source`: a model object of a supported library, or the path of a file: a pickle, also of joblib, or a
         file of skops (any supported object), a file of XGBoost's ``save_model`` (JSON or UBJSON) or
-        LightGBM's (a text), or ONNX. The file's bytes decide about its kind, whatever its ending. Also the
-        path of an MLflow model's folder, which holds one of these.
+        LightGBM's (a text), ONNX, or a checkpoint of treelite. The file's bytes decide about its kind,
+        whatever its ending. Also the path of an MLflow model's folder, which holds one of these.
     `max_bytes`: bound of a compressed file's expanded bytes, at most 4 GiB by default; also raises the bound
         of its objects' memory, which otherwise depends on its size.
     Raises `ModelError` if the file is missing, of an unknown kind or damaged. Raises `UnsupportedModel` if
@@ -74,8 +75,8 @@ def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
 def from_object(model: Any) -> Graph:
     """Read a trained model object.
 
-    `model`: a fitted estimator of scikit-learn, XGBoost or LightGBM, a booster, or an ``onnx.ModelProto``
-        (also as the bytes of its ``SerializeToString``).
+    `model`: a fitted estimator of scikit-learn, XGBoost or LightGBM, a booster, a ``treelite.Model``, or an
+        ``onnx.ModelProto`` (also as the bytes of its ``SerializeToString``).
     Raises `ModelError` if the model is damaged. Raises `UnsupportedModel` if the model is not fitted or its
     kind is not supported.
     """
@@ -83,6 +84,8 @@ def from_object(model: Any) -> Graph:
         from hbtvm.frontends import onnx
 
         return onnx.from_bytes(bytes(model))
+    if registry.class_of(model) == ("treelite", "Model"):
+        return treelite_model.from_bytes(model.serialize_bytes())
     if registry.class_of(model) == ("onnx", "ModelProto"):
         from hbtvm.frontends import onnx
 
@@ -167,6 +170,8 @@ def _load_file(path: Path, max_bytes: int | None) -> Graph:
             from hbtvm.frontends import onnx
 
             return onnx.from_bytes(path.read_bytes())
+        if kind == "treelite":
+            return treelite_model.from_bytes(path.read_bytes())
         from hbtvm.frontends.xgboost import model as xgboost_model
 
         read = xgboost_model.from_json if kind == "json" else xgboost_model.from_ubjson

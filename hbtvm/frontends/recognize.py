@@ -20,6 +20,7 @@ FileKind = Literal[
     "rec",
     "zip",
     "catboost",
+    "treelite",
     "unknown",
 ]
 
@@ -35,6 +36,9 @@ _UBJSON = re.compile(rb"\{[iUIlL#$]")
 
 _ONNX = re.compile(rb"\x08[\x01-\x1f][\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca]")
 """A version of ONNX's format, and the next field of a model: the producer, the graph, ..."""
+
+_TREELITE = re.compile(rb"[\x03\x04]\0\0\0.\0\0\0.\0\0\0[\x02\x03][\x01-\x03]", re.DOTALL)
+"""A version's three numbers, and the types of thresholds and leaves."""
 
 _CATBOOST_JSON = re.compile(rb'\s*\{\s*"(ctr_data|features_info|model_info|oblivious_trees|scale_and_bias)"')
 
@@ -54,7 +58,7 @@ def kind_of(content: bytes) -> FileKind:
 
     Returns ``"pickle"`` for joblib's compressed files too; ``"xgboost-binary"`` for the format that XGBoost
     wrote before version 3; ``"package"`` for what hbtvm compiled; ``"catboost"`` for CatBoost's
-    own format; ``"rec"`` for a recursive model's file,
+    own format; ``"treelite"`` for treelite's checkpoints; ``"rec"`` for a recursive model's file,
     ``"zip"`` for other archives, of which only the names of members tell more; ``"unknown"`` for anything
     else, such as pickles of protocols 0 and 1, which begin like any text.
     """
@@ -74,6 +78,8 @@ def kind_of(content: bytes) -> FileKind:
         return "package"
     if content.startswith(b"CBM1") or _CATBOOST_JSON.match(content):
         return "catboost"
+    if _TREELITE.match(content):
+        return "treelite"
     if _ONNX.match(content):
         return "onnx"
     if _UBJSON.match(content):

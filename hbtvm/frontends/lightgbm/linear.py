@@ -2,8 +2,8 @@
 
 The sum over trees of ``constant + coefficients · x`` is the sum of the constants plus the sums of the
 coefficients times x. So the trees' outputs are the constant and a coefficient for each column, and a product
-follows. A leaf whose columns have a missing value adds a plain number instead: splits below the leaf test each
-of its columns.
+follows. A leaf whose columns have a missing value adds a plain number instead: splits below test each of
+its columns.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Checkpoints of treelite, by which cuML and other libraries store forests."""
