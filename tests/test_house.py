@@ -24,7 +24,7 @@ MOST_MODULES = 15
 FULL: dict[str, int] = {}
 """Folders of the product with more than `MOST_MODULES` modules, each with its modules."""
 
-LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm", "interpret"}
+LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm", "interpret", "quantile_forest"}
 REGISTRY = "hbtvm/frontends/registry/"
 """The modules that register estimators, in dictionaries by a library and the row that documents them."""
 

@@ -10,7 +10,7 @@ from hbtvm.words.printable import shown
 MODELS = "docs/reference/models.md"
 """The page of the documentation that lists supported models."""
 
-_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "interpret")
+_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "interpret", "quantile_forest")
 
 ELSEWHERE = {
     "catboost": 'export it to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',

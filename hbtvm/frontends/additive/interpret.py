@@ -18,6 +18,7 @@ from hbtvm.graph.columns.steps import Encode, Lookup
 from hbtvm.graph.columns.table import Column, Table
 from hbtvm.graph.networks.network import TableRows, Trees
 from hbtvm.graph.predictor import Predictor
+from hbtvm.operators.base import Node
 from hbtvm.operators.formulas import sigmoid, softmax, with_complement
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import reduce
@@ -36,11 +37,11 @@ def classifier(record: Record, table: Table, where: Where) -> Predictor:
     link = choice(record, "link_", where, ("logit", "mlogit"))
     if (link == "logit") != (scores.width == 1):
         raise where.damaged(f"it has {scores.width} scores and the link {link}.")
+    outputs: dict[str, Node] = {"decision": scores}
     if scores.width == 1:
-        proba, index = with_complement(sigmoid(scores)), apply("greater", scores, 0.0)
+        outputs |= {"index": apply("greater", scores, 0.0), "proba": with_complement(sigmoid(scores))}
     else:
-        proba, index = softmax(scores), reduce("argmax", scores)
-    outputs = {"index": index, "proba": proba, "decision": scores}
+        outputs |= {"index": reduce("argmax", scores), "proba": softmax(scores)}
     return Predictor("classifier", outputs, (labels,), trees=scores)
 
 
@@ -49,9 +50,9 @@ def regressor(record: Record, table: Table, where: Where) -> Predictor:
     scores = _scores(record, table, where)
     if scores.width != 1:
         raise where.damaged(f"it has {scores.width} scores.")
-    response = scores if choice(record, "link_", where, ("identity", "log")) == "identity" else None
-    response_of = apply("exp", scores) if response is None else response
-    return Predictor("regressor", {"response": response_of}, trees=scores)
+    link = choice(record, "link_", where, ("identity", "log"))
+    response: Node = scores if link == "identity" else apply("exp", scores)
+    return Predictor("regressor", {"response": response}, trees=scores)
 
 
 def _scores(record: Record, table: Table, where: Where) -> Trees:

@@ -1,8 +1,9 @@
-"""Estimators of InterpretML."""
+"""Estimators of InterpretML and quantile-forest."""
 
 from __future__ import annotations
 
 from hbtvm.frontends.additive import interpret
+from hbtvm.frontends.predictors import quantile_forests
 from hbtvm.frontends.transformers.where import Estimator, Section
 
 SECTIONS: dict[tuple[str, str], Section] = {
@@ -12,6 +13,11 @@ SECTIONS: dict[tuple[str, str], Section] = {
         ),
         "ExplainableBoostingRegressor DPExplainableBoostingRegressor": Estimator(
             predicts=interpret.regressor, rows="names"
+        ),
+    },
+    ("quantile_forest", "quantile-forest"): {
+        "RandomForestQuantileRegressor ExtraTreesQuantileRegressor": Estimator(
+            predicts=quantile_forests.regressor, first=lambda record, where: []
         ),
     },
 }

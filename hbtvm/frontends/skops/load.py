@@ -71,7 +71,8 @@ class _Reader:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise ValueError(f"objects are nested {_DEEPEST} deep")
-        result = _NODES.get(loader, _inert)(self, node)
+        read: Callable[[_Reader, dict[str, Any]], Any] = _NODES.get(loader, _inert)
+        result = read(self, node)
         self._depth -= 1
         if type(node.get("__id__")) is int:
             self._by_id[node["__id__"]] = result
