@@ -30,11 +30,20 @@ def existing(path: str, what: str) -> Path:
         if file.is_dir():
             raise UsageError(f"{path}: this is a folder, expected {what}")
         if not file.exists():
-            raise UsageError(f"{path}: there is no such file, expected {what}")
+            raise UsageError(f"{path}: there is no such file, expected {what}{_download(path, what)}")
         if not os.access(file, os.R_OK):
             raise UsageError(f"{path}: no permission to read {what}")
     _check_kind(file, what)
     return file
+
+
+def _download(path: str, what: str) -> str:
+    """Return how to download the model of an MLflow URI; empty for other paths."""
+    if ":/" not in path or "a trained model" not in what:
+        return ""
+    from hbtvm.frontends.mlflow_folder import download
+
+    return download(path)
 
 
 def _holds_model(folder: Path, what: str) -> bool:

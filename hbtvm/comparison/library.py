@@ -183,8 +183,9 @@ def _booster_call(booster: Any) -> Call:
     def in_place(X: Any, output_margin: bool = False) -> Any:
         return booster.inplace_predict(X, predict_type="margin" if output_margin else "value")
 
-    # The faster way does not know which columns of an array hold categories.
-    return predict if "c" in (types or ()) else in_place
+    # The faster way does not know which columns of an array hold categories, nor linear boosters.
+    linear = json.loads(booster.save_config())["learner"]["gradient_booster"]["name"] == "gblinear"
+    return predict if linear or "c" in (types or ()) else in_place
 
 
 def from_file(path: str, kind: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from hbtvm.errors import ModelError, model_file_error
 from hbtvm.frontends import pickles, registry, skops
-from hbtvm.frontends.mlflow_folder import is_mlflow, model_file
+from hbtvm.frontends.mlflow_folder import download, is_mlflow, model_file
 from hbtvm.frontends.recognize import FileKind, kind_of
 from hbtvm.frontends.supported import ELSEWHERE
 from hbtvm.frontends.treelite import model as treelite_model
@@ -151,7 +151,7 @@ def _load_file(path: Path, max_bytes: int | None) -> Graph:
         problem, number = (
             (f"it is a folder{_model_in(path)}", errno.EISDIR)
             if path.is_dir()
-            else ("there is no such file", errno.ENOENT)
+            else (f"there is no such file{download(path)}", errno.ENOENT)
         )
         raise model_file_error(f"{path}: expected a model file, but {problem}.", number, path)
     try:

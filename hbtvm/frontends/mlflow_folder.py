@@ -31,6 +31,13 @@ _FILES = {
 _LINE = re.compile(r"( *)([A-Za-z_][\w.]*):(?: (.*))?")
 
 
+def download(path: object) -> str:
+    """Return how to download the model of an MLflow URI, for an error; empty for other paths."""
+    if not re.match(r"(models|runs|mlflow-artifacts):/", str(path)):
+        return ""
+    return f"; download it first, to compile its folder: mlflow artifacts download -u {path} -d FOLDER"
+
+
 def is_mlflow(path: Path) -> bool:
     """Return whether a path is the folder of an MLflow model."""
     return path.is_dir() and (path / DESCRIPTION).is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,16 @@ def test_commands(
     assert f"this is an MLflow model, expected a package; compile it first: hbtvm compile {boosted}" in (
         capsys.readouterr().err
     )
+
+
+def test_addresses_say_how_to_download(capsys: pytest.CaptureFixture[str]) -> None:
+    expected = "models:/churn/1: "
+    step = "mlflow artifacts download -u models:/churn/1 -d FOLDER"
+    assert main(["compile", "models:/churn/1"]) == 2
+    error = capsys.readouterr().err
+    assert expected in error and step in error
+    with pytest.raises(ModelFileError, match=re.escape(step)):
+        load_model("models:/churn/1")
 
 
 def refused(folder: Path, kind: type[ModelError] = ModelError) -> str:

@@ -28,7 +28,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from hbtvm import codec
-from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.comparison.library import from_file
+from hbtvm.comparison.process import require_trust
+from hbtvm.errors import InputError, ModelError, UnsupportedModel
 from hbtvm.frontends import from_object, load_model
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from tests.by_reference import predict
@@ -93,6 +95,14 @@ def test_reads_boosters(tmp_path: Path) -> None:
         model = kind(n_estimators=3, n_jobs=1, **options).fit(X, (Y == "yes").astype(int))
         graph = load_model(saved(tmp_path / "model.skops", model))
         np.testing.assert_array_equal(predict(graph, X), model.predict(X))
+
+
+def test_the_library_to_compare_with(tmp_path: Path) -> None:
+    """skops loads types that it does not trust only if the user does."""
+    path = saved(tmp_path / "model.skops", MODELS["forest"]())
+    with pytest.raises(InputError, match="this file of skops has to be loaded, which can run any program"):
+        require_trust(path, False)
+    np.testing.assert_array_equal(from_file(str(path), "skops").predict(X), predict(load_model(path), X))
 
 
 def rewritten(path: Path, change: Callable[[Any], Any]) -> Path:
@@ -191,6 +201,11 @@ def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
         with zipfile.ZipFile(target, "w") as archive:
             for name, content in parts.items():
                 archive.writestr(name, content)
+        if rng.random() < 0.2:
+            content = bytearray(target.read_bytes())
+            for _ in range(rng.choice((1, 4))):
+                content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+            target.write_bytes(content)
         start = time.process_time()
         try:
             with np.errstate(all="ignore"):

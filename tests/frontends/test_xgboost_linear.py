@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 import hbtvm
+from hbtvm.comparison.library import Live
 from hbtvm.errors import ModelError
 from hbtvm.frontends import from_object, load_model
 from hbtvm.frontends.xgboost.model import from_document
@@ -49,6 +50,11 @@ def test_boosters(objective: str, tmp_path: Path) -> None:
     booster.save_model(tmp_path / "model.ubj")
     expected = booster.predict(xgb.DMatrix(X))
     raw = booster.predict(xgb.DMatrix(X), output_margin=True)
+    # The comparison calls a booster in a way that linear boosters know.
+    library = Live(booster, ("predict", "raw"), 1)
+    library.take(X)
+    np.testing.assert_array_equal(library.result("predict"), expected)
+    library.close()
     for source in (tmp_path / "model.json", tmp_path / "model.ubj", booster):
         graph = load_model(source)
         np.testing.assert_allclose(answers(graph, X), expected, rtol=1e-6, atol=1e-6)

@@ -102,11 +102,11 @@ def _weighted_mean(
     for at, part in enumerate(nodes):
         index = leaves[at, : len(part)]
         held = index > 0
-        sums = [
+        totals = [
             np.where(held[:, target], values[index[:, target] - 1], 0.0).sum(axis=1)
             for target, values in enumerate(targets)
         ]
-        values.append(np.concatenate([np.stack(sums, axis=1), held.sum(axis=2)], axis=1))
+        values.append(np.concatenate([np.stack(totals, axis=1), held.sum(axis=2)], axis=1))
     sums = _forest(rows, nodes, values, np.zeros(len(nodes)), 2 * count, 1)
     return apply("divide", select(sums, range(count)), select(sums, range(count, 2 * count)))
 
@@ -140,7 +140,7 @@ def _order_quantiles(values: Node, quantiles: Sequence[float]) -> list[Node]:
         enough = apply("greater_equal", up_to, float(rank + 1))
         return reduce("min", apply("where", enough, values, np.inf))
 
-    results = []
+    results: list[Node] = []
     for quantile in quantiles:
         position = quantile * (k - 1)
         low = min(int(position), k - 1)
