@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 import hbtvm
 from hbtvm.errors import ModelError
-from hbtvm.frontends import from_object, load_model
+from hbtvm.frontends import load_model
 from hbtvm.frontends.lightgbm.model import from_text
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.networks.network import Input
@@ -109,10 +109,3 @@ def test_damaged_texts() -> None:
             assert str(error).isprintable() and len(str(error)) < 2000
             ends["refused"] += 1
     assert min(ends.values()) > 5
-
-
-def test_the_newest_refusals_name_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hbtvm.frontends.lightgbm.linear._MOST_VALUES", 10)
-    booster = lgb.train({**SMALL, "objective": "regression"}, lgb.Dataset(X, TARGET), 2)
-    with pytest.raises(hbtvm.UnsupportedModel, match="train with fewer leaves or columns"):
-        from_object(booster)
