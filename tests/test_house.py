@@ -25,6 +25,8 @@ FULL: dict[str, int] = {}
 """Folders of the product with more than `MOST_MODULES` modules, each with its modules."""
 
 LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm", "interpret", "quantile_forest"}
+LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm"}
+LIBRARIES |= {"category_encoders", "feature_engine", "skrub"}
 REGISTRY = "hbtvm/frontends/registry/"
 """The modules that register estimators, in dictionaries by a library and the row that documents them."""
 

@@ -23,7 +23,7 @@ def output_frame(record: Record, table: Table, where: Where) -> Frame | None:
         raise where.damaged("its _sklearn_output_config is not a dictionary.")
     name = config.get("transform")
     if name in (None, "default"):
-        return None
+        return "pandas" if where.how(record).frames and record.get("return_df", True) else None
     if name not in get_args(Frame):
         raise where.unsupported(f"returns its output as {name!r:.40}, which is not supported.")
     if table.sparse:

@@ -14,6 +14,13 @@ _LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "interpret", "quanti
 
 ELSEWHERE = {
     "catboost": 'export it to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',
+_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn")
+_LIBRARIES += ("category_encoders", "feature_engine", "skrub")
+
+ELSEWHERE = {
+    "catboost": 'export it to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',
+    "sklearn_pandas": "replace its DataFrameMapper by scikit-learn's ColumnTransformer, and fit again",
+    "skops": "load the file with skops.io.load, and compile the object",
 }
 """By library: what compiles today in place of its objects."""
 

@@ -131,7 +131,9 @@ def input_spec(model: Record, *, allow_nan: bool, allow_inf: bool) -> InputSpec:
 
 def feature_names(model: Record) -> tuple[str, ...] | None:
     """Return the column names that the estimator was fitted with, if any."""
-    if model.get("feature_names_in_", None) is None:
+    names = model.get("feature_names_in_", None)
+    # category_encoders and feature-engine store the positions of unnamed columns.
+    if names is None or (isinstance(names, list) and not all(isinstance(name, str) for name in names)):
         return None
     return tuple(str(name) for name in model.array("feature_names_in_", "OUS", 1).tolist())
 

@@ -41,7 +41,7 @@ def apply(record: Record, table: Table, where: Where) -> Table:
     where, how = where.of(record), where.how(record)
     if how.transforms is None:
         raise unsupported(record, where)
-    if record.library == "sklearn" and how.fitted and not is_fitted(record):
+    if how.fitted and not is_fitted(record):
         raise where.unsupported("is not fitted; hbtvm compiles trained models.")
     if "n_features_in_" in record and "ColumnTransformer" not in record.kind:
         fitted = record.whole("n_features_in_")

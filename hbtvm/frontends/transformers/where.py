@@ -48,6 +48,7 @@ class Estimator:
     fitted: bool = True  # whether fitting gives it attributes
     selects: bool = False  # whether it keeps some columns as they are
     transform_predicts: bool = False  # whether ``transform`` returns what ``predict`` does
+    frames: bool = False  # whether ``transform`` returns data frames of pandas unless set otherwise
     section: str = ""  # the row of the table in docs/reference/models.md that names it
 
 

@@ -1,0 +1,1 @@
+"""category_encoders: each encoder as tables from categories to numbers."""

@@ -1,0 +1,20 @@
+"""Encoders of category_encoders."""
+
+from __future__ import annotations
+
+from hbtvm.frontends.category_encoders import encoders
+from hbtvm.frontends.transformers.where import Estimator, Section
+
+SECTIONS: dict[tuple[str, str], Section] = {
+    ("category_encoders", "category_encoders"): {
+        "OrdinalEncoder": Estimator(transforms=encoders.ordinal, frames=True),
+        "OneHotEncoder BinaryEncoder BaseNEncoder GrayEncoder SumEncoder HelmertEncoder "
+        "BackwardDifferenceEncoder PolynomialEncoder": Estimator(transforms=encoders.by_columns, frames=True),
+        "TargetEncoder MEstimateEncoder JamesSteinEncoder WOEEncoder QuantileEncoder GLMMEncoder": Estimator(
+            transforms=encoders.by_value, frames=True
+        ),
+        "LeaveOneOutEncoder": Estimator(transforms=encoders.leave_one_out, frames=True),
+        "CatBoostEncoder": Estimator(transforms=encoders.catboost, frames=True),
+        "CountEncoder": Estimator(transforms=encoders.counts, frames=True),
+    },
+}

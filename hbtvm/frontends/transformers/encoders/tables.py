@@ -1,0 +1,83 @@
+"""Columns that look up numbers by category, with numbers for missing and for unknown values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import ModelError
+from hbtvm.frontends.pickles.records import kind_of
+from hbtvm.frontends.transformers.encoders.categories import Known, encode
+from hbtvm.frontends.transformers.where import Where
+from hbtvm.graph.columns.steps import Cast, Equals, Lookup, Step
+from hbtvm.graph.columns.table import Column
+
+Numbers = Sequence[float]
+"""The numbers of the output columns."""
+
+_FEW = 4  # up to this many codes, a column of marks needs no table
+
+
+@dataclass(frozen=True)
+class Coding:
+    """Numbers by category; None for values that the library refuses."""
+
+    known: Mapping[Any, Numbers]  # by category: strings, numbers and bools
+    missing: Numbers | None
+    unknown: Numbers | None
+    none: Numbers | None = None  # the numbers of None, if they are not those of other missing values
+
+
+def coded(column: Column, coding: Coding, where: Where) -> list[Column]:
+    """Return the columns that look up a column's values.
+
+    Raises `UnsupportedModel` if missing values are refused, but other values have NaN.
+    """
+    values = tuple(coding.known)
+    rows = list(coding.known.values())
+    if coding.missing is not None:
+        values += (float("nan"), None)
+        rows += [coding.missing, coding.missing if coding.none is None else coding.none]
+    elif coding.unknown is not None:
+        values += (float("nan"), None)
+        rows += [[np.nan] * len(coding.unknown)] * 2
+    width = len((coding.unknown or coding.missing or next(iter(rows), ())))
+    unknown = [0.0] * width if coding.unknown is None else coding.unknown
+    table = np.array([*rows, unknown], np.float64).reshape(len(rows) + 1, width)
+    refuses = coding.missing is None and coding.unknown is not None
+    if refuses and np.isnan(np.delete(table, (-3, -2), axis=0)).any():
+        raise where.unsupported(
+            'refuses missing values but has NaN for other values; fit it with handle_missing="return_nan".'
+        )
+    known = Known(values, (), np.arange(len(values)), None)
+    encoder = encode(known, "error" if coding.unknown is None else "code", column, where)
+    result = [column.then(encoder, _step(numbers), Cast("float64")) for numbers in table.T]
+    return [replace(made, allow_nan=False) for made in result] if refuses else result
+
+
+def _step(numbers: np.ndarray) -> Step:
+    """Return the step from codes to numbers: marks of few codes, or a table."""
+    ones = np.flatnonzero(numbers == 1)
+    if len(ones) <= _FEW and np.count_nonzero(numbers) == len(ones):
+        return Equals(tuple(ones.tolist()))
+    return Lookup(np.ascontiguousarray(numbers))
+
+
+def category(value: Any) -> Any:
+    """Return a category as a Python value: a string, a number or a bool; NaN and None if missing.
+
+    Raises `ModelError` if it is anything else.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    raise ModelError(f"expected strings, numbers or bools as categories, got {kind_of(value)}.")
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a category stands for missing values."""
+    return value is None or value != value
