@@ -38,7 +38,9 @@ def encoded(record: Record, table: Table, where: Where, read: Callable[[Any], En
     chosen = record.sequence("cols")
     if len({repr(label) for label in chosen}) != len(chosen) or any(label not in labels for label in chosen):
         raise where.damaged("its cols are not distinct columns.")
-    dropped = {str(name) for name in record.sequence("invariant_cols")} if record.get("drop_invariant") else ()
+    dropped = (
+        {str(name) for name in record.sequence("invariant_cols")} if record.get("drop_invariant") else ()
+    )
     lumping = record.get("min_group_lumping_", None) or {}
     columns: list[Column] = []
     named: list[str] = []

@@ -13,7 +13,7 @@ import numpy as np
 
 from hbtvm.frontends.category_encoders.columns import Encoded, encoded, lumped
 from hbtvm.frontends.pickles import Record
-from hbtvm.frontends.pickles.pandas_objects import frame, series
+from hbtvm.frontends.pickles.pandas_objects import frame, objects, series
 from hbtvm.frontends.transformers.encoders.tables import Coding, Numbers, category, is_missing
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.table import Table
@@ -78,9 +78,7 @@ def counts(record: Record, table: Table, where: Where) -> Table:
     def read(label: Any) -> Encoded:
         unknown, missing = record.get("_handle_unknown")[label], record.get("_handle_missing")[label]
         index, values = series(record.get("mapping")[label])
-        pairs = [
-            (category(value), (float(number),)) for value, number in zip(index, values, strict=True)
-        ]
+        pairs = [(category(value), (float(number),)) for value, number in zip(index, values, strict=True)]
         known: dict[Any, Numbers] = {value: number for value, number in pairs if not is_missing(value)}
         absent: Numbers = next((number for value, number in pairs if is_missing(value)), (np.nan,))
         others: Numbers | None = (np.nan,)
@@ -140,9 +138,11 @@ def _means(
             else:
                 known[value] = (level,)
         others = {"value": (mean,), "error": None}.get(unknown, (np.nan,))
-        # The library looks for its NaN among the values: None and pandas.NA are not that.
-        foreign: Numbers | None = (mean,) if missing == "value" else seen or (np.nan,)
-        absent = seen if seen is not None and not _of_pandas_na(dtypes[label]) else foreign
+        # In an index of objects, pandas tells None and pandas.NA from the NaN that the encoder stored.
+        foreign: Numbers | None = (mean,) if missing == "value" else (np.nan,)
+        absent = foreign if seen is None or (objects(mappings[label]) and _of_na(dtypes[label])) else seen
+        if not objects(mappings[label]):
+            foreign = absent
         if missing in ("error", "return_nan"):
             absent = foreign = None if missing == "error" else (np.nan,)
         return Encoded(Coding(known, absent, others, foreign), (str(label),))
@@ -150,7 +150,7 @@ def _means(
     return encoded(record, table, where, read)
 
 
-def _of_pandas_na(dtype: Any) -> bool:
+def _of_na(dtype: Any) -> bool:
     """Return whether the missing value of a type is pandas.NA rather than NaN."""
     if not isinstance(dtype, Record) or dtype.kind != "StringDtype":
         return False

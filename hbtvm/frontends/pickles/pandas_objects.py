@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,12 @@ def frame(record: Any) -> tuple[list[Any], list[Any], np.ndarray]:
     return index, columns, values
 
 
+def objects(record: Record) -> bool:
+    """Return whether the index of a data frame that `frame` reads is not of pandas' type of strings."""
+    data = record.record("_mgr").args[1][1].args[1].get("data")
+    return not isinstance(data, Record)
+
+
 def _block(block: Any, rows: int, record: Record) -> tuple[list[int], np.ndarray]:
     """Return the columns of a block, and their numbers, shape (columns, rows)."""
     if not isinstance(block, Record) or block.kind != "_unpickle_block" or len(block.args) < 2:
@@ -162,10 +169,10 @@ def _texts(array: Any) -> list[Any]:
     if len(offsets) < (end + 1) * width or (valid and len(valid) * 8 < end):
         raise ModelError("an array of Arrow is damaged: a buffer is too short.")
     at = np.frombuffer(offsets, f"<i{width}", end + 1).tolist()[start:]
-    if min(at) < 0 or max(at) > len(content) or any(a > b for a, b in zip(at, at[1:], strict=False)):
+    if min(at) < 0 or max(at) > len(content) or any(a > b for a, b in pairwise(at)):
         raise ModelError("an array of Arrow is damaged: an offset is out of its buffer.")
     try:
-        texts: list[Any] = [content[a:b].decode() for a, b in zip(at, at[1:], strict=False)]
+        texts: list[Any] = [content[a:b].decode() for a, b in pairwise(at)]
     except UnicodeDecodeError as error:
         raise ModelError("an array of Arrow is damaged: a text is not UTF-8.") from error
     if valid:
@@ -186,5 +193,5 @@ def _buffer(buffer: Any) -> bytes:
 
 def _unreadable(value: Any) -> ModelError:
     return ModelError(
-        f"expected an index, a series or a data frame of pandas with numbers or strings, got {kind_of(value)}."
+        f"expected an index, a series or a data frame of numbers or strings, got {kind_of(value)}."
     )

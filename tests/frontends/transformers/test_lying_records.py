@@ -51,7 +51,10 @@ def holders(value: Any, seen: set[int]) -> Iterator[dict[Any, Any] | list[Any]]:
         return
     seen.add(id(value))
     if isinstance(value, Record):
-        yield from holders(value.attributes, seen)
+        # pandas' objects hold their values in arguments, or in tuples.
+        for one in value.args:
+            yield from holders(one, seen)
+        yield from holders(value.state if isinstance(value.state, tuple) else value.attributes, seen)
     elif isinstance(value, ObjectArray):
         yield from holders(value.items, seen)
     elif isinstance(value, dict) and value:

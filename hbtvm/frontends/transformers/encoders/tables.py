@@ -11,6 +11,7 @@ import numpy as np
 from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles.records import kind_of
 from hbtvm.frontends.transformers.encoders.categories import Known, encode
+from hbtvm.frontends.transformers.values import is_na
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.steps import Cast, Equals, Lookup, Step
 from hbtvm.graph.columns.table import Column
@@ -44,7 +45,7 @@ def coded(column: Column, coding: Coding, where: Where) -> list[Column]:
     elif coding.unknown is not None:
         values += (float("nan"), None)
         rows += [[np.nan] * len(coding.unknown)] * 2
-    width = len((coding.unknown or coding.missing or next(iter(rows), ())))
+    width = len(coding.unknown or coding.missing or next(iter(rows), ()))
     unknown = [0.0] * width if coding.unknown is None else coding.unknown
     table = np.array([*rows, unknown], np.float64).reshape(len(rows) + 1, width)
     refuses = coding.missing is None and coding.unknown is not None
@@ -75,6 +76,8 @@ def category(value: Any) -> Any:
         value = value.item()
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
+    if is_na(value):
+        return None
     raise ModelError(f"expected strings, numbers or bools as categories, got {kind_of(value)}.")
 
 
