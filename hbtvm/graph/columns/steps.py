@@ -202,7 +202,9 @@ class Encode(Step):
     """The position of a value among categories: a code, 0 to n - 1, or n for an unknown value."""
 
     categories: tuple[codec.Scalar, ...]  # distinct values, maybe with NaN (any kind of it) and None
-    unknown: Literal["error", "code"] = "code"  # whether an unknown value is an error, or has the code n
+    # Which values are errors: unknown ones ("error"), none ("code"), or missing ones ("missing"), for which
+    # the categories have a NaN. Unknown values have the code n unless they are errors.
+    unknown: Literal["error", "code", "missing"] = "code"
     where: str = ""  # step, class and column, for errors
     code_of: dict[Any, int] = field(init=False, repr=False)
     nan_code: int = field(init=False, repr=False)
@@ -214,7 +216,16 @@ class Encode(Step):
         nones = [code for code, x in enumerate(self.categories) if x is None]
         object.__setattr__(self, "code_of", known)
         object.__setattr__(self, "nan_code", nans[0] if nans else -1)
+        if self.unknown == "missing":
+            nones = nans
         object.__setattr__(self, "none_code", nones[0] if nones else -1)
+
+    @property
+    def refused_code(self) -> int:
+        """The code that stands for errors; -1 if no value is an error."""
+        if self.unknown == "missing":
+            return self.nan_code
+        return len(self.categories) if self.unknown == "error" else -1
 
     def __len__(self) -> int:
         """Return the number of codes, including the code of unknown values."""
@@ -223,7 +234,7 @@ class Encode(Step):
     def code(self, value: Any) -> int:
         """Return the code of a value.
 
-        Raises `InputError` for unknown values, if `unknown` is ``"error"``.
+        Raises `InputError` for values that `unknown` calls errors.
         """
         if value is None:
             code = self.none_code
@@ -231,14 +242,16 @@ class Encode(Step):
             code = self.nan_code
         else:
             code = self.code_of.get(value, -1)
-        if code >= 0:
-            return code
-        if self.unknown == "error":
+        if code < 0:
+            code = len(self.categories)
+        if code == self.refused_code:
             raise self.refused(value)
-        return len(self.categories)
+        return code
 
     def refused(self, value: Any) -> InputError:
-        """Return the error for an unknown value."""
+        """Return the error for a value."""
+        if self.unknown == "missing":
+            return InputError(f"{self.where}: got {value!r}; the encoder refuses missing values.")
         known = ", ".join(map(repr, self.categories[:5])) + (", ..." if len(self.categories) > 5 else "")
         return InputError(f"{self.where}: {value!r} was not in the training data; known are {known}.")
 

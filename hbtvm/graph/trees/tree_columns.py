@@ -50,7 +50,7 @@ class TreeColumn:
         self.infinite = self._lets_infinities()
         self.form: Coded | dict[str, Chain] | None = None
         resolved = resolve(column)
-        if isinstance(resolved, Coded) and (column.allow_nan or resolved.finite):
+        if isinstance(resolved, Coded):
             self.form = resolved
             codes = np.arange(len(resolved), dtype=np.float32)
             self.values = {
@@ -58,7 +58,7 @@ class TreeColumn:
                 "float32": of_numbers(resolved.after, codes).astype(np.float64),
             }
             self.moves = self._apart(*(x.astype(ensemble.compare_dtype) for x in self.values.values()))
-        elif not (self.special and column.steps) and not isinstance(resolved, Coded):
+        elif not (self.special and column.steps):
             self.form = self._chains(ensemble.compare_dtype)
 
     @property

@@ -57,8 +57,7 @@ class Coder:
         encoder = steps[-1]
         assert isinstance(encoder, Encode)
         self._steps, self._encoder = steps[:-1], encoder
-        self._refuses = encoder.unknown == "error"
-        self.unknown = len(encoder.categories)
+        self.unknown, self._refused_code = len(encoder.categories), encoder.refused_code
         missing = [step.missing for step in self._steps if isinstance(step, Fill | IsMissing)]
         values = [value for value in (*encoder.categories, *missing) if value is not None and value == value]
         self._codes: dict[Any, int] = {value: self._code(self._filled(value)) for value in values}
@@ -67,9 +66,7 @@ class Coder:
         self._other = self._code(self._filled(object()))
         # numpy's NaN is one object, which a dictionary finds though it is not equal to itself.
         everything = {**self._codes, None: self._none, np.nan: self._nan}
-        self.table = {
-            value: code for value, code in everything.items() if not (self._refuses and code == self.unknown)
-        }
+        self.table = {value: code for value, code in everything.items() if code != self._refused_code}
         self._quick = _Codes(self.table)
         self._tables: dict[Any, tuple[np.ndarray, np.ndarray, int]] = {}
         self._lookups: dict[Any, tuple[Any, int, np.ndarray | None]] = {}
@@ -94,17 +91,17 @@ class Coder:
         """Return the code of a value.
 
         `row`: its row, for errors.
-        Raises `InputError` if it is not a category and unknown values are refused.
+        Raises `InputError` if its encoder refuses it.
         """
         code = self._of(value)
-        if self._refuses and code == self.unknown:
+        if code == self._refused_code:
             raise self._refused(value, row)
         return code
 
     @property
     def refuses(self) -> bool:
-        """Whether unknown values are refused."""
-        return self._refuses
+        """Whether unknown or missing values are refused."""
+        return self._refused_code >= 0
 
     def dense(self, dtype: np.dtype) -> tuple[int, np.ndarray, int, int] | None:
         """Return the first category, codes from it on (others' last), NaN's code and the refused code for a
@@ -116,7 +113,7 @@ class Coder:
         table = self._dense_table(keys, codes) if len(keys) else None
         if table is None:
             return None
-        return int(keys[0]), table, nan, self.unknown if self._refuses else -1
+        return int(keys[0]), table, nan, self._refused_code
 
     @property
     def fills(self) -> bool:
@@ -126,7 +123,7 @@ class Coder:
     def of_values(self, values: list[Any]) -> np.ndarray:
         """Return the codes of Python values, float64, shape (n,).
 
-        Raises `InputError` if a value is not a category and unknown values are refused.
+        Raises `InputError` if the encoder refuses a value.
         """
         try:
             codes = np.fromiter(map(self._quick.__getitem__, values), np.float64, len(values))
@@ -139,7 +136,7 @@ class Coder:
     def of_numbers(self, x: np.ndarray) -> np.ndarray:
         """Return the codes of an array of numbers, int32, shape (n,); integers are compared exactly.
 
-        Raises `InputError` if a value is not a category and unknown values are refused.
+        Raises `InputError` if the encoder refuses a value.
         """
         if x.dtype.kind == "b":
             x = x.view(np.uint8)
@@ -256,15 +253,15 @@ class Coder:
         try:
             return self._encoder.code(value)
         except InputError:
-            return self.unknown
+            return self._refused_code
 
     def _refused(self, value: Any, row: int | None) -> InputError:
         error = self._encoder.refused(self._filled(math.nan if is_nan(value) else value))
         return error if row is None else InputError(f"row {ROW}: {error}", row)
 
     def _checked(self, codes: np.ndarray, value: Callable[[int], Any]) -> np.ndarray:
-        if self._refuses:
-            bad = codes == self.unknown
+        if self._refused_code >= 0:
+            bad = codes == self._refused_code
             if bad.any():
                 row = int(bad.argmax())
                 raise self._refused(value(row), row)

@@ -42,7 +42,13 @@ CLASSES = (
 )
 SETTINGS = (
     *(("value", "value"), ("return_nan", "return_nan"), ("indicator", "indicator"), (7, -9)),
-    *(("error", "value"), ("value", "error"), ("error", "error"), ("indicator", "value")),
+    *(
+        ("error", "value"),
+        ("value", "error"),
+        ("error", "error"),
+        ("return_nan", "error"),
+        ("indicator", "value"),
+    ),
     *(("return_nan", "value"), ("value", "return_nan"), ("value", "indicator")),
 )
 """Choices of ``handle_unknown`` and ``handle_missing``."""
@@ -98,29 +104,23 @@ def check(encoder: Any, frame: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_each_class_with_all_settings(name: str) -> None:
-    used = 0
+    left_out = ["objects"] if name == "GrayEncoder" else []  # it sorts categories
+    used, cols = 0, [column for column in COLUMNS if column not in left_out]
     for unknown, missing in SETTINGS:
-        fit_on = frame_of(0, missing=missing != "error")
+        fit_on = frame_of(0, missing=missing != "error").drop(columns=left_out)
         try:
-            encoder = fitted(name, fit_on, cols=list(COLUMNS), handle_unknown=unknown, handle_missing=missing)
+            encoder = fitted(name, fit_on, cols=cols, handle_unknown=unknown, handle_missing=missing)
         except (KeyError, TypeError, ValueError):  # the class has no such setting
             continue
         used += 1
-        rows = frame_of(1, more=True)
+        rows = frame_of(1, more=True).drop(columns=left_out)
         if "error" not in (unknown, missing):
             check(encoder, rows)
             continue
-        check(encoder, frame_of(1, missing=False))
+        check(encoder, frame_of(1, missing=False).drop(columns=left_out))
         for column in ("text", "none", "whole"):
             check(encoder, fit_on.assign(**{column: rows[column]}))
     assert used >= 5
-
-
-def test_missing_values_are_refused_only_where_no_other_value_is_nan() -> None:
-    frame = frame_of(0, missing=False)
-    encoder = fitted("SumEncoder", frame, cols=["text"], handle_unknown="return_nan", handle_missing="error")
-    with pytest.raises(UnsupportedModel, match=r"refuses missing values .* handle_missing="):
-        check(encoder, frame)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,9 @@ def _values(stored: Any, where: Where) -> list[Any]:
     return items
 
 
-def encode(known: Known, unknown: Literal["error", "code"], column: Column, where: Where) -> Encode:
+def encode(
+    known: Known, unknown: Literal["error", "code", "missing"], column: Column, where: Where
+) -> Encode:
     """Return the step from a column's values to the codes of categories.
 
     The codes of an earlier encoder are known: if none of them can be unknown, no value is refused.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,30 +34,22 @@ class Coding:
 
 
 def coded(column: Column, coding: Coding, where: Where) -> list[Column]:
-    """Return the columns that look up a column's values.
-
-    Raises `UnsupportedModel` if missing values are refused, but other values have NaN.
-    """
+    """Return the columns that look up a column's values."""
     values = tuple(coding.known)
     rows = list(coding.known.values())
+    errors: Literal["error", "code", "missing"] = "error" if coding.unknown is None else "code"
     if coding.missing is not None:
-        values += (float("nan"), None)
+        values += (math.nan, None)
         rows += [coding.missing, coding.missing if coding.none is None else coding.none]
     elif coding.unknown is not None:
-        values += (float("nan"), None)
-        rows += [[np.nan] * len(coding.unknown)] * 2
+        errors = "missing"
+        values += (math.nan,)
+        rows.append(coding.unknown)
     width = len(coding.unknown or coding.missing or next(iter(rows), ()))
-    unknown = [0.0] * width if coding.unknown is None else coding.unknown
-    table = np.array([*rows, unknown], np.float64).reshape(len(rows) + 1, width)
-    refuses = coding.missing is None and coding.unknown is not None
-    if refuses and np.isnan(np.delete(table, (-3, -2), axis=0)).any():
-        raise where.unsupported(
-            'refuses missing values but has NaN for other values; fit it with handle_missing="return_nan".'
-        )
-    known = Known(values, (), np.arange(len(values)), None)
-    encoder = encode(known, "error" if coding.unknown is None else "code", column, where)
-    result = [column.then(encoder, _step(numbers), Cast("float64")) for numbers in table.T]
-    return [replace(made, allow_nan=False) for made in result] if refuses else result
+    rows.append([0.0] * width if coding.unknown is None else coding.unknown)
+    table = np.array(rows, np.float64).reshape(len(rows), width)
+    encoder = encode(Known(values, (), np.arange(len(values)), None), errors, column, where)
+    return [column.then(encoder, _step(numbers), Cast("float64")) for numbers in table.T]
 
 
 def _step(numbers: np.ndarray) -> Step:
