@@ -45,6 +45,15 @@ REFUSED = {
 }
 """Reasons to refuse classes of scikit-learn for good; docs/reference/models.md lists them, too."""
 
+_DROPS_ROWS = "it drops rows; drop them before, and leave it out of the pipeline"
+
+OTHERS_REFUSED = {
+    ("feature_engine", "DropMissingData"): _DROPS_ROWS,
+    ("feature_engine", "OutlierTrimmer"): _DROPS_ROWS,
+    ("feature_engine", "RandomSampleImputer"): "it draws random values; use an imputer that has one value",
+}
+"""Reasons to refuse classes of other libraries."""
+
 _INSTEAD = {
     "list": "pass the model in it",
     "tuple": "pass the model in it",
@@ -69,6 +78,8 @@ def why(library: str, name: str) -> str:
     """Return why a class is not supported, and the next step: the end of an error's sentence."""
     if library == "sklearn" and name in REFUSED:
         return f": {REFUSED[name]}"
+    if (library, name) in OTHERS_REFUSED:
+        return f": {OTHERS_REFUSED[library, name]}"
     if library in ELSEWHERE:
         return f": {ELSEWHERE[library]}"
     if library in _LIBRARIES:

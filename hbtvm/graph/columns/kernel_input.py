@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.errors import InputError
 from hbtvm.graph.columns.evaluate import of_numbers
 from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns.steps import Cast, Encode, Equals, Step
@@ -125,5 +126,8 @@ class Feeds:
 
 
 def keeps_nan(steps: tuple[Step, ...]) -> bool:
-    """Return whether NaN is still NaN after the steps."""
-    return bool(np.isnan(of_numbers(steps, np.array([np.nan]))[0]))
+    """Return whether NaN is still NaN after the steps; no encoder among them refuses it."""
+    try:
+        return bool(np.isnan(of_numbers(steps, np.array([np.nan]))[0]))
+    except InputError:
+        return False
