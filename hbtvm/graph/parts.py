@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hbtvm import codec
-from hbtvm.graph.columns import curves, steps
+from hbtvm.graph.columns import curves, dates, steps
 from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns.row_operations import Normalize
 from hbtvm.graph.columns.table import AllColumns, Column, Made, Raw, RowOperation, Table, parts_of
@@ -16,7 +16,7 @@ codec.share(
     steps.Step,
     steps.Arithmetic, steps.Clip, steps.Within, steps.Above, steps.Cast, steps.Function, steps.Fill,
     steps.IsMissing, steps.ZeroIsMissing, steps.Encode, steps.Lookup, steps.Equals,
-    curves.Bins, curves.Quantile, curves.NormalQuantile, curves.Power,
+    curves.Bins, curves.Quantile, curves.NormalQuantile, curves.Power, dates.DatePart,
 )  # fmt: skip
 codec.share(RowOperation, Normalize, Vectorize)
 

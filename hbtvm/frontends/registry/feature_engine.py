@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbtvm.frontends.feature_engine import encoders, numbers
+from hbtvm.frontends.feature_engine import dates, encoders, numbers
 from hbtvm.frontends.registry.scikit_learn import PIPELINE
 from hbtvm.frontends.transformers.where import Estimator, Section
 
@@ -29,6 +29,7 @@ SECTIONS: dict[tuple[str, str], Section] = {
                 "ArcSinhTransformer": numbers.arcsinh,
                 "MeanNormalizationScaler": numbers.mean_normalization,
                 "CyclicalFeatures": numbers.cyclical,
+                "DatetimeFeatures": dates.datetime_features,
                 "DropFeatures DropConstantFeatures DropDuplicateFeatures DropCorrelatedFeatures "
                 "SmartCorrelatedSelection DropHighPSIFeatures SelectByInformationValue SelectByShuffling "
                 "SelectBySingleFeaturePerformance SelectByTargetMeanPerformance RecursiveFeatureElimination "

@@ -13,6 +13,7 @@ import numpy as np
 
 from hbtvm.errors import InputError
 from hbtvm.graph.columns.curves import Bins, Quantile
+from hbtvm.graph.columns.dates import DatePart
 from hbtvm.graph.columns.steps import (
     Above,
     Cast,
@@ -99,6 +100,9 @@ class Evaluator:
         text = isinstance(step, Fill) and isinstance(step.value, str)
         if x.dtype.kind == "f" and not text:
             return step.apply(x)
+        if isinstance(step, DatePart):
+            return step.of_values(x).astype(self._dtype)
+        _refuse_dates(x)
         return _of_values(step, x, self._dtype)
 
 
@@ -134,7 +138,13 @@ def numbers_of(values: Sequence[Any], dtype: np.dtype | str = "float64") -> np.n
         raise
 
 
+def _refuse_dates(x: np.ndarray) -> None:
+    if x.dtype.kind == "M":
+        raise InputError(f"expected numbers or categories, got {x.dtype}.")
+
+
 def _check(column: Column, x: np.ndarray) -> None:
+    _refuse_dates(x)
     if x.dtype.kind != "f":
         return
     if not column.allow_nan and np.isnan(x).any():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hbtvm.graph.columns.dates import DatePart
 from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns.steps import Encode, Fill, IsMissing, Step
 from hbtvm.graph.columns.table import Made, Raw
@@ -51,7 +52,7 @@ def columns_of(reader: FeedReader) -> Columns:
         texts = [value for value in _values(step) if isinstance(value, str)]
         if texts:
             words.setdefault(raw, []).extend(texts)
-    # Fields of texts are read unchanged, empty ones included.
+    # Fields of texts and of dates are read unchanged, empty ones included.
     words |= {raw: [""] for raw in plan.text_raws}
     by_name = spec.by_name and spec.feature_names is not None
     of = tuple(plan.raws) if by_name else tuple(range(spec.n_features))
@@ -101,6 +102,8 @@ def _steps_on(source: Raw | Made, steps: Sequence[Step]) -> Iterator[tuple[int, 
 
 
 def _values(step: Step) -> tuple[Any, ...]:
+    if isinstance(step, DatePart):
+        return ("",)
     if isinstance(step, Encode):
         return step.categories
     if isinstance(step, Fill):

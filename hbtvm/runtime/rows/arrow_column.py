@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hbtvm.errors import InputError
-from hbtvm.runtime.rows.raw import Levels, Numbers, RawColumn, Text, Unreadable, Values
+from hbtvm.runtime.rows.raw import Levels, Numbers, RawColumn, Text, Times, Unreadable, Values
 
 
 def arrow_column(column: Any, null: Any) -> RawColumn:
@@ -29,6 +29,10 @@ def arrow_column(column: Any, null: Any) -> RawColumn:
         return Levels(at.to_numpy(zero_copy_only=False), column.dictionary, column.dictionary.to_pylist, null)
     if is_kind.is_floating(kind) or (is_kind.is_integer(kind) and not column.null_count):
         return Numbers(column.to_numpy(zero_copy_only=False))
+    if is_kind.is_timestamp(kind) or is_kind.is_date(kind):
+        if getattr(kind, "tz", None) is not None:
+            return Times(np.array([*column.to_pylist(), None], object)[:-1], str(kind))
+        return Times(column.to_numpy(zero_copy_only=False), str(kind))
     plain = (is_kind.is_integer, is_kind.is_boolean, is_kind.is_decimal, is_kind.is_null)
     if any(test(kind) for test in plain):
         values = column.to_pylist()

@@ -16,7 +16,7 @@ from hbtvm.errors import ROW, InputError
 from hbtvm.runtime.rows.arrow_column import FLAT, arrow_column, check_arrow
 from hbtvm.runtime.rows.frames import NUMBERS
 from hbtvm.runtime.rows.pandas_frame import PandasFrame, column_of
-from hbtvm.runtime.rows.raw import Numbers, Objects, RawColumn, Text, Unreadable, Values
+from hbtvm.runtime.rows.raw import Numbers, Objects, RawColumn, Text, Times, Unreadable, Values
 from hbtvm.words.similar import misspelt
 
 _PLAIN = frozenset((str, int, float, bool, type(None)))
@@ -57,6 +57,8 @@ class ArrayRows(Container):
             return Numbers(column)
         if column.dtype.kind == "O":
             return Objects(column)
+        if column.dtype.kind == "M":
+            return Times(column, str(column.dtype))
         return Values(column.tolist()) if column.dtype.kind in "UT" else Unreadable(str(column.dtype))
 
     def numbers(self) -> np.ndarray | None:
@@ -143,6 +145,8 @@ class PolarsFrame(Container):
         if kind.is_numeric() or kind in (polars.Boolean, polars.Object, polars.Null):
             values = series.to_list()
             return Values(values if null is None else [null if value is None else value for value in values])
+        if kind in (polars.Datetime, polars.Date):
+            return arrow_column(series.to_arrow(), null)
         return Unreadable(str(kind))
 
     def row(self, at: Sequence[int], nulls: Sequence[Any]) -> list[Any] | None:

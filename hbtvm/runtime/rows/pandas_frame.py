@@ -13,7 +13,7 @@ import numpy as np
 
 from hbtvm.runtime.rows.arrow_column import arrow_column
 from hbtvm.runtime.rows.frames import NUMBERS
-from hbtvm.runtime.rows.raw import Levels, Numbers, Objects, RawColumn, Unreadable, Values
+from hbtvm.runtime.rows.raw import Levels, Numbers, Objects, RawColumn, Times, Unreadable, Values
 
 _EXACT = 1 << 53
 _NARROW = ("halffloat[pyarrow]", "float[pyarrow]")
@@ -49,7 +49,8 @@ class PandasFrame:
         values = arrays[number[at]]
         if type(values) is np.ndarray:
             return _of_numpy(values[place[at]])
-        return column_of(values)
+        # A block of dates holds several columns.
+        return column_of(values if values.ndim == 1 else values[place[at]])
 
     def numbers(self) -> np.ndarray | None:
         if self._blocks is None or len(self._blocks[0]) != 1:
@@ -123,6 +124,8 @@ def column_of(values: Any) -> RawColumn:
         return Numbers(column.raw().astype(np.float64)) if str(dtype) in _NARROW else column
     if isinstance(dtype, pandas.StringDtype):
         return Values(values.to_numpy(dtype=object, na_value=np.nan).tolist())
+    if isinstance(dtype, pandas.DatetimeTZDtype):
+        return Times(values.astype(object), str(dtype))
     types = pandas.api.types
     if types.is_bool_dtype(dtype) or (types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)):
         return _of_nullable(values)
@@ -133,6 +136,8 @@ def _of_numpy(values: np.ndarray) -> RawColumn:
     values = values.reshape(-1)
     if values.dtype.kind in NUMBERS:
         return Numbers(values)
+    if values.dtype.kind == "M":
+        return Times(values, str(values.dtype))
     return Objects(values) if values.dtype.kind == "O" else Unreadable(str(values.dtype))
 
 

@@ -205,6 +205,20 @@ class Unreadable:
         raise reader.refuse_type(self._name)
 
 
+class Times(Unreadable):
+    """Dates and times, which only steps for them read.
+
+    `array`: datetime64, or Python objects with a time zone, shape (n,).
+    """
+
+    def __init__(self, array: np.ndarray, type_name: str) -> None:
+        super().__init__(type_name)
+        self._array = array
+
+    def raw(self) -> np.ndarray:
+        return self._array
+
+
 def are_numbers(values: Sequence[Any]) -> bool:
     """Return whether all Python values are numbers that float64 holds exactly."""
     types = {*map(type, values)}

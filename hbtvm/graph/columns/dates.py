@@ -1,0 +1,167 @@
+"""Parts of dates and times: numbers of the year, month, day, hour, ... of each value of a column.
+
+Values are numpy's datetime64, objects of ``datetime`` (or of subclasses, such as pandas' Timestamp), texts in
+ISO 8601, or whole numbers, which are nanoseconds since 1970. Parts are those of the local time if a value has
+a time zone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from hbtvm.errors import InputError
+from hbtvm.graph.columns.steps import Step, is_missing
+
+Part = Literal[
+    "year", "month", "day", "hour", "minute", "second", "microsecond", "nanosecond", "total_seconds",
+    "quarter", "semester", "week", "weekday", "day_of_year", "weekend", "month_start", "month_end",
+    "quarter_start", "quarter_end", "year_start", "year_end", "leap_year", "days_in_month",
+]  # fmt: skip
+
+_ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?")
+
+_NAT = np.datetime64("NaT", "ns")
+
+_EPOCH = np.datetime64(0, "s")
+
+
+@dataclass(frozen=True, eq=False)
+class DatePart(Step):
+    """A part of dates."""
+
+    part: Part
+    missing: float = np.nan  # the number of missing values
+    texts: bool = True  # whether texts are dates, in ISO 8601
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        missing = ~np.isfinite(x)
+        with np.errstate(invalid="ignore"):
+            times = np.where(missing, 0, x).astype(np.int64).astype("M8[ns]")
+        return self._numbers(times, missing).astype(x.dtype)
+
+    def of_values(self, x: np.ndarray) -> np.ndarray:
+        """Return the parts of values that are not floats: float64, shape (n,).
+
+        `x`: datetime64, integers or objects, shape (n,).
+        Raises `InputError` if a value is not a date.
+        """
+        if x.dtype.kind in "iu":
+            x = x.astype(np.int64).astype("M8[ns]")
+        elif x.dtype.kind != "M":
+            utc = self.part == "total_seconds"
+            # Nanoseconds reach from 1677 to 2262 only.
+            unit = "ns" if self.part == "nanosecond" else "us"
+            x = np.array([self._time(value, utc) for value in x.tolist()], f"M8[{unit}]")
+        return self._numbers(x, np.isnat(x))
+
+    def _numbers(self, times: np.ndarray, missing: np.ndarray) -> np.ndarray:
+        if missing.any():
+            times = np.where(missing, np.datetime64(0, np.datetime_data(times.dtype)[0]), times)
+        result = np.asarray(PARTS[self.part](times), np.float64)
+        return np.where(missing, self.missing, result)
+
+    def _time(self, value: Any, utc: bool) -> np.datetime64:
+        """Return the local time of a value; Coordinated Universal Time if `utc` and it has a time zone."""
+        if value is None or is_missing(value, np.nan) or type(value).__name__ in ("NaTType", "NAType"):
+            return _NAT
+        if isinstance(value, datetime.datetime):
+            if value.tzinfo is not None:
+                value = (value.astimezone(datetime.timezone.utc) if utc else value).replace(tzinfo=None)
+            # pandas' Timestamp has nanoseconds.
+            exact: Any = getattr(value, "to_datetime64", None)
+            return np.datetime64(value) if exact is None else exact()
+        if isinstance(value, (datetime.date, np.datetime64)):
+            return np.datetime64(value)
+        if isinstance(value, str) and self.texts and _ISO.fullmatch(value):
+            try:
+                return np.datetime64(value)
+            except ValueError:
+                pass
+        elif type(value) is int and abs(value) < 1 << 62:
+            return np.datetime64(value, "ns")
+        expected = "a date such as 2024-01-31 or 2024-01-31 12:30:00" if self.texts else "a date"
+        raise InputError(f"expected {expected}, got {value!r:.60}.")
+
+
+def _whole(times: np.ndarray, unit: str) -> np.ndarray:
+    """Return whole units since 1970, rounded down: int64."""
+    return times.astype(f"M8[{unit}]").astype(np.int64)
+
+
+def _within(unit: str, count: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda times: _whole(times, unit) % count
+
+
+def _month(times: np.ndarray) -> np.ndarray:
+    return _whole(times, "M") % 12 + 1
+
+
+def _day(times: np.ndarray) -> np.ndarray:
+    return _whole(times, "D") - _whole(times.astype("M8[M]"), "D") + 1
+
+
+def _day_of_year(times: np.ndarray) -> np.ndarray:
+    return _whole(times, "D") - _whole(times.astype("M8[Y]"), "D") + 1
+
+
+def _weekday(times: np.ndarray) -> np.ndarray:
+    """Return 0 for Mondays to 6 for Sundays."""
+    return (_whole(times, "D") + 3) % 7
+
+
+def _week(times: np.ndarray) -> np.ndarray:
+    """Return weeks of ISO 8601: a week belongs to the year of its Thursday."""
+    thursday = (_whole(times, "D") - _weekday(times) + 3).astype("M8[D]")
+    return (_day_of_year(thursday) - 1) // 7 + 1
+
+
+def _days_in(unit: str) -> Callable[[np.ndarray], np.ndarray]:
+    def days(times: np.ndarray) -> np.ndarray:
+        first = times.astype(f"M8[{unit}]")
+        return _whole(first + 1, "D") - _whole(first, "D")
+
+    return days
+
+
+def _quarter_start(times: np.ndarray) -> np.ndarray:
+    return (_day(times) == 1) & (_month(times) % 3 == 1)
+
+
+def _quarter_end(times: np.ndarray) -> np.ndarray:
+    return (_day(times) == _days_in("M")(times)) & (_month(times) % 3 == 0)
+
+
+PARTS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "year": lambda times: _whole(times, "Y") + 1970,
+    "month": _month,
+    "day": _day,
+    "hour": _within("h", 24),
+    "minute": _within("m", 60),
+    "second": _within("s", 60),
+    "microsecond": _within("us", 1_000_000),
+    "nanosecond": _within("ns", 1_000),
+    "total_seconds": lambda times: (times - _EPOCH) / np.timedelta64(1, "s"),
+    "quarter": lambda times: (_month(times) + 2) // 3,
+    "semester": lambda times: (_month(times) > 6) + 1,
+    "week": _week,
+    "weekday": _weekday,
+    "day_of_year": _day_of_year,
+    "weekend": lambda times: _weekday(times) > 4,
+    "month_start": lambda times: _day(times) == 1,
+    "month_end": lambda times: _day(times) == _days_in("M")(times),
+    "quarter_start": _quarter_start,
+    "quarter_end": _quarter_end,
+    "year_start": lambda times: _day_of_year(times) == 1,
+    "year_end": lambda times: _day_of_year(times) == _days_in("Y")(times),
+    "leap_year": lambda times: _days_in("Y")(times) == 366,
+    "days_in_month": _days_in("M"),
+}
+"""By name, the function of datetime64 without missing values."""
+
+assert tuple(PARTS) == get_args(Part)
