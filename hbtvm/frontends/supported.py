@@ -50,6 +50,10 @@ _DROPS_ROWS = "it drops rows; drop them before, and leave it out of the pipeline
 OTHERS_REFUSED = {
     ("feature_engine", "DropMissingData"): _DROPS_ROWS,
     ("feature_engine", "OutlierTrimmer"): _DROPS_ROWS,
+    **dict.fromkeys(
+        [("skrub", name) for name in ("StringEncoder", "GapEncoder", "MinHashEncoder", "TextEncoder")],
+        'it embeds texts; fit TableVectorizer with another encoder as high_cardinality, or "drop"',
+    ),
     ("feature_engine", "RandomSampleImputer"): "it draws random values; use an imputer that has one value",
 }
 """Reasons to refuse classes of other libraries."""

@@ -16,7 +16,7 @@ codec.share(
     steps.Step,
     steps.Arithmetic, steps.Clip, steps.Within, steps.Above, steps.Cast, steps.Function, steps.Fill,
     steps.IsMissing, steps.ZeroIsMissing, steps.Encode, steps.Lookup, steps.Equals,
-    curves.Bins, curves.Quantile, curves.NormalQuantile, curves.Power, dates.DatePart,
+    curves.Bins, curves.Quantile, curves.NormalQuantile, curves.Power, dates.Dates, dates.DatePart,
 )  # fmt: skip
 codec.share(RowOperation, Normalize, Vectorize)
 

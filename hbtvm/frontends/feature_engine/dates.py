@@ -9,7 +9,7 @@ from typing import Any
 from hbtvm.frontends.feature_engine.columns import Columns
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.transformers.where import Where
-from hbtvm.graph.columns.dates import PARTS, DatePart
+from hbtvm.graph.columns.dates import PARTS, DatePart, Dates
 from hbtvm.graph.columns.steps import Cast
 from hbtvm.graph.columns.table import Table
 
@@ -28,13 +28,12 @@ def datetime_features(record: Record, table: Table, where: Where) -> Table:
     """Read ``DatetimeFeatures``: parts of dates behind all columns."""
     if record.get("variables", None) == "index":
         raise where.unsupported("reads the index of frames, which is not supported; make it a column.")
-    if record.get("utc", None):
-        raise where.unsupported(
-            "converts to UTC (utc=True), which is not supported; convert the columns before."
-        )
     columns = Columns(record, table, where)
     strict = record.get("missing_values", "raise") == "raise"
-    texts = record.get("format", None) is None
+    form = record.get("format", None)
+    if form is not None and not isinstance(form, str):
+        raise where.damaged("its format is not a text.")
+    dates = Dates(form, utc=bool(record.get("utc", None)))
     variables = columns.variables()
     for label in variables:
         for name in record.sequence("features_to_extract_"):
@@ -44,7 +43,7 @@ def datetime_features(record: Record, table: Table, where: Where) -> Table:
             # Numbers of weeks and days are whole numbers, which can't be missing.
             refuses = strict or part in ("week", "days_in_month")
             missing = math.nan if refuses else _OF_MISSING.get(part, math.nan)
-            made = columns[label].then(DatePart(part, missing, texts), Cast("float64"))
+            made = columns[label].then(dates, DatePart(part, missing), Cast("float64"))
             columns[f"{label}_{name}"] = replace(made, allow_nan=not refuses)
     if record.get("drop_original", True):
         columns.drop(variables)

@@ -12,6 +12,7 @@ from hbtvm.frontends.pickles.records import kind_of
 from hbtvm.frontends.registry import additive, boosters, scikit_learn
 from hbtvm.frontends.registry import boosters, category_encoders, scikit_learn
 from hbtvm.frontends.registry import boosters, category_encoders, feature_engine, scikit_learn
+from hbtvm.frontends.registry import boosters, category_encoders, feature_engine, scikit_learn, skrub
 from hbtvm.frontends.sklearn.common import require_fitted
 from hbtvm.frontends.slices import slice_in_words
 from hbtvm.frontends.supported import refusal, refusal_of_dict
@@ -25,6 +26,7 @@ _SECTIONS = {
     **additive.SECTIONS,
     **category_encoders.SECTIONS,
     **feature_engine.SECTIONS,
+    **skrub.SECTIONS,
 }
 """By library and by the row of the table in docs/reference/models.md that names them."""
 

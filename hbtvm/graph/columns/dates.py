@@ -1,7 +1,7 @@
 """Parts of dates and times: numbers of the year, month, day, hour, ... of each value of a column.
 
 Values are numpy's datetime64, objects of ``datetime`` (or of subclasses, such as pandas' Timestamp), texts in
-ISO 8601, or whole numbers, which are nanoseconds since 1970. Parts are those of the local time if a value has
+ISO 8601 or another format, or whole numbers, which are nanoseconds since 1970. Parts are those of the local time if a value has
 a time zone.
 """
 
@@ -32,61 +32,77 @@ _EPOCH = np.datetime64(0, "s")
 
 
 @dataclass(frozen=True, eq=False)
-class DatePart(Step):
-    """A part of dates."""
+class Dates(Step):
+    """Values as datetime64, NaT if missing."""
 
-    part: Part
-    missing: float = np.nan  # the number of missing values
-    texts: bool = True  # whether texts are dates, in ISO 8601
+    format: str | None = None  # of texts, as `datetime.datetime.strptime` takes it; None for ISO 8601
+    coerce: bool = False  # whether unreadable texts count as missing
+    utc: bool = False  # whether values with a time zone count in Coordinated Universal Time
+    unit: Literal["us", "ns"] = "us"  # of Python objects; nanoseconds reach from 1677 to 2262 only
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         missing = ~np.isfinite(x)
         with np.errstate(invalid="ignore"):
             times = np.where(missing, 0, x).astype(np.int64).astype("M8[ns]")
-        return self._numbers(times, missing).astype(x.dtype)
+        return np.where(missing, _NAT, times)
 
     def of_values(self, x: np.ndarray) -> np.ndarray:
-        """Return the parts of values that are not floats: float64, shape (n,).
+        """Return the dates of values that are not floats: datetime64, shape (n,).
 
         `x`: datetime64, integers or objects, shape (n,).
         Raises `InputError` if a value is not a date.
         """
+        if x.dtype.kind == "M":
+            return x
         if x.dtype.kind in "iu":
-            x = x.astype(np.int64).astype("M8[ns]")
-        elif x.dtype.kind != "M":
-            utc = self.part == "total_seconds"
-            # Nanoseconds reach from 1677 to 2262 only.
-            unit = "ns" if self.part == "nanosecond" else "us"
-            x = np.array([self._time(value, utc) for value in x.tolist()], f"M8[{unit}]")
-        return self._numbers(x, np.isnat(x))
+            return x.astype(np.int64).astype("M8[ns]")
+        return np.array([self._time(value) for value in x.tolist()], f"M8[{self.unit}]")
 
-    def _numbers(self, times: np.ndarray, missing: np.ndarray) -> np.ndarray:
-        if missing.any():
-            times = np.where(missing, np.datetime64(0, np.datetime_data(times.dtype)[0]), times)
-        result = np.asarray(PARTS[self.part](times), np.float64)
-        return np.where(missing, self.missing, result)
-
-    def _time(self, value: Any, utc: bool) -> np.datetime64:
-        """Return the local time of a value; Coordinated Universal Time if `utc` and it has a time zone."""
+    def _time(self, value: Any) -> np.datetime64:
         if value is None or is_missing(value, np.nan) or type(value).__name__ in ("NaTType", "NAType"):
             return _NAT
         if isinstance(value, datetime.datetime):
             if value.tzinfo is not None:
-                value = (value.astimezone(datetime.timezone.utc) if utc else value).replace(tzinfo=None)
+                zone = datetime.timezone.utc
+                value = (value.astimezone(zone) if self.utc else value).replace(tzinfo=None)
             # pandas' Timestamp has nanoseconds.
             exact: Any = getattr(value, "to_datetime64", None)
             return np.datetime64(value) if exact is None else exact()
         if isinstance(value, (datetime.date, np.datetime64)):
             return np.datetime64(value)
-        if isinstance(value, str) and self.texts and _ISO.fullmatch(value):
-            try:
-                return np.datetime64(value)
-            except ValueError:
-                pass
-        elif type(value) is int and abs(value) < 1 << 62:
+        if isinstance(value, str):
+            return self._parsed(value)
+        if type(value) is int and abs(value) < 1 << 62:
             return np.datetime64(value, "ns")
-        expected = "a date such as 2024-01-31 or 2024-01-31 12:30:00" if self.texts else "a date"
-        raise InputError(f"expected {expected}, got {value!r:.60}.")
+        raise InputError(f"expected a date, got {value!r:.60}.")
+
+    def _parsed(self, text: str) -> np.datetime64:
+        try:
+            if self.format is not None:
+                return np.datetime64(datetime.datetime.strptime(text, self.format).replace(tzinfo=None))
+            if _ISO.fullmatch(text):
+                return np.datetime64(text)
+        except ValueError:
+            pass
+        if self.coerce:
+            return _NAT
+        example = "such as 2024-01-31 or 2024-01-31 12:30:00" if self.format is None else self.format
+        raise InputError(f"expected a date {example}, got {text!r:.60}.")
+
+
+@dataclass(frozen=True, eq=False)
+class DatePart(Step):
+    """A part of dates, behind `Dates`."""
+
+    part: Part
+    missing: float = np.nan  # the number of missing values
+
+    def apply(self, x: np.ndarray) -> np.ndarray:
+        missing = np.isnat(x)
+        if missing.any():
+            x = np.where(missing, np.datetime64(0, np.datetime_data(x.dtype)[0]), x)
+        result = np.asarray(PARTS[self.part](x), np.float64)
+        return np.where(missing, self.missing, result)
 
 
 def _whole(times: np.ndarray, unit: str) -> np.ndarray:

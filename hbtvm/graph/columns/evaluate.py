@@ -13,7 +13,7 @@ import numpy as np
 
 from hbtvm.errors import InputError
 from hbtvm.graph.columns.curves import Bins, Quantile
-from hbtvm.graph.columns.dates import DatePart
+from hbtvm.graph.columns.dates import DatePart, Dates
 from hbtvm.graph.columns.steps import (
     Above,
     Cast,
@@ -100,8 +100,10 @@ class Evaluator:
         text = isinstance(step, Fill) and isinstance(step.value, str)
         if x.dtype.kind == "f" and not text:
             return step.apply(x)
-        if isinstance(step, DatePart):
-            return step.of_values(x).astype(self._dtype)
+        if isinstance(step, Dates):
+            return step.of_values(x)
+        if isinstance(step, DatePart) and x.dtype.kind == "M":
+            return step.apply(x)
         _refuse_dates(x)
         return _of_values(step, x, self._dtype)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hbtvm.graph.columns.dates import DatePart
+from hbtvm.graph.columns.dates import Dates
 from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns.steps import Encode, Fill, IsMissing, Step
 from hbtvm.graph.columns.table import Made, Raw
@@ -102,7 +102,7 @@ def _steps_on(source: Raw | Made, steps: Sequence[Step]) -> Iterator[tuple[int, 
 
 
 def _values(step: Step) -> tuple[Any, ...]:
-    if isinstance(step, DatePart):
+    if isinstance(step, Dates):
         return ("",)
     if isinstance(step, Encode):
         return step.categories

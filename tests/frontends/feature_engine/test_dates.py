@@ -71,6 +71,7 @@ def test_missing_dates() -> None:
 def test_time_zones() -> None:
     frame = frame_of(dates()[:100].dt.tz_localize("UTC").dt.tz_convert("Australia/Adelaide"))
     compare(DatetimeFeatures().fit(frame), frame)
+    compare(DatetimeFeatures(utc=True).fit(frame), frame)
     compare(DatetimeFeatures().fit(frame), frame, pa.Table.from_pandas(frame))
 
 
@@ -139,15 +140,16 @@ def test_a_file_of_dates(models: tuple[Pipeline, hbtvm.Model], tmp_path: Path) -
     )
 
 
-def test_refusals() -> None:
+def test_texts_of_a_format() -> None:
     frame = frame_of(dates())
-    for transformer, words in (
-        (DatetimeFeatures(variables="index"), "reads the index of frames"),
-        (DatetimeFeatures(utc=True), r"converts to UTC \(utc=True\)"),
-    ):
-        fitted = transformer.fit(frame.set_index("when", drop=False) if words[0] == "r" else frame)
-        with pytest.raises(UnsupportedModel, match=words):
-            registry.read(from_live(fitted))
-    strict = hbtvm.compile(DatetimeFeatures(format="%Y-%d-%m").fit(frame))
-    with pytest.raises(InputError, match=r"expected a date, got '2020-01-02'"):
-        strict.transform(frame.assign(when="2020-01-02"))
+    texts = frame.assign(when=frame["when"].dt.strftime("%d/%m/%Y %H:%M"))
+    transformer = DatetimeFeatures(format="%d/%m/%Y %H:%M").fit(texts)
+    compare(transformer, texts)
+    with pytest.raises(InputError, match=r"expected a date %d/%m/%Y %H:%M, got '2020-01-02'"):
+        hbtvm.compile(transformer).transform(texts.assign(when="2020-01-02"))
+
+
+def test_refusals() -> None:
+    frame = frame_of(dates()).set_index("when", drop=False)
+    with pytest.raises(UnsupportedModel, match="reads the index of frames"):
+        registry.read(from_live(DatetimeFeatures(variables="index").fit(frame)))

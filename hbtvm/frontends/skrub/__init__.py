@@ -1,0 +1,1 @@
+"""skrub: TableVectorizer, its steps for single columns, and DatetimeEncoder."""
