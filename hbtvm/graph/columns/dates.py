@@ -1,8 +1,8 @@
 """Parts of dates and times: numbers of the year, month, day, hour, ... of each value of a column.
 
 Values are numpy's datetime64, objects of ``datetime`` (or of subclasses, such as pandas' Timestamp), texts in
-ISO 8601 or another format, or whole numbers, which are nanoseconds since 1970. Parts are those of the local time if a value has
-a time zone.
+ISO 8601 or another format, or whole numbers, which are nanoseconds since 1970. Parts are those of the local
+time if a value has a time zone.
 """
 
 from __future__ import annotations
