@@ -16,6 +16,10 @@ ELSEWHERE = {
     "catboost": 'export it to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',
 _LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn")
 _LIBRARIES += ("category_encoders", "feature_engine", "skrub")
+_LIBRARIES = (
+    *("sklearn", "xgboost", "lightgbm", "imblearn"),
+    *("category_encoders", "feature_engine", "skrub"),
+)
 
 ELSEWHERE = {
     "catboost": 'export it to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',
@@ -48,6 +52,12 @@ REFUSED = {
 _DROPS_ROWS = "it drops rows; drop them before, and leave it out of the pipeline"
 
 OTHERS_REFUSED = {
+    ("category_encoders", "HashingEncoder"): (
+        "it hashes any text; use scikit-learn's FeatureHasher, or a category encoder with a table"
+    ),
+    ("feature_engine", "RareLabelEncoder"): (
+        "it turns categories into texts; use scikit-learn's encoders, which have min_frequency"
+    ),
     ("feature_engine", "DropMissingData"): _DROPS_ROWS,
     ("feature_engine", "OutlierTrimmer"): _DROPS_ROWS,
     **dict.fromkeys(

@@ -20,7 +20,7 @@ class Columns:
 
     def __init__(self, record: Record, table: Table, where: Where) -> None:
         labels = [category(label) for label in record.sequence("feature_names_in_")]
-        self._columns = dict(zip(labels, table.columns, strict=True))
+        self._columns: dict[Any, Column] = dict(zip(labels, table.columns, strict=True))
         if len(self._columns) != len(table):
             raise where.damaged("its columns share a name.")
         self._record, self._where = record, where

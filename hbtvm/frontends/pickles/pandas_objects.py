@@ -25,7 +25,7 @@ def index_values(index: Any) -> list[Any]:
     if not isinstance(cls, Global) or not isinstance(parts, dict):
         raise _unreadable(index)
     if cls.name == "RangeIndex":
-        bounds = [parts.get(name) for name in ("start", "stop", "step")]
+        bounds: list[Any] = [parts.get(name) for name in ("start", "stop", "step")]
         if not all(isinstance(bound, int) for bound in bounds) or bounds[2] == 0:
             raise _unreadable(index)
         count = len(range(*bounds))
@@ -38,9 +38,9 @@ def index_values(index: Any) -> list[Any]:
 def array_values(array: Any) -> list[Any]:
     """Return the values of an array of numpy or pandas as Python values; errors as `index_values`."""
     if isinstance(array, ObjectArray):
-        return array.array().ravel().tolist()
+        return list(array.array().ravel().tolist())
     if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "biufU":
-        return array.tolist()
+        return list(array.tolist())
     if not isinstance(array, Record):
         raise _unreadable(array)
     if array.kind == "ArrowStringArray" or array.kind == "ArrowStringArrayNumpySemantics":

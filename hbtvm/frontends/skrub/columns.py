@@ -144,7 +144,9 @@ def _dates(column: Column, part: str) -> Column:
 
 def _cleaned(column: Column) -> bool:
     """Return whether a column has texts: it passed ``CleanNullStrings``, and no encoder."""
-    return column.encoder is None and any(isinstance(step, Fill) and is_nan(step.value) for step in column.steps)
+    return column.encoder is None and any(
+        isinstance(step, Fill) and is_nan(step.value) for step in column.steps
+    )
 
 
 def _is_of(record: Record, kind: str) -> bool:

@@ -55,10 +55,11 @@ class Dates(Step):
         if x.dtype.kind == "M":
             return x
         if x.dtype.kind in "iu":
-            return x.astype(np.int64).astype("M8[ns]")
+            times: np.ndarray = x.astype(np.int64).astype("M8[ns]")
+            return times
         return np.array([self._time(value) for value in x.tolist()], f"M8[{self.unit}]")
 
-    def _time(self, value: Any) -> np.datetime64:
+    def _time(self, value: Any) -> Any:
         if value is None or is_missing(value, np.nan) or type(value).__name__ in ("NaTType", "NAType"):
             return _NAT
         if isinstance(value, datetime.datetime):
@@ -76,7 +77,7 @@ class Dates(Step):
             return np.datetime64(value, "ns")
         raise InputError(f"expected a date, got {value!r:.60}.")
 
-    def _parsed(self, text: str) -> np.datetime64:
+    def _parsed(self, text: str) -> Any:
         try:
             if self.format is not None:
                 return np.datetime64(datetime.datetime.strptime(text, self.format).replace(tzinfo=None))
@@ -100,60 +101,60 @@ class DatePart(Step):
     def apply(self, x: np.ndarray) -> np.ndarray:
         missing = np.isnat(x)
         if missing.any():
-            x = np.where(missing, np.datetime64(0, np.datetime_data(x.dtype)[0]), x)
+            x = np.where(missing, np.zeros((), x.dtype), x)
         result = np.asarray(PARTS[self.part](x), np.float64)
         return np.where(missing, self.missing, result)
 
 
-def _whole(times: np.ndarray, unit: str) -> np.ndarray:
+def _whole(times: np.ndarray, unit: str) -> Any:
     """Return whole units since 1970, rounded down: int64."""
     return times.astype(f"M8[{unit}]").astype(np.int64)
 
 
-def _within(unit: str, count: int) -> Callable[[np.ndarray], np.ndarray]:
+def _within(unit: str, count: int) -> Callable[[np.ndarray], Any]:
     return lambda times: _whole(times, unit) % count
 
 
-def _month(times: np.ndarray) -> np.ndarray:
+def _month(times: np.ndarray) -> Any:
     return _whole(times, "M") % 12 + 1
 
 
-def _day(times: np.ndarray) -> np.ndarray:
+def _day(times: np.ndarray) -> Any:
     return _whole(times, "D") - _whole(times.astype("M8[M]"), "D") + 1
 
 
-def _day_of_year(times: np.ndarray) -> np.ndarray:
+def _day_of_year(times: np.ndarray) -> Any:
     return _whole(times, "D") - _whole(times.astype("M8[Y]"), "D") + 1
 
 
-def _weekday(times: np.ndarray) -> np.ndarray:
+def _weekday(times: np.ndarray) -> Any:
     """Return 0 for Mondays to 6 for Sundays."""
     return (_whole(times, "D") + 3) % 7
 
 
-def _week(times: np.ndarray) -> np.ndarray:
+def _week(times: np.ndarray) -> Any:
     """Return weeks of ISO 8601: a week belongs to the year of its Thursday."""
     thursday = (_whole(times, "D") - _weekday(times) + 3).astype("M8[D]")
     return (_day_of_year(thursday) - 1) // 7 + 1
 
 
-def _days_in(unit: str) -> Callable[[np.ndarray], np.ndarray]:
-    def days(times: np.ndarray) -> np.ndarray:
+def _days_in(unit: str) -> Callable[[np.ndarray], Any]:
+    def days(times: np.ndarray) -> Any:
         first = times.astype(f"M8[{unit}]")
         return _whole(first + 1, "D") - _whole(first, "D")
 
     return days
 
 
-def _quarter_start(times: np.ndarray) -> np.ndarray:
+def _quarter_start(times: np.ndarray) -> Any:
     return (_day(times) == 1) & (_month(times) % 3 == 1)
 
 
-def _quarter_end(times: np.ndarray) -> np.ndarray:
+def _quarter_end(times: np.ndarray) -> Any:
     return (_day(times) == _days_in("M")(times)) & (_month(times) % 3 == 0)
 
 
-PARTS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+PARTS: Mapping[str, Callable[[np.ndarray], Any]] = {
     "year": lambda times: _whole(times, "Y") + 1970,
     "month": _month,
     "day": _day,

@@ -236,6 +236,7 @@ def test_arrays_of_objects() -> None:
     [
         ("TargetEncoder", {"composite_cols": [("text", "none")]}, r"joins columns \(composite_cols\)"),
         ("OrdinalEncoder", {"handle_unknown": lambda value, mapping: 3}, "calls a function for unknown"),
+        ("HashingEncoder", {}, "it hashes any text; use scikit-learn's FeatureHasher, or"),
         ("RankHotEncoder", {}, "category_encoders's RankHotEncoder is not supported yet"),
     ],
 )

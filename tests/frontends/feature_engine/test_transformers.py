@@ -276,6 +276,7 @@ def test_a_transformer_by_itself_returns_a_frame() -> None:
         (discretisation.EqualWidthDiscretiser(return_boundaries=True), "returns intervals as texts"),
         (discretisation.DecisionTreeDiscretiser(regression=False), "bin_output="),
         (imputation.RandomSampleImputer(), "draws random values; use an imputer that has one value"),
+        (encoding.RareLabelEncoder(n_categories=1), "turns categories into texts; use scikit-learn's enc"),
         (imputation.DropMissingData(), "it drops rows; drop them before"),
     ],
     ids=lambda x: type(x).__name__,
