@@ -52,21 +52,23 @@ REFUSED = {
 _DROPS_ROWS = "it drops rows; drop them before, and leave it out of the pipeline"
 
 OTHERS_REFUSED = {
-    ("category_encoders", "HashingEncoder"): (
-        "it hashes any text; use scikit-learn's FeatureHasher, or a category encoder with a table"
-    ),
-    ("feature_engine", "RareLabelEncoder"): (
-        "it turns categories into texts; use scikit-learn's encoders, which have min_frequency"
-    ),
-    ("feature_engine", "DropMissingData"): _DROPS_ROWS,
-    ("feature_engine", "OutlierTrimmer"): _DROPS_ROWS,
-    **dict.fromkeys(
-        [("skrub", name) for name in ("StringEncoder", "GapEncoder", "MinHashEncoder", "TextEncoder")],
+    "category_encoders": {
+        "HashingEncoder": "it hashes any text; use scikit-learn's FeatureHasher, or an encoder with a table",
+    },
+    "feature_engine": {
+        "RareLabelEncoder": (
+            "it turns categories into texts; use scikit-learn's encoders, which have min_frequency"
+        ),
+        "RandomSampleImputer": "it draws random values; use an imputer that has one value",
+        "DropMissingData": _DROPS_ROWS,
+        "OutlierTrimmer": _DROPS_ROWS,
+    },
+    "skrub": dict.fromkeys(
+        ("StringEncoder", "GapEncoder", "MinHashEncoder", "TextEncoder"),
         'it embeds texts; fit TableVectorizer with another encoder as high_cardinality, or "drop"',
     ),
-    ("feature_engine", "RandomSampleImputer"): "it draws random values; use an imputer that has one value",
 }
-"""Reasons to refuse classes of other libraries."""
+"""Reasons to refuse classes of other libraries for good, by library."""
 
 _INSTEAD = {
     "list": "pass the model in it",
@@ -92,8 +94,9 @@ def why(library: str, name: str) -> str:
     """Return why a class is not supported, and the next step: the end of an error's sentence."""
     if library == "sklearn" and name in REFUSED:
         return f": {REFUSED[name]}"
-    if (library, name) in OTHERS_REFUSED:
-        return f": {OTHERS_REFUSED[library, name]}"
+    reason = OTHERS_REFUSED.get(library, {}).get(name)
+    if reason is not None:
+        return f": {reason}"
     if library in ELSEWHERE:
         return f": {ELSEWHERE[library]}"
     if library in _LIBRARIES:
