@@ -8,7 +8,7 @@ import numpy as np
 
 from hbtvm.frontends import from_object
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.networks.network import Network
+from hbtvm.graph.networks.network import Linear, Network
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.trees.reference import margins
 from tests.answers import METHODS, same
@@ -47,5 +47,5 @@ def outputs_of(graph: Graph, X: Any) -> dict[str | None, Any]:
 def _scores(anchor: Any, rows: np.ndarray) -> np.ndarray:
     if isinstance(anchor, TreeEnsemble):
         return margins(anchor, rows.astype(anchor.compare_dtype))
-    assert isinstance(anchor, Network)
+    assert isinstance(anchor, Network | Linear)
     return anchor.reference(rows)

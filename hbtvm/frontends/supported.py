@@ -11,6 +11,7 @@ MODELS = "docs/reference/models.md"
 """The page of the documentation that lists supported models."""
 
 _LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "interpret", "quantile_forest")
+_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "ngboost", "sksurv", "lifelines", "pyod")
 
 ELSEWHERE = {
     "catboost": 'export it to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',
@@ -69,6 +70,7 @@ OTHERS_REFUSED = {
     ),
 }
 """Reasons to refuse classes of other libraries for good, by library."""
+_REFUSED_OF_PYOD = dict.fromkeys(("ECOD", "COPOD"), "a row's score depends on the other rows of a call")
 
 _INSTEAD = {
     "list": "pass the model in it",
@@ -97,6 +99,8 @@ def why(library: str, name: str) -> str:
     reason = OTHERS_REFUSED.get(library, {}).get(name)
     if reason is not None:
         return f": {reason}"
+    if library == "pyod" and name in _REFUSED_OF_PYOD:
+        return f": {_REFUSED_OF_PYOD[name]}"
     if library in ELSEWHERE:
         return f": {ELSEWHERE[library]}"
     if library in _LIBRARIES:

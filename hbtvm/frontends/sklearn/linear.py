@@ -161,22 +161,35 @@ def _anchor(model: Record) -> tuple[Linear, bool]:
     """Return a linear estimator's sums, and whether its coefficients are a vector rather than a matrix."""
     coef = _coefficients(model)
     flat = coef.ndim == 1
-    weight = np.ascontiguousarray(np.atleast_2d(coef).T, np.float64)
-    columns, outputs = weight.shape
     intercept = model.array("intercept_", "biuf").astype(np.float64).ravel()
-    if len(intercept) not in (1, outputs) or coef.ndim > 2 or not columns or not outputs:
+    if len(intercept) not in (1, len(np.atleast_2d(coef))) or coef.ndim > 2:
         raise ModelError(
             f"the {model.kind} is damaged: its coefficients have shape {coef.shape}, its intercept "
             f"{intercept.shape}."
         )
+    return linear_of(np.atleast_2d(coef).T, intercept, model.kind), flat
+
+
+def linear_of(weight: np.ndarray, intercept: np.ndarray, kind: str) -> Linear:
+    """Return ``x @ weight + intercept``.
+
+    `weight`: shape (F, O).
+    `intercept`: shape (O,) or (1,).
+    `kind`: the model's class, for errors.
+    Raises `ModelError` if there is no weight, or a number is not finite.
+    """
+    weight = np.ascontiguousarray(weight, np.float64)
+    columns, outputs = weight.shape
+    if not weight.size:
+        raise ModelError(f"the {kind} is damaged: it has no coefficients.")
     if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(intercept))):
-        raise ModelError(f"the {model.kind} is damaged: a coefficient is not finite.")
+        raise ModelError(f"the {kind} is damaged: a coefficient is not finite.")
     none = np.zeros(0, np.int32), (), np.zeros((0, outputs)), False
-    columns_in_order = np.arange(columns, dtype=np.int32)
+    in_order = np.arange(columns, dtype=np.int32)
     sums = LinearSum(
-        Input(columns), columns_in_order, np.zeros(columns), weight, np.zeros((columns, outputs)), *none
+        Input(columns), in_order, np.zeros(columns), weight, np.zeros((columns, outputs)), *none
     )
-    return Linear(sums, np.broadcast_to(intercept, (outputs,)).copy()), flat
+    return Linear(sums, np.broadcast_to(intercept, (outputs,)).astype(np.float64))
 
 
 def _coefficients(model: Record) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""PyOD: detectors of outliers, whose scores are higher for rows that are further out."""

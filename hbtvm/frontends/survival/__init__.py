@@ -1,0 +1,1 @@
+"""Survival models of scikit-survival and lifelines: risk scores, and times."""
