@@ -47,18 +47,22 @@ def _download(path: str, what: str) -> str:
 
 
 def _holds_model(folder: Path, what: str) -> bool:
-    """Return whether a folder is an MLflow model, and a model is expected.
+    """Return whether a folder is a trained model, and a model is expected.
 
-    Raises `UsageError` if a package is expected. Raises `ModelError` if it holds no supported model.
+    Raises `UsageError` if a package is expected. Raises `ModelError` if an MLflow folder holds no supported
+    model.
     """
-    from hbtvm.frontends.mlflow_folder import is_mlflow, model_file
+    from hbtvm.frontends.folders import kind_of_folder
+    from hbtvm.frontends.mlflow_folder import model_file
 
-    if not what.startswith(("a package", "a trained model")) or not is_mlflow(folder):
+    kind = kind_of_folder(folder) if what.startswith(("a package", "a trained model")) else None
+    if kind is None:
         return False
-    model_file(folder)
+    if kind == "MLflow":
+        model_file(folder)
     if "a trained model" not in what:
         raise UsageError(
-            f"{folder}: this is an MLflow model, expected {what}; compile it first: hbtvm compile {folder}"
+            f"{folder}: this is a model of {kind}, expected {what}; compile it first: hbtvm compile {folder}"
         )
     return True
 

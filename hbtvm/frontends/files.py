@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 from hbtvm.errors import ModelError, model_file_error
 from hbtvm.frontends import pickles, registry, skops
+from hbtvm.frontends.folders import kind_of_folder
 from hbtvm.frontends.mlflow_folder import download, is_mlflow, model_file
 from hbtvm.frontends.recognize import FileKind, kind_of
 from hbtvm.frontends.supported import ELSEWHERE
 from hbtvm.frontends.treelite import model as treelite_model
+from hbtvm.frontends.ydf import model as ydf_model
 from hbtvm.graph.graph import Graph
 
 _HEAD = 600  # bytes that identify a file's kind
@@ -91,6 +93,8 @@ def from_object(model: Any) -> Graph:
 
         return onnx.from_proto(model)
     registry.require_supported(model)
+    if registry.class_of(model)[0] == "ydf":
+        return ydf_model.from_bytes(model.serialize())
     return registry.read(pickles.from_live(model))
 
 
@@ -147,7 +151,8 @@ def _model_in(folder: Path) -> str:
 
 def _load_file(path: Path, max_bytes: int | None) -> Graph:
     path = located(path)
-    if not path.is_file():
+    folder = kind_of_folder(path)
+    if folder is None and not path.is_file():
         problem, number = (
             (f"it is a folder{_model_in(path)}", errno.EISDIR)
             if path.is_dir()
@@ -155,6 +160,8 @@ def _load_file(path: Path, max_bytes: int | None) -> Graph:
         )
         raise model_file_error(f"{path}: expected a model file, but {problem}.", number, path)
     try:
+        if folder == "YDF":
+            return ydf_model.from_folder(path)
         kind = kind_of_file(path)
         if kind == "pickle":
             return registry.read(pickles.load(path, max_bytes))

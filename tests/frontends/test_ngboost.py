@@ -40,7 +40,9 @@ Y = np.exp(X[:, 0] + 0.3 * RNG.normal(size=200)) + 1.0
 
 
 def fitted(cls: str, y: Any, **options: Any) -> Any:
-    model = getattr(ngboost, cls)(n_estimators=20, learning_rate=0.1, verbose=False, random_state=1, **options)
+    model = getattr(ngboost, cls)(
+        n_estimators=20, learning_rate=0.1, verbose=False, random_state=1, **options
+    )
     return model.fit(X, y)
 
 

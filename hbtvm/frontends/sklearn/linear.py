@@ -186,9 +186,7 @@ def linear_of(weight: np.ndarray, intercept: np.ndarray, kind: str) -> Linear:
         raise ModelError(f"the {kind} is damaged: a coefficient is not finite.")
     none = np.zeros(0, np.int32), (), np.zeros((0, outputs)), False
     in_order = np.arange(columns, dtype=np.int32)
-    sums = LinearSum(
-        Input(columns), in_order, np.zeros(columns), weight, np.zeros((columns, outputs)), *none
-    )
+    sums = LinearSum(Input(columns), in_order, np.zeros(columns), weight, np.zeros((columns, outputs)), *none)
     return Linear(sums, np.broadcast_to(intercept, (outputs,)).astype(np.float64))
 
 

@@ -1,0 +1,20 @@
+"""Folders that are trained models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from hbtvm.frontends.mlflow_folder import is_mlflow
+from hbtvm.frontends.ydf.files import is_folder as is_ydf
+
+FolderKind = Literal["MLflow", "YDF"]
+
+
+def kind_of_folder(path: Path) -> FolderKind | None:
+    """Return the library that wrote a model's folder; None for other folders, and for files."""
+    if is_mlflow(path):
+        return "MLflow"
+    if is_ydf(path):
+        return "YDF"
+    return None

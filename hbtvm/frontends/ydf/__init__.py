@@ -1,0 +1,1 @@
+"""Yggdrasil Decision Forests (YDF): model folders, and models in memory, without its library."""
