@@ -27,6 +27,7 @@ FULL: dict[str, int] = {}
 LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm", "interpret", "quantile_forest"}
 LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm"}
 LIBRARIES |= {"category_encoders", "feature_engine", "skrub"}
+LIBRARIES |= {"ngboost", "sksurv", "lifelines", "pyod", "ydf"}
 REGISTRY = "hbtvm/frontends/registry/"
 """The modules that register estimators, in dictionaries by a library and the row that documents them."""
 

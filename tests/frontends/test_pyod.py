@@ -15,10 +15,10 @@ from tests.frontends.predictors.oracle import found
 from tests.oracle import edge_rows
 
 pytest.importorskip("pyod")
-from pyod.models.copod import COPOD  # noqa: E402
-from pyod.models.ecod import ECOD  # noqa: E402
-from pyod.models.hbos import HBOS  # noqa: E402
-from pyod.models.iforest import IForest  # noqa: E402
+from pyod.models.copod import COPOD
+from pyod.models.ecod import ECOD
+from pyod.models.hbos import HBOS
+from pyod.models.iforest import IForest
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

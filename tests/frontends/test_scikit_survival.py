@@ -18,16 +18,16 @@ from tests.frontends.predictors.oracle import found
 from tests.oracle import edge_rows
 
 pytest.importorskip("sksurv")
-from sksurv.ensemble import (  # noqa: E402
+from sksurv.ensemble import (
     ComponentwiseGradientBoostingSurvivalAnalysis,
     ExtraSurvivalTrees,
     GradientBoostingSurvivalAnalysis,
     RandomSurvivalForest,
 )
-from sksurv.linear_model import CoxnetSurvivalAnalysis, CoxPHSurvivalAnalysis, IPCRidge  # noqa: E402
-from sksurv.svm import FastKernelSurvivalSVM, FastSurvivalSVM, NaiveSurvivalSVM  # noqa: E402
-from sksurv.tree import ExtraSurvivalTree, SurvivalTree  # noqa: E402
-from sksurv.util import Surv  # noqa: E402
+from sksurv.linear_model import CoxnetSurvivalAnalysis, CoxPHSurvivalAnalysis, IPCRidge
+from sksurv.svm import FastKernelSurvivalSVM, FastSurvivalSVM, NaiveSurvivalSVM
+from sksurv.tree import ExtraSurvivalTree, SurvivalTree
+from sksurv.util import Surv
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

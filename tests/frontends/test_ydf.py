@@ -145,7 +145,7 @@ def test_integerized_and_bool_categories():
     frame.loc[:9, "w"] = -1
     same(model, graph, frame, frame)
     frame.loc[0, "w"] = 5
-    with pytest.raises(InputError, match="column 'w': 5.0 was not in the training data"):
+    with pytest.raises(InputError, match=r"column 'w': 5\.0 was not in the training data"):
         outputs_of(graph, frame)
 
 

@@ -141,8 +141,8 @@ def _anchor(model: Record, parameters: int, first: int) -> tuple[TreeEnsemble | 
     if not all(_is(learner, REGRESSORS) for learner in learners):
         other = next(learner for learner in learners if not _is(learner, _TREES))
         raise UnsupportedModel(
-            f"the {model.kind} has {kind_of(other)} among its learners, which is not supported; supported are "
-            "decision trees alone, or linear regressors alone."
+            f"the {model.kind} has {kind_of(other)} among its learners, which is not supported; supported "
+            "are decision trees alone, or linear regressors alone."
         )
     weight = np.zeros((n_features, len(start)))
     for learner, used, factor, output in zip(learners, columns, factors, outputs, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hbtvm.frontends.ngboost import model as ngboost_model
 from hbtvm.frontends.pyod import detectors
-from hbtvm.frontends.survival import scikit_survival
+from hbtvm.frontends.survival import lifelines, scikit_survival
 from hbtvm.frontends.transformers.where import Estimator, Section
 
 SECTIONS: dict[tuple[str, str], Section] = {
@@ -21,6 +21,10 @@ SECTIONS: dict[tuple[str, str], Section] = {
         "ComponentwiseGradientBoostingSurvivalAnalysis": Estimator(model=scikit_survival.read_componentwise),
         "SurvivalTree ExtraSurvivalTree": Estimator(model=scikit_survival.read_tree),
         "RandomSurvivalForest ExtraSurvivalTrees": Estimator(model=scikit_survival.read_forest),
+    },
+    ("lifelines", "lifelines"): {
+        "CoxPHFitter": Estimator(model=lifelines.read_cox),
+        "WeibullAFTFitter LogNormalAFTFitter LogLogisticAFTFitter": Estimator(model=lifelines.read_aft),
     },
     ("pyod", "PyOD"): {
         "IForest": Estimator(model=detectors.read_isolation_forest),

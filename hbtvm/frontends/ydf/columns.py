@@ -74,8 +74,8 @@ def _feature(column: Message, room: int) -> Feature:
     name, kind = column.text(2), column.whole(1)
     if kind not in list(Kind):
         raise UnsupportedModel(
-            f"the YDF model reads the column '{shown(name, 60)}' of the type {_OTHERS.get(kind, kind)}, which "
-            "is not supported; supported are numbers, bools and categories."
+            f"the YDF model reads the column '{shown(name, 60)}' of the type {_OTHERS.get(kind, kind)}, "
+            "which is not supported; supported are numbers, bools and categories."
         )
     boundaries = column.message(8).numbers(1, "<f4")
     if np.any(np.isnan(boundaries)) or np.any(np.diff(boundaries) < 0):

@@ -65,8 +65,8 @@ def from_folder(path: Path) -> Parts:
     written = header.text(7, "TFE_RECORDIO")
     if written not in ("BLOB_SEQUENCE", "BLOB_SEQUENCE_GZIP"):
         raise UnsupportedModel(
-            f"the YDF model keeps its nodes in the format {shown(written, 40)} of TensorFlow Decision Forests; "
-            "load it with ydf.load_model, and save it again with model.save."
+            f"the YDF model keeps its nodes in the format {shown(written, 40)} of TensorFlow Decision "
+            "Forests; load it with ydf.load_model, and save it again with model.save."
         )
     shards = header.whole(1)
     if not 0 <= shards <= sum(1 for _ in path.iterdir()):

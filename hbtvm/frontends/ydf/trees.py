@@ -107,7 +107,8 @@ class Forest:
         kind = kinds[0] if len(kinds) == 1 else 0
         if kind in _REFUSED:
             raise UnsupportedModel(
-                f"the YDF model has {_REFUSED[kind]}, which are not supported; train it with axis-aligned splits."
+                f"the YDF model has {_REFUSED[kind]}, which are not supported; train it with "
+                "axis-aligned splits."
             )
         if feature.categorical and kind in (_MISSING, _CONTAINS, _BITMAP):
             return column, 0.0, False, self._members(number, feature, condition, kind, positive)
