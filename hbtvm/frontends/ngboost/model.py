@@ -118,7 +118,8 @@ def _anchor(model: Record, parameters: int, first: int) -> tuple[TreeEnsemble | 
     if len(initial) != parameters or not len(rounds) == len(drawn) == len(scalings):
         raise ModelError(f"the {model.kind} is damaged: its learners and parameters don't fit together.")
     start[first:] = initial
-    learners, columns = [], []
+    learners: list[Any] = []
+    columns: list[np.ndarray] = []
     for learners_of_round, used in zip(rounds, drawn, strict=True):
         if not isinstance(learners_of_round, (list, tuple)) or len(learners_of_round) != parameters:
             raise ModelError(f"the {model.kind} is damaged: a round does not have {parameters} learners.")

@@ -127,7 +127,7 @@ def _term(structure: Record, kind: str) -> str:
     term, scoped, columns = structure.args
     factors = term.records("factors")
     ways = [factor.record("_eval_method").args[0] for factor in factors]
-    names = [factor.text("expr") for factor in factors]
+    names: list[str] = [factor.text("expr") for factor in factors]
     plain = len(scoped) == 1 and scoped[0].get("scale", 1) == 1
     if plain and ways == ["literal"] and columns == [_INTERCEPT]:
         return _INTERCEPT

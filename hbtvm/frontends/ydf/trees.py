@@ -56,7 +56,8 @@ class Forest:
     def _tree(self) -> Tree:
         first = self._at
         feature, threshold, default_left = [], [], []
-        left, right, value = [], [], []
+        left, right = [], []
+        value: list[np.ndarray | None] = []
         categories = {}
         open_splits: list[int] = []  # whose right child is not read yet
         while True:
