@@ -7,17 +7,16 @@ import importlib
 import json
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
+from hbtvm.comparison.renamed import Call, renamed_calls
 from hbtvm.comparison.threads import limited
 from hbtvm.errors import InputError, missing_package
 from hbtvm.words.printable import shown
-
-Call = Callable[[Any], Any]
 
 METHODS = {"proba": "predict_proba", "decision": "decision_function", "score": "score_samples"}
 """Methods of scikit-learn's models by names of hbtvm's outputs."""
@@ -135,6 +134,8 @@ def _calls(model: Any, wanted: Sequence[str], threads: int) -> tuple[Mapping[str
     title = f"{_NAMES.get(library, library)} {_version(library)}{kind.__name__}"
     if library == "treelite":
         return {"predict": partial(_gtil, model), "raw": partial(_gtil, model, pred_margin=True)}, title
+    if renamed := renamed_calls(model, library, wanted, threads):
+        return renamed, title
     if kind.__name__ == "Booster" and library == "xgboost":
         predict = _booster_call(model)
     elif kind.__name__ == "Booster" and library == "lightgbm":
@@ -193,6 +194,10 @@ def from_file(path: str, kind: str) -> Any:
 
     `kind`: see `hbtvm.frontends.files.Kind`.
     """
+    if kind == "ydf":
+        import ydf
+
+        return ydf.load_model(path)
     if kind == "onnx":
         with open(path, "rb") as file:
             return file.read()

@@ -20,8 +20,8 @@ from hbtvm.graph.graph import Graph
 
 _HEAD = 600  # bytes that identify a file's kind
 
-Kind = FileKind | Literal["pt2", "torch", "skops"]
-"""`FileKind`, and the archives of ``torch.export.save``, ``torch.save`` and skops."""
+Kind = FileKind | Literal["pt2", "torch", "skops", "ydf"]
+"""`FileKind`, the archives of ``torch.export.save``, ``torch.save`` and skops, and folders of libraries."""
 
 _BY_ENDING: dict[str, Kind] = {
     ".pkl": "pickle", ".pickle": "pickle", ".joblib": "pickle", ".json": "json", ".ubj": "ubjson",
@@ -119,8 +119,11 @@ def located(path: str | os.PathLike[str]) -> Path:
 
 
 def kind_of_file(path: str | os.PathLike[str]) -> Kind:
-    """Return the kind of a model's file, by its bytes. Raises `OSError` if it can't be read."""
+    """Return the kind of a model's file, by its bytes, or folder. Raises `OSError` if it can't be read."""
     path = Path(path)
+    folder = kind_of_folder(path)
+    if folder == "YDF":
+        return "ydf"
     with open(path, "rb") as file:
         kind: Kind = kind_of(file.read(_HEAD))
     if kind == "zip":
@@ -151,8 +154,7 @@ def _model_in(folder: Path) -> str:
 
 def _load_file(path: Path, max_bytes: int | None) -> Graph:
     path = located(path)
-    folder = kind_of_folder(path)
-    if folder is None and not path.is_file():
+    if not path.is_file() and kind_of_folder(path) is None:
         problem, number = (
             (f"it is a folder{_model_in(path)}", errno.EISDIR)
             if path.is_dir()
@@ -160,11 +162,11 @@ def _load_file(path: Path, max_bytes: int | None) -> Graph:
         )
         raise model_file_error(f"{path}: expected a model file, but {problem}.", number, path)
     try:
-        if folder == "YDF":
-            return ydf_model.from_folder(path)
         kind = kind_of_file(path)
         if kind == "pickle":
             return registry.read(pickles.load(path, max_bytes))
+        if kind == "ydf":
+            return ydf_model.from_folder(path)
         if kind == "skops":
             return registry.read(skops.load(path, max_bytes))
         if kind in _INSTEAD or kind in ("unknown", "zip"):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import hbtvm
+from hbtvm.comparison.library import Live
 from hbtvm.errors import InputError, ModelError, UnsupportedModel
 from hbtvm.frontends import from_object, load_model
 from tests.staged import outputs_of
@@ -43,6 +44,13 @@ def outputs(graph: Any) -> Any:
     return outputs_of(graph, DATA[[*graph.input.feature_names]])
 
 
+def assert_comparable(model: Any, ours: Any) -> None:
+    """Check that comparisons with the library call the method that `predict` stands for."""
+    library = Live(model, ("predict", "raw"), 1)
+    library.take(DATA)
+    np.testing.assert_allclose(ours[None], library.result("predict"), rtol=1e-11)
+
+
 @pytest.mark.parametrize("strata", [None, ["s"]])
 def test_cox(strata: Any):
     model = fitted("CoxPHFitter", strata=strata)
@@ -52,6 +60,7 @@ def test_cox(strata: Any):
     ours = outputs(graph)
     np.testing.assert_allclose(ours[None], model.predict_partial_hazard(DATA), rtol=1e-12)
     np.testing.assert_allclose(ours["raw"], model.predict_log_partial_hazard(DATA), rtol=1e-12, atol=1e-14)
+    assert_comparable(model, ours)
 
 
 @pytest.mark.parametrize("ancillary", [None, True])
@@ -61,6 +70,7 @@ def test_accelerated_failure_times(name: str, ancillary: Any):
     graph = from_object(model)
     ours = outputs(graph)
     np.testing.assert_allclose(ours[None], model.predict_median(DATA), rtol=1e-11)
+    assert_comparable(model, ours)
     first, second = np.exp(ours["raw"]).T
     survival = {
         "WeibullAFTFitter": np.exp(-((5.0 / first) ** second)),

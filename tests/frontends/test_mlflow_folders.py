@@ -87,7 +87,7 @@ def test_commands(
     assert main(["check", "model.tar", "--model", str(boosted), "--data", "rows.csv"]) == 0
     capsys.readouterr()
     assert main(["predict", str(boosted), "rows.csv"]) == 2
-    assert f"this is an MLflow model, expected a package; compile it first: hbtvm compile {boosted}" in (
+    assert f"this is a model of MLflow, expected a package; compile it first: hbtvm compile {boosted}" in (
         capsys.readouterr().err
     )
 

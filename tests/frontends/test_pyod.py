@@ -15,6 +15,7 @@ from tests.frontends.predictors.oracle import found
 from tests.oracle import edge_rows
 
 pytest.importorskip("pyod")
+from pyod.models import hbos
 from pyod.models.copod import COPOD
 from pyod.models.ecod import ECOD
 from pyod.models.hbos import HBOS
@@ -25,6 +26,13 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 RNG = np.random.default_rng(6)
 X = np.concatenate([RNG.normal(size=(180, 4)), 3 * RNG.normal(size=(20, 4))])
 X[:, 3] = np.round(X[:, 3])
+
+
+@pytest.fixture(autouse=True)
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run HBOS without numba, whose compiler takes ten seconds."""
+    for name in ("_calculate_outlier_scores", "_calculate_outlier_scores_auto"):
+        monkeypatch.setattr(hbos, name, getattr(getattr(hbos, name), "py_func", getattr(hbos, name)))
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,13 @@ def test_trees(model: Any):
         np.testing.assert_allclose(found(graph, rows), model.predict(rows), rtol=1e-12)
 
 
+def test_survival_from_risks():
+    model = CoxPHSurvivalAnalysis().fit(X, Y)
+    ours = np.exp(-model.cum_baseline_hazard_(5.0) * np.exp(found(from_object(model), X)))
+    theirs = [function(5.0) for function in model.predict_survival_function(X)]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
 def test_missing_values_in_training():
     rows = np.where(RNG.random(X.shape) < 0.2, np.nan, X)
     model = RandomSurvivalForest(n_estimators=5, random_state=0).fit(rows, Y)

@@ -11,6 +11,7 @@ import pytest
 
 import hbtvm
 from hbtvm.cli.main import main
+from hbtvm.comparison.library import Live
 from hbtvm.errors import InputError, ModelError, UnsupportedModel
 from hbtvm.frontends import from_object, load_model
 from hbtvm.frontends.ydf.model import from_bytes
@@ -108,6 +109,14 @@ def test_models(learner: Any, label: str, options: dict[str, Any], tmp_path: Pat
     for graph in (load_model(tmp_path / "m"), from_object(model)):
         assert graph.input.feature_names == tuple(names)
         same(model, graph, rows[names], rows)
+    # Comparisons call the methods that the outputs stand for.
+    ours = outputs_of(graph, rows[names])
+    outputs = {"predict": None, "predict_proba": "proba"} if "proba" in ours else {"predict": None}
+    library = Live(model, [*outputs], 1)
+    library.take(rows)
+    for name, output in outputs.items():
+        theirs = library.result(name)
+        assert (theirs.shape, theirs.dtype.kind) == (ours[output].shape, ours[output].dtype.kind)
 
 
 @pytest.mark.parametrize("trees", [2, 24, 38])

@@ -24,6 +24,9 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import reduce, select
 from hbtvm.words.printable import shown
 
+_MOST_WEIGHTS = 1 << 24
+"""Bound of the coefficients of linear learners, as files may claim any number of columns."""
+
 _TREES = ("DecisionTreeRegressor", "ExtraTreeRegressor")
 
 
@@ -111,13 +114,12 @@ def _anchor(model: Record, parameters: int, first: int) -> tuple[TreeEnsemble | 
     `first`: the number of outputs before those of the parameters, which are 0.
     """
     n_features = feature_count(model.whole("n_features", 1))
-    start = np.zeros(first + parameters)
     initial = as_array(model.get("init_params"), "the first parameters", "biuf").astype(np.float64).ravel()
     rounds, drawn = model.sequence("base_models"), model.sequence("col_idxs")
     scalings = as_array(model.get("scalings"), "the scalings", "biuf", 1).astype(np.float64)
     if len(initial) != parameters or not len(rounds) == len(drawn) == len(scalings):
         raise ModelError(f"the {model.kind} is damaged: its learners and parameters don't fit together.")
-    start[first:] = initial
+    start = np.append(np.zeros(first), initial)
     learners: list[Any] = []
     columns: list[np.ndarray] = []
     for learners_of_round, used in zip(rounds, drawn, strict=True):
@@ -145,6 +147,8 @@ def _anchor(model: Record, parameters: int, first: int) -> tuple[TreeEnsemble | 
             f"the {model.kind} has {kind_of(other)} among its learners, which is not supported; supported "
             "are decision trees alone, or linear regressors alone."
         )
+    if n_features * len(start) > _MOST_WEIGHTS:
+        raise UnsupportedModel(f"the {model.kind} has more than {_MOST_WEIGHTS:,} coefficients.")
     weight = np.zeros((n_features, len(start)))
     for learner, used, factor, output in zip(learners, columns, factors, outputs, strict=True):
         coef = learner.array("coef_", "f").astype(np.float64).ravel()
