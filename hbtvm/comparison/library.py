@@ -195,9 +195,7 @@ def from_file(path: str, kind: str) -> Any:
     `kind`: see `hbtvm.frontends.files.Kind`.
     """
     if kind == "ydf":
-        import ydf
-
-        return ydf.load_model(path)
+        return importlib.import_module("ydf").load_model(path)
     if kind == "onnx":
         with open(path, "rb") as file:
             return file.read()

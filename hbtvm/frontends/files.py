@@ -63,7 +63,8 @@ def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
     `source`: a model object of a supported library, or the path of a file: a pickle, also of joblib, or a
         file of skops (any supported object), a file of XGBoost's ``save_model`` (JSON or UBJSON) or
         LightGBM's (a text), ONNX, or a checkpoint of treelite. The file's bytes decide about its kind,
-        whatever its ending. Also the path of an MLflow model's folder, which holds one of these.
+        whatever its ending. Also the path of a folder: of MLflow,
+        which holds one of these, of YDF's ``model.save``, or of Spark ML.
     `max_bytes`: bound of a compressed file's expanded bytes, at most 4 GiB by default; also raises the bound
         of its objects' memory, which otherwise depends on its size.
     Raises `ModelError` if the file is missing, of an unknown kind or damaged. Raises `UnsupportedModel` if
@@ -77,7 +78,7 @@ def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
 def from_object(model: Any) -> Graph:
     """Read a trained model object.
 
-    `model`: a fitted estimator of scikit-learn, XGBoost or LightGBM, a booster, a ``treelite.Model``, or an
+    `model`: a fitted estimator of a supported library, a booster, a ``treelite.Model``, or an
         ``onnx.ModelProto`` (also as the bytes of its ``SerializeToString``).
     Raises `ModelError` if the model is damaged. Raises `UnsupportedModel` if the model is not fitted or its
     kind is not supported.
