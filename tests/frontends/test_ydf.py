@@ -158,6 +158,23 @@ def test_integerized_and_bool_categories():
         outputs_of(graph, frame)
 
 
+def test_integers_and_bools_are_texts():
+    """YDF's dictionaries hold texts; rows may hold integers and bools, or their texts."""
+    frame = pd.DataFrame(
+        {"i": RNG.integers(-1, 5, N), "z": RNG.random(N) < 0.5, "t": RNG.choice(["10", "2", "x"], N)}
+    )
+    features = [ydf.Feature(name, ydf.Semantic.CATEGORICAL) for name in frame]
+    label = (frame.i % 3 == 0) ^ frame.z | (frame.t == "10")
+    model = BOOSTED(label="y", features=features, num_trees=5).train(frame.assign(y=label))
+    graph = from_object(model)
+    columns = graph.input.feature_names
+    texts = frame.assign(i=frame.i.astype(str), z=np.where(frame.z, "true", "false"))
+    for rows in (frame, texts, frame.assign(t=np.where(frame.t == "10", 10, 2)), frame.assign(i=7, t="010")):
+        same(model, graph, rows[[*columns]], rows)
+    csv = frame.assign(z=frame.z.map(str))
+    same(model, graph, csv[[*columns]], frame)
+
+
 def test_a_pickle_and_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     model = trained(BOOSTED, "two")
     model.save(str(tmp_path / "m.ydf"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -30,9 +31,9 @@ class Kind(IntEnum):
     DISCRETIZED_NUMERICAL = 9
 
 
+_BOOL = 12  # the type of the values in training
+
 _OTHERS = {5: "CATEGORICAL_SET", 10: "HASH", 11: "NUMERICAL_VECTOR_SEQUENCE"}
-_INTEGERS, _BOOL = range(1, 9), 12
-"""Types of the values in training."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,8 @@ def _feature(column: Message, room: int) -> Feature:
         plain: dict[Any, int] = {number: number for number in range(size)}
         missing = (-1, *missing)
     else:
-        plain = _values(dictionary(spec), column.whole(12))
-        if all(isinstance(value, str) for value in plain):
-            missing = ("", *missing)
+        plain = _values(dictionary(spec), column.whole(12) == _BOOL)
+        missing = ("", *missing)
     numbers = tuple(plain.values())
     return Feature(name, Kind.CATEGORICAL, boundaries, tuple(plain), numbers, missing, size, integerized)
 
@@ -111,19 +111,24 @@ def dictionary(spec: Message) -> dict[str, int]:
     return dict(sorted(numbers.items(), key=lambda item: item[1]))
 
 
-def _values(numbers: dict[str, int], dtype: int) -> dict[Any, int]:
-    """Return the numbers of categories as the rows hold them: strings, integers or bools."""
-    if dtype == _BOOL:
-        return {value: numbers.get(text, 0) for text, value in (("false", False), ("true", True))}
-    known = {text: number for text, number in numbers.items() if number}
-    if dtype in _INTEGERS:
-        return {int(text): number for text, number in known.items() if _is_integer(text)}
+def _values(numbers: dict[str, int], bools: bool) -> dict[Any, int]:
+    """Return the numbers of categories as rows may hold them: YDF takes integers and bools for their texts.
+
+    `bools`: whether training had bools, which CSV files hold as ``True`` and ``False``.
+    """
+    known: dict[Any, int] = {text: number for text, number in numbers.items() if number}
+    integers = {int(text): number for text, number in known.items() if _is_integer(text)}
+    if integers:
+        # To Python, 1 and True are the same category.
+        return {**known, **integers}
+    for text, value in (("true", True), ("false", False)):
+        if text in known:
+            known |= {value: known[text], **({str(value): known[text]} if bools else {})}
     return known
 
 
 def _is_integer(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) < 20
+    return len(text) < 20 and re.fullmatch("0|-?[1-9][0-9]*", text) is not None
 
 
 def rows_of(features: Sequence[Feature]) -> tuple[InputSpec, Table]:
