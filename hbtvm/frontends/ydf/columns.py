@@ -123,7 +123,9 @@ def _values(numbers: dict[str, int], bools: bool) -> dict[Any, int]:
         return {**known, **integers}
     for text, value in (("true", True), ("false", False)):
         if text in known:
-            known |= {value: known[text], **({str(value): known[text]} if bools else {})}
+            known[value] = known[text]
+            if bools:
+                known[str(value)] = known[text]
     return known
 
 
