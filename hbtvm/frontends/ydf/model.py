@@ -108,13 +108,13 @@ _NAMES = {"GRADIENT_BOOSTED_TREES": "GradientBoostedTreesModel", "RANDOM_FOREST"
 
 
 def _labels(column: Message) -> np.ndarray:
-    """Return the labels as ``model.label_classes()`` does: strings; numbers of integerized labels."""
+    """Return the labels as ``model.label_classes()`` does: strings, also of integerized labels."""
     spec = column.message(6)
     size = spec.whole(2)
     if not 2 <= size <= 1 << 16:
         raise ModelError(f"the YDF model is damaged: it has {size} labels.")
     if spec.whole(5):
-        return np.arange(1, size)
+        return np.arange(1, size).astype(str)
     names = dictionary(spec)
     known = {number: name for name, number in names.items() if number}
     if len(known) != size - 1 or len(names) < len(known):
