@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hbtvm.errors import ModelError, model_file_error
-from hbtvm.frontends import pickles, registry, skops
+from hbtvm.frontends import pickles, registry, skops, spark
 from hbtvm.frontends.folders import kind_of_folder
 from hbtvm.frontends.mlflow_folder import download, is_mlflow, model_file
 from hbtvm.frontends.recognize import FileKind, kind_of
@@ -20,7 +20,7 @@ from hbtvm.graph.graph import Graph
 
 _HEAD = 600  # bytes that identify a file's kind
 
-Kind = FileKind | Literal["pt2", "torch", "skops", "ydf"]
+Kind = FileKind | Literal["pt2", "torch", "skops", "ydf", "spark"]
 """`FileKind`, the archives of ``torch.export.save``, ``torch.save`` and skops, and folders of libraries."""
 
 _BY_ENDING: dict[str, Kind] = {
@@ -93,6 +93,8 @@ def from_object(model: Any) -> Graph:
         from hbtvm.frontends import onnx
 
         return onnx.from_proto(model)
+    if registry.class_of(model)[0] == spark.LIBRARY:
+        return spark.from_live(model, registry.ESTIMATORS)
     registry.require_supported(model)
     if registry.class_of(model)[0] == "ydf":
         return ydf_model.from_bytes(model.serialize())
@@ -123,8 +125,8 @@ def kind_of_file(path: str | os.PathLike[str]) -> Kind:
     """Return the kind of a model's file, by its bytes, or folder. Raises `OSError` if it can't be read."""
     path = Path(path)
     folder = kind_of_folder(path)
-    if folder == "YDF":
-        return "ydf"
+    if folder is not None and folder != "MLflow":
+        return "ydf" if folder == "YDF" else "spark"
     with open(path, "rb") as file:
         kind: Kind = kind_of(file.read(_HEAD))
     if kind == "zip":
@@ -166,6 +168,8 @@ def _load_file(path: Path, max_bytes: int | None) -> Graph:
         kind = kind_of_file(path)
         if kind == "pickle":
             return registry.read(pickles.load(path, max_bytes))
+        if kind == "spark":
+            return spark.from_folder(path, registry.ESTIMATORS)
         if kind == "ydf":
             return ydf_model.from_folder(path)
         if kind == "skops":

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from hbtvm.frontends.mlflow_folder import is_mlflow
+from hbtvm.frontends.spark import is_saved
 from hbtvm.frontends.ydf.files import is_folder as is_ydf
 
-FolderKind = Literal["MLflow", "YDF"]
+FolderKind = Literal["MLflow", "YDF", "Spark"]
 
 
 def kind_of_folder(path: Path) -> FolderKind | None:
@@ -17,4 +18,6 @@ def kind_of_folder(path: Path) -> FolderKind | None:
         return "MLflow"
     if is_ydf(path):
         return "YDF"
+    if is_saved(path):
+        return "Spark"
     return None

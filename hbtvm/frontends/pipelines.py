@@ -57,7 +57,7 @@ def read(model: Record, where: Where) -> Graph:
     inputs = inputs_of(model, replace(where.of(model), visited=[0]))
     names = inputs.feature_names or tuple(f"x{i}" for i in range(inputs.n_features))
     table = Table(tuple(Column(Raw(i)) for i in range(inputs.n_features)), None, names)
-    builder, where = _Builder(inputs, table), replace(where, names=inputs.feature_names)
+    builder, where = Builder(inputs, table), replace(where, names=inputs.feature_names)
 
     def ruled(read: Callable[[Record, Table, Where], Graph | None]) -> Graph | None:
         """Read a graph, and apply its steps' rules for rows."""
@@ -77,7 +77,7 @@ def read(model: Record, where: Where) -> Graph:
     )
 
 
-class _Builder:
+class Builder:
     """Goes from an estimator to the inner estimator that predicts, with the table that it reads."""
 
     def __init__(self, inputs: InputSpec, raw: Table) -> None:
@@ -99,7 +99,7 @@ class _Builder:
         if how.transforms is not None:
             columns = apply(model, table, where)
             return replace(
-                self._columns(model, columns, where),
+                self.columns(model, columns, where),
                 keeps_integers=not self._inputs.by_name and results.keeps_integers(columns),
             )
         raise unsupported(model, where)
@@ -110,7 +110,7 @@ class _Builder:
         if where.how(model).transforms is None:
             return None
         try:
-            return self._columns(model, apply(model, table, where), where)
+            return self.columns(model, apply(model, table, where), where)
         except UnsupportedModel:
             # It still predicts; the library refuses some transforms, too.
             return None
@@ -161,7 +161,8 @@ class _Builder:
         refuse_absent(model, table, where)
         return compose(self._inputs, table, last, ())
 
-    def _columns(self, model: Record, table: Table, where: Where) -> Graph:
+    def columns(self, model: Record, table: Table, where: Where) -> Graph:
+        """Return the graph of a transformer's output, the columns of a table."""
         if not len(table):
             raise where.unsupported("keeps no column, so there is nothing to compute.")
         if table.sparse and any(isinstance(part, AllColumns) for part in parts_of(table.columns)):

@@ -16,12 +16,11 @@ from hbtvm.frontends.matrices import matrix
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn.common import input_spec, labels_of, one_of
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.networks.network import Linear
+from hbtvm.graph.networks.network import Linear, dense
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.operators.base import Input, Node
 from hbtvm.operators.formulas import modified_huber, shares, sigmoid, softmax, with_complement
 from hbtvm.operators.pointwise import apply
-from hbtvm.operators.products import LinearSum
 from hbtvm.operators.shapes import reduce
 from hbtvm.words.printable import shown
 
@@ -179,15 +178,12 @@ def linear_of(weight: np.ndarray, intercept: np.ndarray, kind: str) -> Linear:
     Raises `ModelError` if there is no weight, or a number is not finite.
     """
     weight = np.ascontiguousarray(weight, np.float64)
-    columns, outputs = weight.shape
+    outputs = weight.shape[1]
     if not weight.size:
         raise ModelError(f"the {kind} is damaged: it has no coefficients.")
     if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(intercept))):
         raise ModelError(f"the {kind} is damaged: a coefficient is not finite.")
-    none = np.zeros(0, np.int32), (), np.zeros((0, outputs)), False
-    in_order = np.arange(columns, dtype=np.int32)
-    sums = LinearSum(Input(columns), in_order, np.zeros(columns), weight, np.zeros((columns, outputs)), *none)
-    return Linear(sums, np.broadcast_to(intercept, (outputs,)).astype(np.float64))
+    return dense(weight, np.broadcast_to(intercept, (outputs,)).astype(np.float64))
 
 
 def _coefficients(model: Record) -> np.ndarray:

@@ -219,3 +219,13 @@ class Linear:
             "categories": len(self.sums.sizes),
             "entries": len(self.sums.entries),
         }
+
+
+def dense(weight: np.ndarray, intercept: np.ndarray) -> Linear:
+    """Return ``rows @ weight + intercept``, float64, shapes (F, O) and (O,)."""
+    columns, outputs = weight.shape
+    none = np.zeros(0, np.int32), (), np.zeros((0, outputs)), False
+    in_order = np.arange(columns, dtype=np.int32)
+    weight = np.ascontiguousarray(weight)
+    sums = LinearSum(Input(columns), in_order, np.zeros(columns), weight, np.zeros(weight.shape), *none)
+    return Linear(sums, intercept)
