@@ -24,6 +24,7 @@ from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce
+from hbtvm.operators.tables import Bucketize
 
 
 def assembler(record: Record, table: Table, where: Where) -> Table:
@@ -93,12 +94,16 @@ def min_max_scaler(record: Record, table: Table, where: Where) -> Table:
     return _each(table, steps)
 
 
+def _rows(table: Table, nan: bool = True) -> TableRows:
+    return TableRows(float64(table), allow_nan=nan, allow_inf=True)
+
+
 def normalizer(record: Record, table: Table, where: Where) -> Table:
     """``Normalizer``: each row divided by its p-norm; rows of zeros stay."""
     p = parameter(record.get("p"), "p", where)
     if not p >= 1:
         raise where.damaged(f"its p is {p}.")
-    rows = TableRows(float64(table))
+    rows = _rows(table, nan=False)
     size = apply("absolute", rows)
     if p == 2:
         norm: Node = apply("sqrt", reduce("sum", apply("square", rows)))
@@ -126,16 +131,18 @@ def bucketizer(record: Record, table: Table, where: Where) -> Table:
     edges = np.array([parameter(value, "splits", where) for value in splits])
     if not (edges[1:] > edges[:-1]).all():
         raise where.damaged("its splits do not ascend.")
-    bins: list[Step] = [Bins(edges[1:-1])]
-    if handling(record, where) == "keep":
-        if np.isfinite(edges[[0, -1]]).any():
-            raise where.unsupported(
-                'keeps NaN (handleInvalid="keep") but refuses numbers outside of its splits, which is not '
-                "supported; let the first and last split be infinite."
-            )
-        return _each(table, [[*bins, Fill(float(len(edges) - 1))]])
-    result = _each(table, [[Within(float(edges[0]), float(edges[-1])), *bins]])
-    return accepting(result, nan=False, inf=True)
+    inner = edges[1:-1]
+    if handling(record, where) == "error":
+        result = _each(table, [[Within(float(edges[0]), float(edges[-1])), Bins(inner)]])
+        return accepting(result, nan=False, inf=True)
+    if np.isfinite(edges[[0, -1]]).any():
+        raise where.unsupported(
+            'keeps NaN (handleInvalid="keep") but refuses numbers outside of its splits, which is not '
+            "supported; let the first and last split be infinite."
+        )
+    rows = _rows(table)
+    # NaN is above all edges; its bucket is the one behind.
+    return Table(computed_columns(apply("add", Bucketize(rows, inner[None, :]), apply("isnan", rows))))
 
 
 def imputer(record: Record, table: Table, where: Where) -> Table:
@@ -157,7 +164,7 @@ def imputer(record: Record, table: Table, where: Where) -> Table:
 def pca(record: Record, table: Table, where: Where) -> Table:
     """``PCAModel``: a product with the components; nothing is centred."""
     weight = floats(record, "pc", where, len(table), None)
-    return Table(computed_columns(Contract(TableRows(float64(table)), weight).checked()))
+    return Table(computed_columns(Contract(_rows(table), weight).checked()))
 
 
 def _selected(table: Table, indices: Any, where: Where) -> Table:

@@ -1,0 +1,1 @@
+"""Saved models of Spark ML."""
