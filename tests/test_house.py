@@ -28,6 +28,7 @@ LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm", "interpret", "quantil
 LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm"}
 LIBRARIES |= {"category_encoders", "feature_engine", "skrub"}
 LIBRARIES |= {"ngboost", "sksurv", "lifelines", "pyod", "ydf"}
+LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm", "pyspark"}
 REGISTRY = "hbtvm/frontends/registry/"
 """The modules that register estimators, in dictionaries by a library and the row that documents them."""
 

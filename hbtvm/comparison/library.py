@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hbtvm.comparison import spark
 from hbtvm.comparison.renamed import Call, renamed_calls
 from hbtvm.comparison.threads import limited
 from hbtvm.errors import InputError, missing_package
@@ -24,7 +25,7 @@ METHODS = {"proba": "predict_proba", "decision": "decision_function", "score": "
 _MARGINS = {"lightgbm": "raw_score", "xgboost": "output_margin"}
 """Options of ``predict`` that return raw scores."""
 
-_NAMES = {"sklearn": "scikit-learn", "imblearn": "imbalanced-learn"}
+_NAMES = {"sklearn": "scikit-learn", "imblearn": "imbalanced-learn", "pyspark": "Spark"}
 _DTYPES = {
     "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64,
     "tensor(int32)": np.int32, "tensor(bool)": np.bool_,
@@ -132,6 +133,8 @@ def _calls(model: Any, wanted: Sequence[str], threads: int) -> tuple[Mapping[str
     if isinstance(model, bytes) or library == "onnx":
         return _onnx(model if isinstance(model, bytes) else model.SerializeToString(), wanted, threads)
     title = f"{_NAMES.get(library, library)} {_version(library)}{kind.__name__}"
+    if library == "pyspark":
+        return spark.calls(model), title
     if library == "treelite":
         return {"predict": partial(_gtil, model), "raw": partial(_gtil, model, pred_margin=True)}, title
     if renamed := renamed_calls(model, library, wanted, threads):
@@ -194,6 +197,8 @@ def from_file(path: str, kind: str) -> Any:
 
     `kind`: see `hbtvm.frontends.files.Kind`.
     """
+    if kind == "spark":
+        return spark.load(path)
     if kind == "ydf":
         return importlib.import_module("ydf").load_model(path)
     if kind == "onnx":

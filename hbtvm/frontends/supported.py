@@ -13,6 +13,7 @@ MODELS = "docs/reference/models.md"
 _LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "interpret", "quantile_forest")
 _LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "ngboost", "sksurv", "lifelines", "pyod")
 _LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "ngboost", "sksurv", "lifelines", "pyod", "ydf")
+_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "pyspark")
 
 ELSEWHERE = {
     "catboost": 'export it to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',

@@ -41,7 +41,8 @@ def add_parser(commands: Any) -> None:
         "--model",
         metavar="MODEL",
         required=True,
-        help="file of the trained model: .pkl .joblib .skops .json .ubj .txt .onnx; or a folder of MLflow",
+        help="trained model: a file (.pkl .joblib .skops .json .ubj .txt .cbm .onnx) or a folder of MLflow, Spark "
+        "or YDF",
     )
     add_comparison_options(parser)
     parser.add_argument(

@@ -84,4 +84,10 @@ def graph(
     """
     if isinstance(anchor, TreeEnsemble):
         anchor = replace(anchor, precise=True)
-    return Graph(record.library, record.kind, InputSpec(anchor.n_features, allow_nan=nan, allow_inf=inf), anchor, output)
+    return Graph(
+        record.library,
+        record.kind,
+        InputSpec(anchor.n_features, allow_nan=nan, allow_inf=inf),
+        anchor,
+        output,
+    )

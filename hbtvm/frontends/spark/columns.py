@@ -90,7 +90,9 @@ def min_max_scaler(record: Record, table: Table, where: Where) -> Table:
             steps.append([Clip((low + high) / 2, (low + high) / 2)])
         else:
             factor = (high - low) / width
-            steps.append([Arithmetic("subtract", start), Arithmetic("multiply", factor), Arithmetic("add", low)])
+            steps.append(
+                [Arithmetic("subtract", start), Arithmetic("multiply", factor), Arithmetic("add", low)]
+            )
     return _each(table, steps)
 
 

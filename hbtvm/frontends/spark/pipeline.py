@@ -103,7 +103,9 @@ def read(model: Record, estimators: Mapping[tuple[str, str], Estimator]) -> Grap
     except ModelError:  # a ValueError as well
         raise
     except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
-        raise ModelError(f"the {model.kind} is damaged: {type(error).__name__}: {shown(error, 200)}.") from error
+        raise ModelError(
+            f"the {model.kind} is damaged: {type(error).__name__}: {shown(error, 200)}."
+        ) from error
     steps = tuple((shown(record.get("uid", ""), 80), record.kind) for record, _ in parts)
     return replace(rules.applied(graph), steps=steps if len(steps) > 1 else ())
 

@@ -41,17 +41,19 @@ def naive_bayes(record: Record, table: Table, where: Where) -> Predictor:
         raw = apply("add", product, prior + absent.sum(axis=1))
     else:
         raw = Contract(rows, np.ascontiguousarray(theta.T)).checked()
-        if kind == "multinomial":
-            raw = apply("add", raw, prior)
-        else:
-            raw = apply("subtract", raw, log_sum_exp(raw))
-    return Predictor("classifier", likeliest(record, raw, softmax(raw), where), (labels_of(record, len(prior)),))
+        multinomial = kind == "multinomial"
+        raw = apply("add", raw, prior) if multinomial else apply("subtract", raw, log_sum_exp(raw))
+    return Predictor(
+        "classifier", likeliest(record, raw, softmax(raw), where), (labels_of(record, len(prior)),)
+    )
 
 
 def k_means(record: Record, table: Table, where: Where) -> Predictor:
     """``KMeansModel``: the position of the nearest centre."""
     measure = choice(record, "distanceMeasure", where, ("euclidean", "cosine"))
-    centres = [row.get("clusterCenter") for row in sorted(record.sequence("data"), key=lambda row: row["clusterIdx"])]
+    centres = [
+        row.get("clusterCenter") for row in sorted(record.sequence("data"), key=lambda row: row["clusterIdx"])
+    ]
     if not centres:
         raise where.damaged("it has no centres.")
     points = np.stack([floats_of(centre, "clusterCenter", where, len(table)) for centre in centres])

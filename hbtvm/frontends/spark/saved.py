@@ -102,11 +102,12 @@ def _metadata(folder: Path) -> dict[str, Any]:
         if isinstance(error, ModelError):
             raise
         reason = shown(next(iter(str(error).splitlines()), ""), 100)
-        raise ModelError(f"the model is damaged: the metadata in {folder} can't be read ({reason}).") from error
+        raise ModelError(
+            f"the model is damaged: the metadata in {folder} can't be read ({reason})."
+        ) from error
 
 
 def _dict(value: Any, folder: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ModelError(f"the model is damaged: the metadata in {folder} are not objects of JSON.")
     return value
-

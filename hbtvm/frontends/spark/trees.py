@@ -76,7 +76,9 @@ def with_whole_categories(record: Record, table: Table) -> Table:
     columns = list(table.columns)
     for feature, count in counts.items():
         if not 0 <= feature < len(columns):
-            raise ModelError(f"the {record.kind} is damaged: a split reads column {feature} of {len(columns)}.")
+            raise ModelError(
+                f"the {record.kind} is damaged: a split reads column {feature} of {len(columns)}."
+            )
         if not _is_whole(columns[feature]):
             encoder = Encode(tuple(map(float, range(count))), "code")
             columns[feature] = columns[feature].then(encoder, Cast("float64"))
@@ -93,7 +95,9 @@ def _parts(record: Record) -> list[dict[str, np.ndarray]]:
     if not parts or not all(isinstance(nodes, dict) for nodes in parts):
         raise ModelError(f"the {record.kind} is damaged: it has no trees.")
     if "numTrees" in record and "tree_weights" in record and record.whole("numTrees") != len(parts):
-        raise ModelError(f"the {record.kind} is damaged: it has {len(parts)} of {record.get('numTrees')} trees.")
+        raise ModelError(
+            f"the {record.kind} is damaged: it has {len(parts)} of {record.get('numTrees')} trees."
+        )
     return parts
 
 

@@ -24,7 +24,8 @@ def by_kernels(table: Table, numbers: bool = False) -> bool:
     raws = {
         column.source
         for column in _read(table)
-        if isinstance(column.source, Raw) and (_numeric(column) or (numbers and all(map(has_node, column.steps))))
+        if isinstance(column.source, Raw)
+        and (_numeric(column) or (numbers and all(map(has_node, column.steps))))
     }
     return all(_has_operators(column, column.source in raws) for column in table.columns)
 
@@ -81,7 +82,8 @@ def of_numbers(model: Record) -> bool:
     Variances are those of numbers, though any values pass the selector once it is fitted; and estimators that
     are stacked read numbers. So do Spark's stages that make vectors.
     """
-    return model.library == "pyspark" or model.is_a("sklearn", "VarianceThreshold", "StackingClassifier", "StackingRegressor")
+    kinds = ("VarianceThreshold", "StackingClassifier", "StackingRegressor")
+    return model.library == "pyspark" or model.is_a("sklearn", *kinds)
 
 
 def keeps_integers(table: Table) -> bool:

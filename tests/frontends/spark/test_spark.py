@@ -1,0 +1,419 @@
+"""Saved models of Spark ML, against Spark itself."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import hbtvm
+from hbtvm.errors import InputError, UnsupportedModel
+from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.registry import ESTIMATORS
+from hbtvm.frontends.spark import pipeline
+from hbtvm.frontends.spark.saved import Folders
+from hbtvm.graph.graph import Graph
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from tests.frontends.spark.oracle import answer
+
+pytest.importorskip("pyspark")
+if shutil.which("java") is None:
+    pytest.skip("Spark needs Java; on Debian: apt-get install default-jre-headless", allow_module_level=True)
+
+from pyspark.ml import Pipeline, PipelineModel, classification, clustering, feature, regression
+from pyspark.ml.linalg import Vectors
+from pyspark.sql import DataFrame, SparkSession
+
+INF, NAN = float("inf"), float("nan")
+SCHEMA = "a double, b double, c string, i long, three double, two double, y double"
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.default.parallelism", "1")
+    # Plans are small, and compiling their Java takes longer than running them.
+    for name, value in {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.log.level": "OFF",
+    }.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def train() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    count = 60
+    a, b = rng.normal(size=(2, count))
+    at = np.arange(count)
+    texts = np.array(["x", "y", "z"], object)[at % 3]
+    numbers = rng.integers(0, 4, count)
+    return pd.DataFrame(
+        {
+            "a": a,
+            "b": b,
+            "c": texts,
+            "i": numbers,
+            "three": at % 3 * 1.0,
+            "two": at % 2 * 1.0,
+            "y": abs(a) + 0.1,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def rows(train: pd.DataFrame) -> pd.DataFrame:
+    """Rows with missing and unknown values, and numbers on edges of bins."""
+    frame = train.head(20).copy()
+    frame.loc[:7, "a"] = [NAN, 0.0, -1e-300, 1e-300, 0.5, np.nextafter(0.5, 1), np.nextafter(0.5, 0), -0.5]
+    frame.loc[8:10, "b"] = [NAN, 1.0, 1e6]
+    frame.loc[11:12, "c"] = [None, "unknown"]
+    frame.loc[13, "i"] = 77
+    return frame
+
+
+def frame_of(session: SparkSession, frame: pd.DataFrame) -> DataFrame:
+    values = frame.astype(object).to_numpy().tolist()
+    texts = list(frame.columns).index("c")
+    for row in values:
+        row[texts] = row[texts] if isinstance(row[texts], str) else None
+    return session.createDataFrame(values, SCHEMA)
+
+
+def steps() -> list[Any]:
+    """Return preparing stages of all kinds; they need a session."""
+    return [
+        feature.StringIndexer(inputCol="c", outputCol="c1", handleInvalid="keep"),
+        feature.StringIndexer(inputCols=["i", "c"], outputCols=["i1", "c2"], handleInvalid="keep"),
+        feature.OneHotEncoder(
+            inputCols=["c1", "i1", "i"], outputCols=["co", "io", "iio"], handleInvalid="keep"
+        ),
+        feature.OneHotEncoder(inputCol="c2", outputCol="c3", dropLast=False),
+        feature.Imputer(inputCols=["a", "b"], outputCols=["a1", "b1"], strategy="median"),
+        feature.Bucketizer(inputCol="a", outputCol="a2", splits=[-INF, 0.5, INF], handleInvalid="keep"),
+        feature.Bucketizer(
+            inputCols=["a1", "b1"],
+            outputCols=["a3", "b3"],
+            splitsArray=[[-INF, -0.5, 0.0, 0.5, INF], [-INF, 1.0, INF]],
+        ),
+        feature.QuantileDiscretizer(inputCol="b1", outputCol="b4", numBuckets=3),
+        feature.Binarizer(inputCol="a", outputCol="a4", threshold=0.5),
+        feature.VectorAssembler(
+            inputCols=["a1", "b1", "co", "a2", "b4", "io", "c3", "iio", "i", "a3", "a4"],
+            outputCol="v",
+            handleInvalid="keep",
+        ),
+        feature.StandardScaler(inputCol="v", outputCol="v1", withMean=True),
+        feature.StandardScaler(inputCol="v", outputCol="v2"),
+        feature.MinMaxScaler(inputCol="v", outputCol="v3", min=0.0, max=2.0),
+        feature.MaxAbsScaler(inputCol="v1", outputCol="v4"),
+        feature.RobustScaler(inputCol="v4", outputCol="v5", withCentering=True),
+        *(
+            feature.Normalizer(inputCol="v5", outputCol=f"n{at}", p=p)
+            for at, p in enumerate((2.0, 1.0, INF, 3.0))
+        ),
+        feature.PCA(inputCol="v5", outputCol="pca", k=3),
+        feature.VectorSlicer(inputCol="v5", outputCol="sliced", indices=[3, 1]),
+        feature.ChiSqSelector(featuresCol="v3", labelCol="three", outputCol="chosen", numTopFeatures=2),
+        feature.UnivariateFeatureSelector(featuresCol="v5", labelCol="three", outputCol="chosen1")
+        .setFeatureType("continuous")
+        .setLabelType("categorical")
+        .setSelectionThreshold(2),
+        feature.VarianceThresholdSelector(featuresCol="v5", outputCol="chosen2", varianceThreshold=0.1),
+        feature.Binarizer(inputCol="v5", outputCol="bits", threshold=0.1),
+    ]
+
+
+@dataclass
+class Prepared:
+    """Fitted `steps`, the folder of their pipeline, and what Spark makes of rows."""
+
+    models: list[Any]
+    record: Record
+    training: DataFrame
+    answers: dict[str, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def prepared(
+    session: SparkSession, train: pd.DataFrame, rows: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory
+) -> Prepared:
+    data, tested, models = frame_of(session, train), frame_of(session, rows), []
+    for step in steps():
+        models.append(step.fit(data) if hasattr(step, "fit") else step)
+        data, tested = (applied(models[-1], frame) for frame in (data, tested))
+    folder = tmp_path_factory.mktemp("prepared") / "model"
+    PipelineModel(models).write().save(str(folder))
+    results = tested.collect()
+    names = [name for name in tested.columns if name != "c"]
+    answers = {name: np.array([array_of(row[name]) for row in results]) for name in names}
+    return Prepared(models, Folders().read(folder), data, answers)
+
+
+def applied(model: Any, frame: DataFrame) -> DataFrame:
+    """Apply a stage now, as Spark is slow to plan chains; columns keep their facts on categories."""
+    seen = model.transform(frame)
+    return frame.sparkSession.createDataFrame(seen.collect(), seen.schema, verifySchema=False)
+
+
+def array_of(value: Any) -> np.ndarray:
+    return value.toArray() if hasattr(value, "toArray") else np.array([value], np.float64)
+
+
+def test_preparing_stages(prepared: Prepared, rows: pd.DataFrame) -> None:
+    """The columns that each stage writes, to the bit but for products."""
+    stages = prepared.record.attributes["stages"]
+    compared = set()
+    for at, stage in enumerate(stages):
+        several = stage.get("inputCols", None) is not None and stage.kind != "VectorAssembler"
+        for name in stage.get("outputCols") if several else [stage.get("outputCol")]:
+            # An assembler returns what it reads.
+            last = Record(next(stage for stage in stages if stage.kind == "VectorAssembler").cls)
+            last.state = {"inputCols": [name], "outputCol": "result", "handleInvalid": "keep"}
+            record = Record(prepared.record.cls)
+            record.state = {"stages": [*stages[: at + 1], last]}
+            found = answer(pipeline.read(record, ESTIMATORS), rows)
+            if stage.kind == "PCAModel":
+                np.testing.assert_allclose(found, prepared.answers[name], rtol=1e-12)
+            else:
+                np.testing.assert_array_equal(found, prepared.answers[name], name)
+            compared.add(stage.kind)
+    assert len(compared) == 16
+
+
+def edge_rows(graph: Graph, X: np.ndarray) -> np.ndarray:
+    """Return rows with thresholds and their neighbours, categories that do not exist, NaN and infinities."""
+    added = []
+    for column in range(X.shape[1]):
+        values = [0.5, 1.5, 7.0, -1.0, -0.0, 2.0]
+        trees = graph.anchor
+        if isinstance(trees, TreeEnsemble):
+            values += [NAN, INF, -INF]
+            source = [feed.source.index for feed in graph.feeds] or list(range(trees.n_features))  # type: ignore[union-attr]
+            numeric = (trees.left >= 0) & (trees.category_set < 0)
+            cuts = [
+                trees.threshold[numeric & (trees.feature == i)] for i, at in enumerate(source) if at == column
+            ]
+            for cut in np.unique(np.concatenate([*cuts, []])).tolist():
+                values += [cut, float(np.nextafter(cut, INF)), float(np.nextafter(cut, -INF))]
+        for value in values:
+            row = X[5].copy()
+            row[column] = value
+            added.append(row)
+    return np.vstack([X, added])
+
+
+_TREES = [
+    (classification.DecisionTreeClassifier, {"featuresCol": "v", "labelCol": "three"}),
+    (
+        classification.DecisionTreeClassifier,
+        {"featuresCol": "v", "labelCol": "three", "maxDepth": 2, "thresholds": [0.2, 0.7, 0.0]},
+    ),
+    (
+        classification.RandomForestClassifier,
+        {"featuresCol": "v", "labelCol": "three", "numTrees": 4, "seed": 1},
+    ),
+    (classification.GBTClassifier, {"featuresCol": "v", "labelCol": "two", "maxIter": 3, "seed": 1}),
+    (regression.DecisionTreeRegressor, {"featuresCol": "v", "labelCol": "y"}),
+    (regression.RandomForestRegressor, {"featuresCol": "v", "labelCol": "y", "numTrees": 4, "seed": 1}),
+    (regression.GBTRegressor, {"featuresCol": "v", "labelCol": "y", "maxIter": 3, "seed": 1}),
+]
+_LOGISTIC = {"featuresCol": "v", "labelCol": "two", "maxIter": 5}
+_SPARSE = {"elasticNetParam": 1.0, "regParam": 0.05, "labelCol": "three", "thresholds": [0.1, 0.6, 0.3]}
+_GENERAL = {"featuresCol": "sliced", "labelCol": "y", "maxIter": 2}
+_FAMILIES = [
+    ("gaussian", "inverse", "y"),
+    ("binomial", "probit", "two"),
+    ("binomial", "cloglog", "two"),
+    ("poisson", "sqrt", "y"),
+]
+_LINEAR = [
+    (classification.LogisticRegression, {**_LOGISTIC, "threshold": 0.4}),
+    (classification.LogisticRegression, {**_LOGISTIC, "family": "multinomial"}),
+    (classification.LogisticRegression, {**_LOGISTIC, **_SPARSE}),
+    (classification.LinearSVC, {"featuresCol": "v", "labelCol": "two", "maxIter": 3, "threshold": 0.01}),
+    (regression.LinearRegression, {"featuresCol": "v", "labelCol": "y"}),
+    *(
+        (
+            regression.GeneralizedLinearRegression,
+            {**_GENERAL, "labelCol": label, "family": family, "link": link},
+        )
+        for family, link, label in _FAMILIES
+    ),
+    *(
+        (regression.GeneralizedLinearRegression, {**_GENERAL, "family": "tweedie", "variancePower": variance})
+        for variance in (0.0, 1.3)
+    ),
+]
+_BAYES = {"featuresCol": "v3", "labelCol": "three"}
+_CLUSTERS = {"featuresCol": "v5", "k": 3, "seed": 1, "maxIter": 3}
+_OTHERS = [
+    (classification.NaiveBayes, _BAYES),
+    (classification.NaiveBayes, {**_BAYES, "modelType": "complement"}),
+    (classification.NaiveBayes, {**_BAYES, "featuresCol": "bits", "modelType": "bernoulli"}),
+    (classification.NaiveBayes, {"featuresCol": "sliced", "labelCol": "two", "modelType": "gaussian"}),
+    (clustering.KMeans, _CLUSTERS),
+    (clustering.KMeans, {**_CLUSTERS, "distanceMeasure": "cosine"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "parameters"), [*_TREES, *_LINEAR, *_OTHERS])
+def test_models_by_themselves(
+    kind: Any, parameters: dict[str, Any], prepared: Prepared, session: SparkSession, tmp_path: Path
+) -> None:
+    estimator = kind(**{name: value for name, value in parameters.items() if name != "thresholds"})
+    if "thresholds" in parameters:
+        estimator = estimator.setThresholds(parameters["thresholds"])
+    model = estimator.fit(prepared.training)
+    model.write().save(str(tmp_path / "model"))
+    graph = pipeline.read(Folders().read(tmp_path / "model"), ESTIMATORS)
+    column = model.getFeaturesCol()
+    X = prepared.answers[column]
+    if isinstance(graph.anchor, TreeEnsemble):
+        X = edge_rows(graph, X)
+    X = np.abs(X) if column == "v3" else X
+    vectors = session.createDataFrame([(Vectors.dense(row),) for row in X.tolist()], [column])
+    results = model.transform(vectors).collect()
+    for output, name in ((None, "prediction"), ("proba", "probability"), ("decision", "rawPrediction")):
+        if name in results[0].asDict():
+            expected = np.array([array_of(row[name]) for row in results])
+            found = np.asarray(answer(graph, X, output), np.float64).reshape(expected.shape)
+            exact = output is None and hasattr(model, "numClasses")
+            if exact or (output is None and isinstance(graph.anchor, TreeEnsemble)):
+                np.testing.assert_array_equal(found, expected)
+            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-300)
+
+
+@dataclass
+class Whole:
+    """A pipeline from texts and numbers to texts, in a folder, and what Spark makes of rows."""
+
+    model: Any
+    folder: Path
+    texts: list[str]
+    probabilities: np.ndarray
+
+
+@pytest.fixture(scope="module")
+def whole(
+    session: SparkSession, prepared: Prepared, rows: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory
+) -> Whole:
+    forest = {"featuresCol": "all", "labelCol": "label", "numTrees": 3, "maxDepth": 4, "seed": 2}
+    more = [
+        feature.StringIndexer(inputCol="three", outputCol="label"),
+        clustering.KMeans(featuresCol="v2", predictionCol="near", k=3, seed=1, maxIter=2),
+        feature.VectorAssembler(inputCols=["v2", "near"], outputCol="all"),
+        classification.RandomForestClassifier(**forest),
+        feature.IndexToString(inputCol="prediction", outputCol="text", labels=["low", "middle", "high"]),
+    ]
+    data, models = prepared.training, prepared.models[:12]
+    for step in more:
+        models.append(step.fit(data) if hasattr(step, "fit") else step)
+        data = applied(models[-1], data)
+    model = PipelineModel(models)
+    folder = tmp_path_factory.mktemp("whole") / "spark_model"
+    model.write().save(str(folder))
+    tested = frame_of(session, rows)
+    for stage in models:
+        tested = applied(stage, tested)
+    results = tested.collect()
+    probabilities = np.array([row["probability"].toArray() for row in results])
+    return Whole(model, folder, [row["text"] for row in results], probabilities)
+
+
+def test_commands_on_a_pipeline(whole: Whole, rows: pd.DataFrame, tmp_path: Path) -> None:
+    frame = rows[["i", "c", "b", "a"]]
+    frame.to_parquet(tmp_path / "rows.parquet")
+
+    def run(*arguments: object) -> str:
+        command = [sys.executable, "-m", "hbtvm", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=250)
+        assert not done.returncode, done.stderr
+        return done.stdout
+
+    run("compile", whole.folder, "--dtype", "float64", "--batch-size", 100, "-o", "m.tar")
+    run("predict", "m.tar", "rows.parquet", "-o", "out.csv")
+    assert pd.read_csv(tmp_path / "out.csv").iloc[:, 0].tolist() == whole.texts
+    model = hbtvm.load(tmp_path / "m.tar")
+    np.testing.assert_array_equal(model.predict_proba(frame), whole.probabilities)
+    # `hbtvm check` calls the same functions in a process.
+    comparison = model.compare(whole.model, rows, seconds=0.01)
+    assert comparison.agrees and {part.output for part in comparison.outputs} == {
+        "predict",
+        "predict_proba",
+        "decision_function",
+    }
+
+
+def test_live_models_are_saved_to_be_read(whole: Whole, rows: pd.DataFrame) -> None:
+    live, read = hbtvm.frontends.load_model(whole.model), hbtvm.frontends.load_model(whole.folder)
+    assert live.input == read.input and live.steps == read.steps
+    np.testing.assert_array_equal(answer(live, rows, "decision"), answer(read, rows, "decision"))
+
+
+def _unfitted(session: SparkSession) -> Any:
+    return Pipeline(stages=[feature.PCA(k=1, inputCol="v", outputCol="w")])
+
+
+def _skipping(session: SparkSession) -> Any:
+    stages = [
+        feature.VectorAssembler(inputCols=["id"], outputCol="v", handleInvalid="skip"),
+        feature.Normalizer(inputCol="v", outputCol="w"),
+    ]
+    return Pipeline(stages=stages).fit(session.range(1))
+
+
+def _unknown(session: SparkSession) -> Any:
+    return feature.DCT(inputCol="v", outputCol="w")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (_unfitted, "the Pipeline is not fitted; save the model that its fit returns"),
+        (_skipping, r'VectorAssembler\) drops rows \(handleInvalid="skip"\)'),
+        (_unknown, r"the model is a DCT \(pyspark\), which is not supported yet; docs/reference/models.md"),
+    ],
+)
+def test_refused_models(
+    make: Callable[[SparkSession], Any], told: str, session: SparkSession, tmp_path: Path
+) -> None:
+    make(session).write().save(str(tmp_path / "model"))
+    with pytest.raises(UnsupportedModel, match=told):
+        hbtvm.compile(tmp_path / "model")
+
+
+def test_rows_that_spark_refuses(session: SparkSession, train: pd.DataFrame, tmp_path: Path) -> None:
+    stages = [
+        feature.StringIndexer(inputCol="c", outputCol="c1"),
+        feature.Bucketizer(inputCol="b", outputCol="b1", splits=[-10.0, 0.0, 10.0]),
+        feature.VectorAssembler(inputCols=["a", "b1", "c1"], outputCol="v"),
+        regression.LinearRegression(featuresCol="v", labelCol="y"),
+    ]
+    model = Pipeline(stages=stages).fit(frame_of(session, train))
+    model.write().save(str(tmp_path / "model"))
+    compiled = hbtvm.compile(tmp_path / "model", batch_sizes=100, dtype="float64")
+    good = train.head(5)
+    expected = [row["prediction"] for row in model.transform(frame_of(session, good)).collect()]
+    np.testing.assert_allclose(compiled.predict(good), expected, rtol=1e-12)
+    for name, value, told in (("a", NAN, "'a'"), ("b", 11.0, "'b'"), ("c", "unknown", "'c'")):
+        bad = good.copy()
+        bad.loc[2, name] = value
+        with pytest.raises(Exception, match=r"FAILED_EXECUTE_UDF|StringIndexer|NaN"):
+            model.transform(frame_of(session, bad)).collect()
+        with pytest.raises(InputError, match=told):
+            compiled.predict(bad)
