@@ -63,8 +63,8 @@ def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
     `source`: a model object of a supported library, or the path of a file: a pickle, also of joblib, or a
         file of skops (any supported object), a file of XGBoost's ``save_model`` (JSON or UBJSON) or
         LightGBM's (a text), ONNX, or a checkpoint of treelite. The file's bytes decide about its kind,
-        whatever its ending. Also the path of a folder: of MLflow,
-        which holds one of these, of YDF's ``model.save``, or of Spark ML.
+        whatever its ending. Also the path of a folder: of MLflow, which holds one of these, of YDF's
+        ``model.save``, or of Spark ML.
     `max_bytes`: bound of a compressed file's expanded bytes, at most 4 GiB by default; also raises the bound
         of its objects' memory, which otherwise depends on its size.
     Raises `ModelError` if the file is missing, of an unknown kind or damaged. Raises `UnsupportedModel` if

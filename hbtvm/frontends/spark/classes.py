@@ -21,7 +21,7 @@ from hbtvm.operators.shapes import concat, reduce
 
 
 def labels_of(record: Record, count: int) -> np.ndarray:
-    """Return the labels of classes: the strings of an ``IndexToString`` behind the model, else 0.0, 1.0, ..."""
+    """Return the labels: the strings of an ``IndexToString`` behind the model, else 0.0, 1.0, ..."""
     labels = record.get("labels", None)
     if isinstance(labels, list):
         return np.array(labels, object)
