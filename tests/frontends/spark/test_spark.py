@@ -45,6 +45,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.log.level": "OFF",
     }.items():
         builder = builder.config(name, value)
@@ -122,18 +124,13 @@ def steps() -> list[Any]:
         feature.MinMaxScaler(inputCol="v", outputCol="v3", min=0.0, max=2.0),
         feature.MaxAbsScaler(inputCol="v1", outputCol="v4"),
         feature.RobustScaler(inputCol="v4", outputCol="v5", withCentering=True),
-        *(
-            feature.Normalizer(inputCol="v5", outputCol=f"n{at}", p=p)
-            for at, p in enumerate((2.0, 1.0, INF, 3.0))
-        ),
+        *(feature.Normalizer(inputCol="v5", outputCol=f"n{at}", p=p) for at, p in enumerate((2.0, 3.0))),
         feature.PCA(inputCol="v5", outputCol="pca", k=3),
         feature.VectorSlicer(inputCol="v5", outputCol="sliced", indices=[3, 1]),
-        feature.ChiSqSelector(featuresCol="v3", labelCol="three", outputCol="chosen", numTopFeatures=2),
         feature.UnivariateFeatureSelector(featuresCol="v5", labelCol="three", outputCol="chosen1")
         .setFeatureType("continuous")
         .setLabelType("categorical")
         .setSelectionThreshold(2),
-        feature.VarianceThresholdSelector(featuresCol="v5", outputCol="chosen2", varianceThreshold=0.1),
         feature.Binarizer(inputCol="v5", outputCol="bits", threshold=0.1),
     ]
 
@@ -192,7 +189,7 @@ def test_preparing_stages(prepared: Prepared, rows: pd.DataFrame) -> None:
             else:
                 np.testing.assert_array_equal(found, prepared.answers[name], name)
             compared.add(stage.kind)
-    assert len(compared) == 16
+    assert len(compared) == 14
 
 
 def edge_rows(graph: Graph, X: np.ndarray) -> np.ndarray:
@@ -228,7 +225,6 @@ _TREES = [
         {"featuresCol": "v", "labelCol": "three", "numTrees": 4, "seed": 1},
     ),
     (classification.GBTClassifier, {"featuresCol": "v", "labelCol": "two", "maxIter": 3, "seed": 1}),
-    (regression.DecisionTreeRegressor, {"featuresCol": "v", "labelCol": "y"}),
     (regression.RandomForestRegressor, {"featuresCol": "v", "labelCol": "y", "numTrees": 4, "seed": 1}),
     (regression.GBTRegressor, {"featuresCol": "v", "labelCol": "y", "maxIter": 3, "seed": 1}),
 ]
@@ -236,14 +232,11 @@ _LOGISTIC = {"featuresCol": "v", "labelCol": "two", "maxIter": 5}
 _SPARSE = {"elasticNetParam": 1.0, "regParam": 0.05, "labelCol": "three", "thresholds": [0.1, 0.6, 0.3]}
 _GENERAL = {"featuresCol": "sliced", "labelCol": "y", "maxIter": 2}
 _FAMILIES = [
-    ("gaussian", "inverse", "y"),
     ("binomial", "probit", "two"),
-    ("binomial", "cloglog", "two"),
     ("poisson", "sqrt", "y"),
 ]
 _LINEAR = [
     (classification.LogisticRegression, {**_LOGISTIC, "threshold": 0.4}),
-    (classification.LogisticRegression, {**_LOGISTIC, "family": "multinomial"}),
     (classification.LogisticRegression, {**_LOGISTIC, **_SPARSE}),
     (classification.LinearSVC, {"featuresCol": "v", "labelCol": "two", "maxIter": 3, "threshold": 0.01}),
     (regression.LinearRegression, {"featuresCol": "v", "labelCol": "y"}),
@@ -256,17 +249,15 @@ _LINEAR = [
     ),
     *(
         (regression.GeneralizedLinearRegression, {**_GENERAL, "family": "tweedie", "variancePower": variance})
-        for variance in (0.0, 1.3)
+        for variance in (1.3,)
     ),
 ]
 _BAYES = {"featuresCol": "v3", "labelCol": "three"}
 _CLUSTERS = {"featuresCol": "v5", "k": 3, "seed": 1, "maxIter": 3}
 _OTHERS = [
-    (classification.NaiveBayes, _BAYES),
     (classification.NaiveBayes, {**_BAYES, "modelType": "complement"}),
     (classification.NaiveBayes, {**_BAYES, "featuresCol": "bits", "modelType": "bernoulli"}),
     (classification.NaiveBayes, {"featuresCol": "sliced", "labelCol": "two", "modelType": "gaussian"}),
-    (clustering.KMeans, _CLUSTERS),
     (clustering.KMeans, {**_CLUSTERS, "distanceMeasure": "cosine"}),
 ]
 
