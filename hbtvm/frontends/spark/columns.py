@@ -122,7 +122,8 @@ def normalizer(record: Record, table: Table, where: Where) -> Table:
 def binarizer(record: Record, table: Table, where: Where) -> Table:
     """``Binarizer``: 1 above a threshold, else 0, also for NaN."""
     threshold = parameter(of_column(record, "threshold", where), "threshold", where)
-    return _each(table, [[Above(threshold)]] * len(table))
+    # NaN is not above; a step that fills says that rows may lack numbers.
+    return _each(table, [[Fill(threshold), Above(threshold)]] * len(table))
 
 
 def bucketizer(record: Record, table: Table, where: Where) -> Table:

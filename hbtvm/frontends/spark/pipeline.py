@@ -173,7 +173,8 @@ def _require_supported(stages: Sequence[_Stage]) -> None:
     for stage in stages:
         record, where = stage.record, stage.where
         if where.how(record).transforms is None and not stage.predicts:
-            if (record.library, f"{stage.kind}Model") in where.estimators or stage.kind == "Pipeline":
+            fitted = stage.kind.replace("Classifier", "Classification").replace("Regressor", "Regression")
+            if (record.library, f"{fitted}Model") in where.estimators or stage.kind == "Pipeline":
                 raise where.unsupported("is not fitted; save the model that its fit returns.")
             raise unsupported(record, where)
 

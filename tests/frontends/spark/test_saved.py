@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hbtvm.errors import MissingPackageError, ModelError
+from hbtvm.errors import MissingPackageError, ModelError, UnsupportedModel
 from hbtvm.frontends import load_model
 from tests.frontends.spark.oracle import answer
 
@@ -111,6 +111,36 @@ def test_damaged_folders_are_refused(damage: Callable[[Path], None], told: str, 
     tracemalloc.stop()
     assert peak < 30 << 20 and "\n" not in str(caught.value)
     assert str(caught.value).startswith(str(saved / "pipeline"))
+
+
+def _of_class(folder: Path, stage: str, name: str) -> None:
+    inner = _files(folder, f"stages/*{stage}*")
+    _edit(inner, lambda metadata: metadata.update({"class": f"org.apache.spark.ml.{name}"}))
+
+
+def _skipping(folder: Path) -> None:
+    inner = _files(folder, "stages/3_VectorAssembler*")
+    _edit(inner, lambda metadata: metadata["paramMap"].update(handleInvalid="skip"))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            lambda folder: _of_class(folder, "StandardScaler", "feature.DCT"),
+            r"a DCT \(pyspark\), which is not s",
+        ),
+        (
+            lambda folder: _of_class(folder, "GBT", "classification.GBTClassifier"),
+            "is not fitted; save the model",
+        ),
+        (_skipping, r"step 'VectorAssembler.*' \(VectorAssembler\) drops rows \(handleInvalid=\"skip\"\)"),
+    ],
+)
+def test_refused_stages(change: Callable[[Path], None], told: str, saved: Path) -> None:
+    change(saved / "pipeline")
+    with pytest.raises(UnsupportedModel, match=told):
+        load_model(saved / "pipeline")
 
 
 def test_values_that_a_file_only_claims_are_not_made(saved: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import hbtvm
-from hbtvm.errors import InputError, UnsupportedModel
+from hbtvm.errors import InputError
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.registry import ESTIMATORS
 from hbtvm.frontends.spark import pipeline
@@ -354,38 +354,6 @@ def test_live_models_are_saved_to_be_read(whole: Whole, rows: pd.DataFrame) -> N
     live, read = hbtvm.frontends.load_model(whole.model), hbtvm.frontends.load_model(whole.folder)
     assert live.input == read.input and live.steps == read.steps
     np.testing.assert_array_equal(answer(live, rows, "decision"), answer(read, rows, "decision"))
-
-
-def _unfitted(session: SparkSession) -> Any:
-    return Pipeline(stages=[feature.PCA(k=1, inputCol="v", outputCol="w")])
-
-
-def _skipping(session: SparkSession) -> Any:
-    stages = [
-        feature.VectorAssembler(inputCols=["id"], outputCol="v", handleInvalid="skip"),
-        feature.Normalizer(inputCol="v", outputCol="w"),
-    ]
-    return Pipeline(stages=stages).fit(session.range(1))
-
-
-def _unknown(session: SparkSession) -> Any:
-    return feature.DCT(inputCol="v", outputCol="w")
-
-
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
-        (_unfitted, "the Pipeline is not fitted; save the model that its fit returns"),
-        (_skipping, r'VectorAssembler\) drops rows \(handleInvalid="skip"\)'),
-        (_unknown, r"the model is a DCT \(pyspark\), which is not supported yet; docs/reference/models.md"),
-    ],
-)
-def test_refused_models(
-    make: Callable[[SparkSession], Any], told: str, session: SparkSession, tmp_path: Path
-) -> None:
-    make(session).write().save(str(tmp_path / "model"))
-    with pytest.raises(UnsupportedModel, match=told):
-        hbtvm.compile(tmp_path / "model")
 
 
 def test_rows_that_spark_refuses(session: SparkSession, train: pd.DataFrame, tmp_path: Path) -> None:
