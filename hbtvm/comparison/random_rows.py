@@ -32,7 +32,10 @@ def random_rows(graph: Graph, rows: int) -> Any:
         sources.append(feed.source.index)
         if encoder is not None:
             known = [value for value in encoder.categories if isinstance(value, str | int | float)]
-            words[feed.source.index] = known = [value for value in known if value == value]
+            known = [value for value in known if value == value]
+            # Spark's labels are texts, also of numbers: a column holds either.
+            known = [value for value in known if isinstance(value, str)] or known
+            words[feed.source.index] = known
             if not known:
                 return None
     if not graph.stages and not isinstance(graph.anchor, Columns):

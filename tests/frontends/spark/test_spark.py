@@ -15,7 +15,9 @@ import pandas as pd
 import pytest
 
 import hbtvm
+from hbtvm.comparison.spark import calls, load
 from hbtvm.errors import InputError
+from hbtvm.frontends import load_model
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.registry import ESTIMATORS
 from hbtvm.frontends.spark import pipeline
@@ -341,19 +343,7 @@ def test_commands_on_a_pipeline(whole: Whole, rows: pd.DataFrame, tmp_path: Path
     assert pd.read_csv(tmp_path / "out.csv").iloc[:, 0].tolist() == whole.texts
     model = hbtvm.load(tmp_path / "m.tar")
     np.testing.assert_array_equal(model.predict_proba(frame), whole.probabilities)
-    # `hbtvm check` calls the same functions in a process.
-    comparison = model.compare(whole.model, rows, seconds=0.01)
-    assert comparison.agrees and {part.output for part in comparison.outputs} == {
-        "predict",
-        "predict_proba",
-        "decision_function",
-    }
-
-
-def test_live_models_are_saved_to_be_read(whole: Whole, rows: pd.DataFrame) -> None:
-    live, read = hbtvm.frontends.load_model(whole.model), hbtvm.frontends.load_model(whole.folder)
-    assert live.input == read.input and live.steps == read.steps
-    np.testing.assert_array_equal(answer(live, rows, "decision"), answer(read, rows, "decision"))
+    assert {*calls(whole.model)} == {"predict", "predict_proba", "decision_function"}
 
 
 def test_rows_that_spark_refuses(session: SparkSession, train: pd.DataFrame, tmp_path: Path) -> None:
@@ -369,6 +359,9 @@ def test_rows_that_spark_refuses(session: SparkSession, train: pd.DataFrame, tmp
     good = train.head(5)
     expected = [row["prediction"] for row in model.transform(frame_of(session, good)).collect()]
     np.testing.assert_allclose(compiled.predict(good), expected, rtol=1e-12)
+    # Live models are saved to be read, and `hbtvm check` loads folders.
+    np.testing.assert_allclose(answer(load_model(model), good), expected, rtol=1e-12)
+    np.testing.assert_array_equal(calls(load(str(tmp_path / "model")))["predict"](good), expected)
     for name, value, told in (("a", NAN, "'a'"), ("b", 11.0, "'b'"), ("c", "unknown", "'c'")):
         bad = good.copy()
         bad.loc[2, name] = value
