@@ -117,6 +117,10 @@ def search(model: Any, options: SearchOptions) -> Search:
     sample
         For a recursive model, structures to measure on; by default, random binary trees, or chains where a
         node has one child.
+    python_steps
+        ``"keep"`` keeps the steps of a Pipeline in memory that can't be compiled, such as a class or function
+        of yours, as Python steps of the model, and compiles the steps around them. Rows of Python steps are
+        the step's: calls of the model are not timed. By default they are refused.
 
     Returns
     -------
@@ -157,7 +161,7 @@ def compile(model: Any, options: CompileOptions) -> Model:
         Most threads of a call; by default, all CPUs that this process may use.
     log
         Tuning log whose configurations are used, beside those that hbtvm ships.
-    dtype, strategies, max_bytes, device, sample
+    dtype, strategies, max_bytes, device, sample, python_steps
         As for `search`.
 
     Raises
@@ -185,7 +189,7 @@ def _search(model: Any, options: SearchOptions) -> Search:
     if recursive is not None:
         return _search_recursive(recursive, run)
     refuse_sample(run.sample)
-    graph = graph_for(run.target, read_model(model, run.max_bytes), run.dtype, run.strategies)
+    graph = graph_for(run.target, read_model(model, run.max_bytes, run.keep), run.dtype, run.strategies)
     refuse_columns(graph)
     require_compilers(run.target, linked=not run.on_gpu or run.fleet is not None)
     pieces = pieces_of(graph, run.dtype, run.strategies, run.target)
@@ -220,7 +224,7 @@ def _search(model: Any, options: SearchOptions) -> Search:
     if run.on_gpu and run.fleet is None:
         copies = _copies(run.device, _row_bytes(graph, pieces), graph.output.n_outputs, sizes)
     tuned = Model.from_package(package, run.threads, run.place)
-    if run.fleet is None:
+    if run.fleet is None and not graph.python:
         add_call_times(tuned)
         last = {rows: result.groups[groups[rows][-1]].best for rows in sizes}
         _log_calls(run.log, result, tuned.package, last)
@@ -274,10 +278,10 @@ class _Head:
 
 def _compiled(model: Any, run: Run) -> Package:
     """Compile a model of rows without a search."""
-    graph = graph_for(run.target, read_model(model, run.max_bytes), run.dtype, run.strategies)
+    graph = graph_for(run.target, read_model(model, run.max_bytes, run.keep), run.dtype, run.strategies)
     provenance = {"trials": 0, "started": utc_now()}
     if isinstance(graph.anchor, Columns):
-        return assemble(graph, [], [], run.target, provenance)
+        return _with_python(assemble(graph, [], [], run.target, provenance), graph, run)
     require_compilers(run.target, linked=not run.on_gpu)
     pieces = pieces_of(graph, run.dtype, run.strategies, run.target)
     records: list[Record] = shipped()
@@ -307,7 +311,13 @@ def _package(
         package = replace(package, transform=_compiled(graph.transform, bare))
     if graph.scores is not None:
         package = replace(package, scores=_compiled(graph.scores, bare))
-    return package
+    return _with_python(package, graph, bare)
+
+
+def _with_python(package: Package, graph: Graph, run: Run) -> Package:
+    """Return the package with the graph's Python steps, and what is in front of them."""
+    lead = None if graph.lead is None else _compiled(graph.lead, run)
+    return replace(package, python=graph.python, lead=lead)
 
 
 def _chosen(piece: Piece, rows: int, run: Run, records: Iterable[Record]) -> KernelChoice:

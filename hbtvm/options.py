@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hbtvm.tuning.progress import Progress
 
 Dtype = Literal["float32", "float64"]  # type of leaf values
+PythonSteps = Literal["refuse", "keep"]  # what becomes of pipelines' steps that can't be compiled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class CompileOptions:
     max_bytes: int | None = None
     device: str | int | None = None
     sample: Structures | None = None
+    python_steps: PythonSteps = "refuse"
 
 
 @dataclass(frozen=True, kw_only=True)

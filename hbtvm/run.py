@@ -19,6 +19,7 @@ from hbtvm.compiler.targets.cuda import measured_here
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import DeviceError, InputError, InputTypeError, TargetError
 from hbtvm.frontends import from_object, load_model
+from hbtvm.frontends.kept import from_pipeline
 from hbtvm.frontends.files import recursive_kind
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
@@ -58,6 +59,7 @@ class Run:
     log: Log | None  # the tuning log
     max_bytes: int | None  # bytes to which a compressed pickle may expand
     sample: Structures | None  # structures to measure a recursive model on
+    keep: bool  # whether pipelines' steps that can't be compiled stay in Python
 
     @property
     def on_gpu(self) -> bool:
@@ -126,6 +128,8 @@ def _common(options: CompileOptions, threads: int | None = None) -> dict[str, An
     sizes = None if options.batch_sizes is None else _sizes(options.batch_sizes)
     if options.dtype not in ("float32", "float64"):
         raise InputError(f"dtype is {options.dtype!r}; expected 'float32' or 'float64'")
+    if options.python_steps not in ("refuse", "keep"):
+        raise InputError(f"python_steps is {options.python_steps!r}; expected 'refuse' or 'keep'")
     return {
         "target": target,
         "sizes": sizes,
@@ -136,6 +140,7 @@ def _common(options: CompileOptions, threads: int | None = None) -> dict[str, An
         "log": _log(options.log),
         "max_bytes": options.max_bytes,
         "sample": options.sample,
+        "keep": options.python_steps == "keep",
     }
 
 
@@ -261,15 +266,23 @@ def _log(log: Log | str | os.PathLike[str] | None) -> Log | None:
     return log if isinstance(log, Log) or log is None else Log(checks.path("log", log))
 
 
-def read_model(model: Any, max_bytes: int | None = None) -> Graph:
-    """Return the graph of a model object or file; errors as for `hbtvm.frontends`."""
+def read_model(model: Any, max_bytes: int | None = None, keep: bool = False) -> Graph:
+    """Return the graph of a model object or file; errors as for `hbtvm.frontends`.
+
+    `keep`: see `Run`.
+    """
     if max_bytes is not None and max_bytes < 1:
         raise InputError(f"expected max_bytes of at least 1, got {max_bytes}")
     if isinstance(model, Graph):
         return model
     if isinstance(model, str | os.PathLike):
+        if keep:
+            raise InputError(
+                "python_steps='keep' takes pipelines in memory, as a file may name any code: load the pipeline, "
+                "and pass it"
+            )
         return load_model(model, max_bytes=max_bytes)
-    return from_object(model)
+    return from_pipeline(model) if keep else from_object(model)
 
 
 def recursive_model(

@@ -88,7 +88,7 @@ def export(
     run = export_run(search_options)
     if recursive_model(model, run.dtype, run.strategies) is not None:
         raise InputError("candidates of recursive models can't be exported; tune them where they run.")
-    graph = graph_for(run.target, read_model(model, run.max_bytes), run.dtype, run.strategies)
+    graph = graph_for(run.target, read_model(model, run.max_bytes, run.keep), run.dtype, run.strategies)
     refuse_columns(graph)
     require_compilers(run.target, linked=not run.on_gpu)
     pieces = pieces_of(graph, run.dtype, run.strategies, run.target)

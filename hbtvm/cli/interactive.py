@@ -18,7 +18,7 @@ from hbtvm.cli.progress.live import Live
 from hbtvm.cli.show import is_terminal
 from hbtvm.comparison.closing import in_notebook, show_closing
 from hbtvm.logs.store import Log
-from hbtvm.options import Dtype
+from hbtvm.options import Dtype, PythonSteps
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.tuning.progress import Progress, Trial
@@ -46,6 +46,7 @@ def tune(
     max_bytes: int | None = None,
     device: str | int | None = None,
     sample: Structures | None = None,
+    python_steps: PythonSteps = "refuse",
     rpc_tracker: str | None = None,
     rpc_key: str | None = None,
     preset: str = "default",
@@ -81,7 +82,7 @@ def tune(
         Whether to print at the end how the tuned model compares with its library on random rows: answers and
         times (see `hbtvm.Model.compare`). By default, in a terminal or notebook. Not for pickle files, nor
         for models that random rows do not fit.
-    seed, transfer, dtype, strategies, max_bytes, device, sample, rpc_tracker, rpc_key
+    seed, transfer, dtype, strategies, max_bytes, device, sample, python_steps, rpc_tracker, rpc_key
         As for `search`.
     preset, explorer, cost_model, features, acquisition, diversity, epsilon
         Parts of the search, as for `search`.

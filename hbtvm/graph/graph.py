@@ -19,6 +19,7 @@ from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.networks.network import Linear, Network
 from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.python_steps import PythonStep
 from hbtvm.graph.refused_rows import RefusedTypes
 from hbtvm.graph.stages import Stage
 from hbtvm.graph.trees.ensemble import TreeEnsemble
@@ -135,3 +136,6 @@ class Graph:
     # From rows to raw scores as nodes, if no single kernel computes the scores of a bare model
     scores_of: Callable[[Node], Node] | None = None
     scores: Graph | None = None  # a transformer's ``score_samples``, if it has one
+    # Steps that stay in Python: they compute the caller's rows of this graph
+    python: tuple[PythonStep, ...] = ()
+    lead: Graph | None = None  # computes the rows of the first step of `python`; None if it reads the caller's

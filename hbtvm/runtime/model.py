@@ -11,6 +11,7 @@ import numpy as np
 
 from hbtvm import checks
 from hbtvm.errors import InputError
+from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.device import device_of
 from hbtvm.runtime.estimator import Estimator
 from hbtvm.runtime.feeds.reader import FeedReader
@@ -18,6 +19,7 @@ from hbtvm.runtime.host import OUTPUTS, Output
 from hbtvm.runtime.kernels import Kernels
 from hbtvm.runtime.package.file import Package, Source, Trust, from_bytes, read, to_bytes, write
 from hbtvm.runtime.package.summary import size_in_words, summarize
+from hbtvm.runtime.python_steps import in_words, methods_of, parts_of, trusted
 from hbtvm.runtime.rows.sparse import is_sparse
 from hbtvm.runtime.text.library import TextLibrary
 from hbtvm.runtime.threads import ThreadPool
@@ -66,6 +68,9 @@ class Model(Estimator):
         self._transform_call: Callable[[Any], Any] | None = None
         self.beside = None if package.transform is None else Model(package.transform, threads, device)
         self.scores = None if package.scores is None else Model(package.scores, threads, device)
+        self._parts = [Model(part, threads, device) for part in parts_of(package)]
+        if self._parts:
+            self._calls, self._transform_call = methods_of(package.python, self._parts, OUTPUTS)
 
     @classmethod
     def from_package(
@@ -269,8 +274,11 @@ class Model(Estimator):
         PackageError
             If this machine can't run it.
         """
-        self._kernels.warm_up()
-        self._transform_call = self._kernels.transform_call
+        for part in self._parts:
+            part.warm_up()
+        if not self._parts:
+            self._kernels.warm_up()
+            self._transform_call = self._kernels.transform_call
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model's package.
@@ -297,20 +305,29 @@ class Model(Estimator):
 
     @property
     def pipeline(self) -> FeedReader | None:
-        """The reader of a pipeline's rows; None for a bare model."""
+        """The reader of a pipeline's rows; None for a bare model. Raises `InputError` with Python steps."""
+        if self._parts:
+            raise InputError(f"{in_words(self.package.python)} runs in Python: pass rows to predict or transform.")
         return self._kernels.pipeline if self._columns is None else self._columns.pipeline
 
     @property
     def n_features_in_(self) -> int:
         """Number of the input's columns."""
-        return self.package.input.n_features
+        return self._input.n_features
 
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Column names, if the model was trained with names."""
-        if self.package.input.feature_names is None:
+        names = self._input.feature_names
+        if names is None:
             raise AttributeError("the model was trained without feature names")
-        return np.array(self.package.input.feature_names, dtype=object)
+        return np.array(names, dtype=object)
+
+    @property
+    def _input(self) -> InputSpec:
+        if len(self._parts) == 1:
+            raise AttributeError("a Python step reads the rows, so their columns are unknown")
+        return self._parts[0]._input if self._parts else self.package.input
 
     @property
     def classes_(self) -> Any:
@@ -336,6 +353,7 @@ def load(
     sha256: str | None = None,
     allowed_signers: str | os.PathLike[str] | None = None,
     signature: str | os.PathLike[str] | None = None,
+    trust: bool = False,
 ) -> Model:
     """Load a compiled model. A package holds machine code: load only what you trust.
 
@@ -355,6 +373,9 @@ def load(
         signed the package: ``ssh-keygen -Y sign -n hbtvm -f KEY model.tar``.
     signature
         The signature's file, by default `path` with ``.sig``.
+    trust
+        Whether to import and run the package's Python steps (``python_steps="keep"``), which can run any
+        program; by default, packages with such steps are refused.
 
     Raises
     ------
@@ -369,21 +390,18 @@ def load(
     DeviceError
         If there is no such device, or it has too little memory.
     """
-    trust = Trust(sha256, allowed_signers, signature)
-    model = Model(read(path, trust), threads, device)
+    package = read(path, Trust(sha256, allowed_signers, signature))
+    model = Model(trusted(package) if trust else package, threads, device)
     model.warm_up()
     return model
 
 
 def _from_bytes(data: bytes, threads: int | None, device: str | None = None) -> Model:
-    return Model(from_bytes(data), threads, device)
+    # Unpickling can run any program already.
+    return Model(trusted(from_bytes(data)), threads, device)
 
 
 def _threads(package: Package, threads: int | None) -> int:
     if threads is None:
-        each = [kernel.threads for kernel in package.all_kernels]
-        if package.recursion is not None:
-            each += [kernels.threads for kernels in package.recursion.kernels]
-        tuned = max(each, default=1)
-        return max(1, min(tuned, len(os.sched_getaffinity(0))))
+        return max(1, min(package.threads, len(os.sched_getaffinity(0))))
     return checks.whole("threads", threads, 1, 2, checks.MOST_THREADS)

@@ -218,6 +218,7 @@ def _package(path: Path, as_json: bool, trust: Trust) -> int:
             "forest": dict(package.forest),
             "steps": [list(step) for step in package.steps],
             "told": list(package.rewrites),
+            "python": [{"name": step.name, "imports": step.kind} for step in package.python],
             "target": dict(package.target),
             "hbtvm": package.hbtvm_version,
             "tvm": package.tvm_version,

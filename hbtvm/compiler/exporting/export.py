@@ -119,6 +119,8 @@ def export(
 
 
 def _prepared(package: Package, name: str, options: Sequence[str] = ()) -> _Prepared | RecursivePrepared:
+    if package.python:
+        raise PackageError(f"runs Python code, {', '.join(map(str, package.python))}")
     if package.target.get("kind") == "cuda":
         raise PackageError("was compiled for GPUs; compile the model for a CPU")
     return (RecursivePrepared if package.recursion is not None else _Prepared)(package, name, options)

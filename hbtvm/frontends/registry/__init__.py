@@ -60,15 +60,16 @@ def read(model: Any) -> Graph:
     """
     require_supported(model)
     try:
-        return _read(model)
+        return read_plain(model)
     except UnsupportedModel as error:
-        part = slice_in_words(model, _read)
+        part = slice_in_words(model, read_plain)
         if not part:
             raise
         raise UnsupportedModel(f"{error}{part}") from error
 
 
-def _read(model: Record) -> Graph:
+def read_plain(model: Record) -> Graph:
+    """Read a record, as `read` does; errors do not name slices that compile."""
     try:
         read = ESTIMATORS[class_of(model)].model
         if read is None:

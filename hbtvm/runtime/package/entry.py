@@ -12,6 +12,7 @@ from hbtvm.graph.columns_anchor import Frame
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.parts import Parts
+from hbtvm.graph.python_steps import PythonStep
 from hbtvm.runtime.package.calls import CallTimes
 from hbtvm.runtime.package.facts import CudaVersion, Facts, Target
 from hbtvm.runtime.package.kernel import KernelEntry, StageEntry
@@ -58,6 +59,9 @@ class Package:
     transform: Annotated[Package | None, codec.SKIP] = None
     # The package of a transformer's ``score_samples``, if the library has it
     scores: Annotated[Package | None, codec.SKIP] = None
+    # `python`, `lead`: as in `hbtvm.graph.graph.Graph`; the rest of the package is behind them
+    python: tuple[PythonStep, ...] = ()
+    lead: Annotated[Package | None, codec.SKIP] = None
     # `transform_predicts`, `keeps_integers`: as in `hbtvm.graph.graph.Graph`
     transform_predicts: bool = False
     keeps_integers: bool = False
@@ -78,6 +82,12 @@ class Package:
     def all_kernels(self) -> tuple[KernelEntry, ...]:
         """All stages' kernels, then `kernels`."""
         return (*(kernel for stage in self.stages for kernel in stage.kernels), *self.kernels)
+
+    @property
+    def threads(self) -> int:
+        """Most threads that a kernel was tuned for."""
+        recursive = () if self.recursion is None else self.recursion.kernels
+        return max((kernel.threads for kernel in (*self.all_kernels, *recursive)), default=1)
 
     @property
     def row_dtypes(self) -> tuple[str, ...]:
@@ -131,6 +141,8 @@ def _check(package: Package) -> None:
         raise ValueError(f"it returns data frames of {package.frame} without names")
     if package.recursion is not None:
         check_entry(package.recursion, on_gpu)
+    if package.lead is not None and not (package.python and package.lead.transforms):
+        raise ValueError("a package leads to no Python step, or does not transform")
     hosted = table is not None
     bare = package.recursion is not None and _check_recursion(package)
     if (forest["operator"] == "columns") != hosted or bool(package.kernels) == (hosted or bare):

@@ -4,7 +4,9 @@ Members: ``manifest.json`` (all but code and tables, see `hbtvm.runtime.package.
 ``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each
 stored once, with sizes and hashes in the manifest. For a CPU, ``objects/<hash>.o`` is the object from which a
 kernel was linked (`hbtvm.compiler.exporting` links it into other libraries). The ``transform`` of a model
-that predicts is a package, ``transform.tar``. Equal packages give equal bytes.
+that predicts is a package, ``transform.tar``. ``python/<hash>.pkl`` is a Python step, which only
+`hbtvm.runtime.python_steps.trusted` unpickles, and ``lead.tar`` the package in front of it. Equal packages give
+equal bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ __all__ = [
     "write",
 ]
 
-_DIGEST, _TRANSFORM, _SCORES = "manifest.sha256", "transform.tar", "scores.tar"
+_DIGEST, _TRANSFORM, _SCORES, _LEAD = "manifest.sha256", "transform.tar", "scores.tar", "lead.tar"
 
 
 def write(package: Package, path: str | Path) -> None:
@@ -154,13 +156,14 @@ def _members(package: Package) -> dict[str, bytes]:
         package,
         hbtvm_version=package.hbtvm_version or installed_version("hbtvm"),
         tvm_version=package.tvm_version or installed_version("apache-tvm"),
+        python=tuple(step.pickled() for step in package.python),
     )
     suffix = ".fatbin" if package.target.get("kind") == "cuda" else ".so"
     members: dict[str, bytes] = {}
 
     def store(value: bytes | np.ndarray, folder: str) -> str:
         data = table_bytes(value) if isinstance(value, np.ndarray) else value
-        ending = {"tables": ".npy", "objects": ".o"}.get(folder, suffix)
+        ending = {"tables": ".npy", "objects": ".o", "python": ".pkl"}.get(folder, suffix)
         ending = ".so" if value is package.text_library or value is package.executor else ending
         name = f"{folder}/{hashlib.sha256(data).hexdigest()[:32]}{ending}"
         members[name] = data
@@ -171,6 +174,8 @@ def _members(package: Package) -> dict[str, bytes]:
         members[_TRANSFORM] = to_bytes(package.transform)
     if package.scores is not None:
         members[_SCORES] = to_bytes(package.scores)
+    if package.lead is not None:
+        members[_LEAD] = to_bytes(package.lead)
     members = dict(sorted(members.items()))
     manifest["members"] = {
         name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
@@ -192,16 +197,19 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
         for name, data in members.items():
             if name.startswith("tables/"):
                 parts[name] = table_from_bytes(name, data)
-            elif name.startswith(("kernels/", "objects/")):
+            elif name.startswith(("kernels/", "objects/", "python/")):
                 parts[name] = bytes(data)
                 if not data:  # empty elsewhere means absent
                     raise PackageError(f"is damaged: {name!r} is empty")
         package = from_manifest(manifest, parts)
-        transform, scores = (members.get(name) for name in (_TRANSFORM, _SCORES))
+        transform, scores, lead = (members.get(name) for name in (_TRANSFORM, _SCORES, _LEAD))
         if transform is not None:
             package = replace(package, transform=_within(_TRANSFORM, bytes(transform), True))
         if scores is not None:
             package = replace(package, scores=_within(_SCORES, bytes(scores), False))
+        if lead is not None:
+            package = replace(package, lead=_within(_LEAD, bytes(lead), True))
+            package.validate()
         return package
     except PackageError:
         raise
@@ -213,7 +221,7 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
 def _within(name: str, data: bytes, transforms: bool) -> Package:
     try:
         inner = read_archive(data, MANIFEST)
-        if _TRANSFORM in inner or _SCORES in inner:
+        if name != _LEAD and not inner.keys().isdisjoint((_TRANSFORM, _SCORES, _LEAD)):
             raise ValueError("a package within a package within a package")
         package = from_bytes(data, name)
         if package.transforms != transforms:

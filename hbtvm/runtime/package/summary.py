@@ -86,6 +86,8 @@ def _pipeline(package: Package) -> dict[str, str]:
         described["steps"] = ", ".join(f"{name} ({kind})" for name, kind in package.steps)
     if package.rewrites:
         described["folded"] = "; ".join(package.rewrites)
+    if package.python:
+        described["python"] = f"{', '.join(map(str, package.python))}: imported where the package is loaded"
     return described
 
 

@@ -1,0 +1,130 @@
+"""Pipelines in memory whose refused steps stay in Python: the graphs around these steps.
+
+``last(python(lead(rows)))``: `last` is the longest end of the pipeline that compiles, `python` are the steps in
+front of it that do not, and `lead` is the rest, read in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.frontends import pickles, registry
+from hbtvm.frontends.files import from_object
+from hbtvm.frontends.pickles import Global, Record
+from hbtvm.frontends.transformers.containers import is_sampler
+from hbtvm.graph.graph import Graph
+from hbtvm.graph.python_steps import PythonStep
+
+
+@dataclass(frozen=True)
+class _Step:
+    name: str
+    live: Any  # the fitted estimator
+    record: Record
+
+
+def from_pipeline(model: Any) -> Graph:
+    """Read a model object; a pipeline's steps that are refused stay in Python.
+
+    Raises `UnsupportedModel` if it is refused, and not a pipeline, or the pipeline's last step is refused.
+    """
+    try:
+        return from_object(model)
+    except UnsupportedModel as error:
+        refused = error
+    inner = model
+    while hasattr(inner, "best_estimator_"):
+        inner = inner.best_estimator_
+    if not _is_pipeline(inner):
+        raise UnsupportedModel(
+            f"{refused} python_steps='keep' keeps steps of a Pipeline, and this is a {type(inner).__name__}."
+        ) from refused
+    steps = list(_steps(inner))
+    graph = _graph(steps, registry.read_plain)
+    return replace(graph, steps=tuple((step.name, step.record.kind) for step in steps))
+
+
+def _is_pipeline(model: Any) -> bool:
+    return registry.class_of(model) in (("sklearn", "Pipeline"), ("imblearn", "Pipeline"))
+
+
+def _steps(pipeline: Any, prefix: str = "") -> Iterator[_Step]:
+    """Yield the steps that change rows, those of inner pipelines one by one."""
+    for name, live in pipeline.steps:
+        if live is None or (isinstance(live, str) and live == "passthrough"):
+            continue
+        if _is_pipeline(live):
+            yield from _steps(live, f"{prefix}{name}__")
+            continue
+        record = pickles.from_live(live)
+        if not is_sampler(record):
+            yield _Step(f"{prefix}{name}", live, record)
+
+
+def _graph(steps: Sequence[_Step], read: Callable[[Record], Graph]) -> Graph:
+    """Return the graph of steps; the last one must compile."""
+    start = len(steps) - 1
+    try:
+        graph = _read(steps[start:], read)
+    except ModelError as error:
+        raise UnsupportedModel(f"{error} python_steps='keep' keeps steps before the last one only.") from error
+    for first in range(start):
+        longer = _tried(steps[first:], read)
+        if longer is not None:
+            start, graph = first, longer
+            break
+    before, python = list(steps[:start]), list[_Step]()
+    while before and (not python or _transform(before[-1:], read) is None):
+        python.insert(0, before.pop())
+    lead = _graph(before, lambda record: _required(read(record))) if before else None
+    kept = tuple(PythonStep(step.name, _imported(step.live), call=_call(step.live)) for step in python)
+    return replace(graph, python=kept, lead=lead)
+
+
+def _read(steps: Sequence[_Step], read: Callable[[Record], Graph]) -> Graph:
+    pipeline = Record(Global("sklearn.pipeline", "Pipeline"))
+    pipeline.state = {"steps": [(step.name, step.record) for step in steps]}
+    return read(pipeline)
+
+
+def _tried(steps: Sequence[_Step], read: Callable[[Record], Graph]) -> Graph | None:
+    try:
+        return _read(steps, read)
+    except ModelError:
+        return None
+
+
+def _transform(steps: Sequence[_Step], read: Callable[[Record], Graph]) -> Graph | None:
+    return _tried(steps, lambda record: _required(registry.read_plain(record)))
+
+
+def _required(graph: Graph) -> Graph:
+    """Return the graph of ``transform``; `UnsupportedModel` if there is none."""
+    found = graph if graph.output.kind == "transformer" else graph.transform
+    if found is None:
+        raise UnsupportedModel(f"{graph.model} does not transform.")
+    return found
+
+
+def _call(step: Any) -> Callable[[Any], Any]:
+    """Return the step's function of rows."""
+    if _is_function(step) and not step.validate and step.feature_names_out is None:
+        # ``transform`` would only call it.
+        return partial(step.func, **step.kw_args) if step.kw_args else step.func  # type: ignore[no-any-return]
+    return step.transform  # type: ignore[no-any-return]
+
+
+def _is_function(step: Any) -> bool:
+    return registry.class_of(step) == ("sklearn", "FunctionTransformer") and step.func is not None
+
+
+def _imported(step: Any) -> str:
+    """Return the module and name that a step's pickle imports."""
+    named = step.func if _is_function(step) else type(step)
+    if not hasattr(named, "__qualname__"):
+        named = type(named)
+    return f"{named.__module__}.{named.__qualname__}"
