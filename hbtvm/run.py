@@ -19,8 +19,8 @@ from hbtvm.compiler.targets.cuda import measured_here
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import DeviceError, InputError, InputTypeError, TargetError
 from hbtvm.frontends import from_object, load_model
-from hbtvm.frontends.kept import from_pipeline
 from hbtvm.frontends.files import recursive_kind
+from hbtvm.frontends.kept import from_pipeline
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.networks.complement import keep_second
@@ -278,8 +278,8 @@ def read_model(model: Any, max_bytes: int | None = None, keep: bool = False) -> 
     if isinstance(model, str | os.PathLike):
         if keep:
             raise InputError(
-                "python_steps='keep' takes pipelines in memory, as a file may name any code: load the pipeline, "
-                "and pass it"
+                "python_steps='keep' takes pipelines in memory, as a file may name any code: load the "
+                "pipeline, and pass it"
             )
         return load_model(model, max_bytes=max_bytes)
     return from_pipeline(model) if keep else from_object(model)

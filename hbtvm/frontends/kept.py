@@ -1,7 +1,7 @@
 """Pipelines in memory whose refused steps stay in Python: the graphs around these steps.
 
-``last(python(lead(rows)))``: `last` is the longest end of the pipeline that compiles, `python` are the steps in
-front of it that do not, and `lead` is the rest, read in the same way.
+``last(python(lead(rows)))``: `last` is the longest end of the pipeline that compiles, `python` are the steps
+in front of it that do not, and `lead` is the rest, read in the same way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import pickles, registry
 from hbtvm.frontends.files import from_object
 from hbtvm.frontends.pickles import Global, Record
-from hbtvm.frontends.transformers.containers import is_sampler
+from hbtvm.frontends.transformers.containers import is_sampler, last_step
+from hbtvm.frontends.transformers.functions import function_transformer
+from hbtvm.frontends.transformers.where import Estimator
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.python_steps import PythonStep
 
@@ -49,7 +51,11 @@ def from_pipeline(model: Any) -> Graph:
 
 
 def _is_pipeline(model: Any) -> bool:
-    return registry.class_of(model) in (("sklearn", "Pipeline"), ("imblearn", "Pipeline"))
+    return _how(model).last is last_step
+
+
+def _how(model: Any) -> Estimator:
+    return registry.ESTIMATORS.get(registry.class_of(model), Estimator())
 
 
 def _steps(pipeline: Any, prefix: str = "") -> Iterator[_Step]:
@@ -71,7 +77,9 @@ def _graph(steps: Sequence[_Step], read: Callable[[Record], Graph]) -> Graph:
     try:
         graph = _read(steps[start:], read)
     except ModelError as error:
-        raise UnsupportedModel(f"{error} python_steps='keep' keeps steps before the last one only.") from error
+        raise UnsupportedModel(
+            f"{error} python_steps='keep' keeps steps before the last one only."
+        ) from error
     for first in range(start):
         longer = _tried(steps[first:], read)
         if longer is not None:
@@ -114,12 +122,13 @@ def _call(step: Any) -> Callable[[Any], Any]:
     """Return the step's function of rows."""
     if _is_function(step) and not step.validate and step.feature_names_out is None:
         # ``transform`` would only call it.
-        return partial(step.func, **step.kw_args) if step.kw_args else step.func  # type: ignore[no-any-return]
-    return step.transform  # type: ignore[no-any-return]
+        return partial(step.func, **(step.kw_args or {}))
+    transform: Callable[[Any], Any] = step.transform
+    return transform
 
 
 def _is_function(step: Any) -> bool:
-    return registry.class_of(step) == ("sklearn", "FunctionTransformer") and step.func is not None
+    return _how(step).transforms is function_transformer and step.func is not None
 
 
 def _imported(step: Any) -> str:

@@ -25,7 +25,10 @@ def slice_in_words(model: Record, read: Callable[[Record], Graph]) -> str:
     for start in range(1, count):
         if _compiles(model, steps[start:], read):
             before = _name(steps[start - 1])
-            return f" The steps behind it compile: model[{start}:], which takes what {before} returns."
+            return (
+                f" hbtvm.compile(model[{start}:]) compiles the steps behind it, for what {before} returns; "
+                f"hbtvm.compile(model, python_steps='keep') of a model in memory keeps {before} in Python."
+            )
     for stop in range(count - 1, 0, -1):
         if _compiles(model, steps[:stop], read):
             behind = _name(steps[stop])

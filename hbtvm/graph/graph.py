@@ -138,4 +138,6 @@ class Graph:
     scores: Graph | None = None  # a transformer's ``score_samples``, if it has one
     # Steps that stay in Python: they compute the caller's rows of this graph
     python: tuple[PythonStep, ...] = ()
-    lead: Graph | None = None  # computes the rows of the first step of `python`; None if it reads the caller's
+    lead: Graph | None = (
+        None  # computes the rows of the first step of `python`; None if it reads the caller's
+    )

@@ -33,8 +33,8 @@ class PythonStep:
             return replace(self, state=pickle.dumps(self.call, protocol=5))
         except Exception as error:  # the step's code may raise anything
             raise PackageError(
-                f"can't save {self}: {shown(error, 200)}; define its function or class in a module, so that it "
-                "can be imported by name."
+                f"can't save {self}: {shown(error, 200)}; define its function or class in a module, so "
+                "that it can be imported by name."
             ) from None
 
     def loaded(self) -> PythonStep:
@@ -45,5 +45,6 @@ class PythonStep:
             return replace(self, call=pickle.loads(self.state))
         except Exception as error:
             raise PackageError(
-                f"can't load {self}: {shown(error, 200)}; install or add to sys.path the module that defines it."
+                f"can't load {self}: {shown(error, 200)}; install the module that defines it, or add it "
+                "to sys.path."
             ) from None

@@ -22,7 +22,7 @@ from hbtvm.runtime.package.summary import size_in_words, summarize
 from hbtvm.runtime.python_steps import in_words, methods_of, parts_of, trusted
 from hbtvm.runtime.rows.sparse import is_sparse
 from hbtvm.runtime.text.library import TextLibrary
-from hbtvm.runtime.threads import ThreadPool
+from hbtvm.runtime.threads import ThreadPool, threads_of
 from hbtvm.runtime.transforms.columns import TransformedColumns
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Model(Estimator):
     def __init__(self, package: Package, threads: int | None = None, device: str | int | None = None) -> None:
         self.package = package
         self.device = device_of(package, device)
-        self.threads = _threads(package, threads)
+        self.threads = threads_of(package.threads, threads)
         self._asked = None if threads is None else self.threads
         forest = package.forest
         self._output = out = package.output
@@ -69,7 +69,7 @@ class Model(Estimator):
         self.beside = None if package.transform is None else Model(package.transform, threads, device)
         self.scores = None if package.scores is None else Model(package.scores, threads, device)
         self._parts = [Model(part, threads, device) for part in parts_of(package)]
-        if self._parts:
+        if self._parts:  # beside Python steps
             self._calls, self._transform_call = methods_of(package.python, self._parts, OUTPUTS)
 
     @classmethod
@@ -307,7 +307,9 @@ class Model(Estimator):
     def pipeline(self) -> FeedReader | None:
         """The reader of a pipeline's rows; None for a bare model. Raises `InputError` with Python steps."""
         if self._parts:
-            raise InputError(f"{in_words(self.package.python)} runs in Python: pass rows to predict or transform.")
+            raise InputError(
+                f"{in_words(self.package.python)} runs in Python: pass rows to predict or transform."
+            )
         return self._kernels.pipeline if self._columns is None else self._columns.pipeline
 
     @property
@@ -318,10 +320,9 @@ class Model(Estimator):
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Column names, if the model was trained with names."""
-        names = self._input.feature_names
-        if names is None:
+        if self._input.feature_names is None:
             raise AttributeError("the model was trained without feature names")
-        return np.array(names, dtype=object)
+        return np.array(self._input.feature_names, dtype=object)
 
     @property
     def _input(self) -> InputSpec:
@@ -374,8 +375,7 @@ def load(
     signature
         The signature's file, by default `path` with ``.sig``.
     trust
-        Whether to import and run the package's Python steps (``python_steps="keep"``), which can run any
-        program; by default, packages with such steps are refused.
+        Whether Python steps (``python_steps="keep"``), which can run any program, are imported; else refused.
 
     Raises
     ------
@@ -397,11 +397,4 @@ def load(
 
 
 def _from_bytes(data: bytes, threads: int | None, device: str | None = None) -> Model:
-    # Unpickling can run any program already.
-    return Model(trusted(from_bytes(data)), threads, device)
-
-
-def _threads(package: Package, threads: int | None) -> int:
-    if threads is None:
-        return max(1, min(package.threads, len(os.sched_getaffinity(0))))
-    return checks.whole("threads", threads, 1, 2, checks.MOST_THREADS)
+    return Model(trusted(from_bytes(data)), threads, device)  # unpickling can run any program already

@@ -1,6 +1,6 @@
 """Run Python steps between compiled parts of a pipeline.
 
-A package with Python steps computes ``last(python(lead(rows)))``: `lead` is a package that transforms, if any.
+A package with Python steps computes ``last(python(lead(rows)))``: `lead` is a package that transforms.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def methods_of(
     """
     call = chained(steps, parts[0].transform if len(parts) > 1 else None)
     last = parts[-1]
-    predict = {output: partial(call, partial(last.predict, output=output)) for output in outputs}
+    predict: dict[Any, Callable[[Any], Any]] = {
+        output: partial(call, partial(last.predict, output=output)) for output in outputs
+    }
     return predict, partial(call, last.transform)
 
 

@@ -8,6 +8,15 @@ import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from hbtvm import checks
+
+
+def threads_of(tuned: int, threads: int | None) -> int:
+    """Return the most threads of a model's calls; by default those that it was tuned for, if there are."""
+    if threads is None:
+        return max(1, min(tuned, len(os.sched_getaffinity(0))))
+    return checks.whole("threads", threads, 1, 2, checks.MOST_THREADS)
+
 
 class ThreadPool:
     """Threads that share the work of one call; the calling thread is one of them.

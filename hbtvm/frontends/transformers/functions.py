@@ -1,17 +1,27 @@
-"""``FunctionTransformer``: numpy's functions by name; others are refused, never called."""
+"""``FunctionTransformer``: numpy's functions by name, and live functions that can be traced.
+
+Functions that a file names are refused, never called.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from hbtvm.frontends.pickles import Global, Record
+from hbtvm.frontends.pickles.live import LiveFunction
 from hbtvm.frontends.transformers.dispatch import names_in
+from hbtvm.frontends.transformers.traced import traced
 from hbtvm.frontends.transformers.typed import accepting, refuse_integers, unified
 from hbtvm.frontends.transformers.values import function_name, ufunc_of
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.steps import UFUNCS, Function
-from hbtvm.graph.columns.table import Table
+from hbtvm.graph.columns.table import AllColumns, Table
+
+_PLAIN = (bool, int, float, str, np.ndarray, np.generic)
+"""Types of arguments by name that a pickle holds as they are."""
 
 _HARMLESS = {
     "order": ("K", "C", "F", "A"),
@@ -24,7 +34,12 @@ _HARMLESS = {
 
 def function_transformer(record: Record, table: Table, where: Where) -> Table:
     """``FunctionTransformer`` of None (the identity) or one of `UFUNCS`."""
-    name = known_function(record.get("func", None), record.get("kw_args", None), where)
+    function, arguments = record.get("func", None), record.get("kw_args", None)
+    if isinstance(function, LiveFunction) and function.library != "sklearn":
+        steps = _traced(function, arguments or {}, record, table, where)
+        if steps is not None:
+            return steps
+    name = known_function(function, arguments, where)
     if record.get("validate", False):
         table = accepting(unified(table) if name else table, nan=False)
     same_names = record.get("feature_names_out", None) == "one-to-one"
@@ -35,6 +50,23 @@ def function_transformer(record: Record, table: Table, where: Where) -> Table:
     refuse_integers(table, step.apply, where, together=bool(record.get("validate", False)))
     columns = tuple(column.then(step) for column in unified(table).columns)
     return Table(columns, table.sparse, names)
+
+
+def _traced(
+    function: LiveFunction, arguments: Any, record: Record, table: Table, where: Where
+) -> Table | None:
+    """Return the columns of a live function; None if it can't be traced."""
+    if isinstance(table.columns, AllColumns) or not isinstance(arguments, dict):
+        return None
+    if not all(value is None or isinstance(value, _PLAIN) for value in arguments.values()):
+        return None
+    inputs = unified(table)
+    if record.get("validate", False):
+        inputs = accepting(inputs, nan=False)
+    result = traced(function.function, arguments, inputs, where)
+    if result is None or record.get("feature_names_out", None) != "one-to-one" or len(result) != len(table):
+        return result
+    return replace(result, names=names_in(record, table))
 
 
 def known_function(function: Any, arguments: Any, where: Where) -> str | None:

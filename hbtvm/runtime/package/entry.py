@@ -86,8 +86,10 @@ class Package:
     @property
     def threads(self) -> int:
         """Most threads that a kernel was tuned for."""
-        recursive = () if self.recursion is None else self.recursion.kernels
-        return max((kernel.threads for kernel in (*self.all_kernels, *recursive)), default=1)
+        threads = [kernel.threads for kernel in self.all_kernels]
+        if self.recursion is not None:
+            threads += [kernels.threads for kernels in self.recursion.kernels]
+        return max(threads, default=1)
 
     @property
     def row_dtypes(self) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ Members: ``manifest.json`` (all but code and tables, see `hbtvm.runtime.package.
 stored once, with sizes and hashes in the manifest. For a CPU, ``objects/<hash>.o`` is the object from which a
 kernel was linked (`hbtvm.compiler.exporting` links it into other libraries). The ``transform`` of a model
 that predicts is a package, ``transform.tar``. ``python/<hash>.pkl`` is a Python step, which only
-`hbtvm.runtime.python_steps.trusted` unpickles, and ``lead.tar`` the package in front of it. Equal packages give
-equal bytes.
+`hbtvm.runtime.python_steps.trusted` unpickles, and ``lead.tar`` the package in front of it. Equal packages
+give equal bytes.
 """
 
 from __future__ import annotations
