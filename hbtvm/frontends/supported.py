@@ -31,24 +31,27 @@ ELSEWHERE = {
 }
 """By library: what compiles today in place of its objects."""
 
-_SEARCHES, _ITERATES = "it searches all training rows", "it iterates for each row"
+_KEPT = "python_steps='keep' keeps it in a pipeline in memory"
+_SEARCHES, _ITERATES = "it searches all training rows for each row", "it iterates for each row"
 
 REFUSED = {
     **dict.fromkeys(
         (
-            *("LabelPropagation", "LabelSpreading", "Isomap", "LocallyLinearEmbedding", "KernelDensity"),
+            *("Isomap", "LocallyLinearEmbedding"),
             *("KNeighborsTransformer", "RadiusNeighborsTransformer"),
         ),
-        _SEARCHES,
+        f"{_SEARCHES}; {_KEPT}, and KernelPCA and Nystroem compile",
     ),
+    "KernelDensity": f"{_SEARCHES}; GaussianMixture compiles",
     **dict.fromkeys(
         (
             *("LatentDirichletAllocation", "NMF", "MiniBatchNMF", "DictionaryLearning"),
             *("MiniBatchDictionaryLearning", "SparseCoder"),
         ),
-        _ITERATES,
+        f"{_ITERATES}; {_KEPT}, and TruncatedSVD and PCA compile",
     ),
-    "PatchExtractor": "it takes images",
+    "PatchExtractor": f"it takes images; {_KEPT}",
+    "MultiLabelBinarizer": "it takes sets of labels, which are targets; call it outside of the model",
 }
 """Reasons to refuse classes of scikit-learn for good; docs/reference/models.md lists them, too."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
-from sklearn.cluster import Birch
+from sklearn.cluster import DBSCAN
 from sklearn.covariance import EllipticEnvelope
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -216,8 +216,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "sklearn's EllipticEnvelope is not supported yet; docs/reference",
     ),
     "pipeline": (
-        make_pipeline(Birch()),
-        r"step 'birch' is a Birch \(sklearn\), which is not supported yet",
+        make_pipeline(DBSCAN()),
+        r"step 'dbscan' is a DBSCAN \(sklearn\), which is not supported yet",
     ),
     "search": (
         GridSearchCV(GaussianNB(), {}),

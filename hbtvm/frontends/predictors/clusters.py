@@ -36,8 +36,20 @@ def nearest_centre(record: Record, table: Table, where: Where) -> Predictor:
     return _nearest(record, table, where, "int64")
 
 
-def _nearest(record: Record, table: Table, where: Where, dtype: str) -> Predictor:
-    centres = finite(record, "cluster_centers_", where, None, len(table))
+def birch(record: Record, table: Table, where: Where) -> Predictor:
+    """Read ``Birch``: the label of the nearest subcluster."""
+    labels = record.array("subcluster_labels_", "i", 1)
+    nearest = _nearest(record, table, where, "int64", "subcluster_centers_").outputs["response"]
+    if len(labels) != len(finite(record, "subcluster_centers_", where, None, len(table))):
+        raise where.damaged("its labels do not fit its subclusters.")
+    response = Take(nearest, labels.astype(np.float64)[:, None])
+    return Predictor("clusterer", {"response": response}, label_dtype=labels.dtype.name)
+
+
+def _nearest(
+    record: Record, table: Table, where: Where, dtype: str, name: str = "cluster_centers_"
+) -> Predictor:
+    centres = finite(record, name, where, None, len(table))
     rows = TableRows(table)
     # Without the row's square, which changes no comparison, as in the library.
     squares = (centres * centres).sum(axis=1)

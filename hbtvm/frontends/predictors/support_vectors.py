@@ -75,6 +75,22 @@ def one_class(record: Record, table: Table, where: Where) -> Predictor:
     return Predictor("anomaly", outputs, label_dtype="int64")
 
 
+def linear_one_class(record: Record, table: Table, where: Where) -> Predictor:
+    """Read ``SGDOneClassSVM``: rows with a sum of at least 0 are inliers."""
+    weight = record.array("coef_", "f")
+    if weight.size != len(table) or not np.isfinite(weight).all():
+        raise where.damaged(f"its coef_ has the shape {weight.shape}, or a number that is not finite.")
+    offset = float(finite(record, "offset_", where, 1)[0])
+    score = Contract(TableRows(table), weight.astype(np.float64).reshape(-1, 1)).checked()
+    decision = apply("subtract", score, offset)
+    outputs = {
+        "index": apply("where", apply("greater_equal", decision, 0.0), 1.0, -1.0),
+        "decision": decision,
+        "score": score,
+    }
+    return Predictor("anomaly", outputs, label_dtype="int32")
+
+
 def _decisions(record: Record, table: Table, where: Where, count: int) -> Node:
     """Return libsvm's sums for each pair of classes."""
     name = cast(Literal["linear", "poly", "rbf", "sigmoid"], choice(record, "kernel", where, _KERNELS))

@@ -8,18 +8,20 @@ from hbtvm.frontends.predictors import (
     calibration,
     clusters,
     dummies,
+    kernels,
     least_squares,
     neighbors,
     networks,
     support_vectors,
 )
-from hbtvm.frontends.predictors.gaussian import discriminant, likelihoods, mixtures
+from hbtvm.frontends.predictors.gaussian import discriminant, envelopes, likelihoods, mixtures
 from hbtvm.frontends.predictors.gaussian import processes as gaussian_processes
 from hbtvm.frontends.predictors.meta import (
     bagging,
     boosting,
     calibrated,
     multiclass,
+    self_training,
     several_targets,
     stacking,
     thresholds,
@@ -116,6 +118,8 @@ SECTIONS: dict[tuple[str, str], Section] = {
         "PCA": Estimator(transforms=projections.pca, scores=likelihoods.principal_components),
         "IncrementalPCA": Estimator(transforms=projections.pca),
         "KernelCenterer": Estimator(transforms=projections.kernel_centerer),
+        "SparsePCA MiniBatchSparsePCA": Estimator(transforms=projections.sparse_pca),
+        "BernoulliRBM": Estimator(transforms=projections.boltzmann_machine),
         "TruncatedSVD NeighborhoodComponentsAnalysis": Estimator(transforms=projections.by_components),
         "FeatureAgglomeration": Estimator(transforms=projections.agglomeration),
         "GaussianRandomProjection SparseRandomProjection": Estimator(
@@ -137,6 +141,7 @@ SECTIONS: dict[tuple[str, str], Section] = {
         "RBFSampler": Estimator(transforms=kernel_maps.rbf_sampler),
         "SkewedChi2Sampler": Estimator(transforms=kernel_maps.skewed_chi2_sampler),
         "AdditiveChi2Sampler": Estimator(transforms=kernel_maps.additive_chi2_sampler),
+        "PolynomialCountSketch": Estimator(transforms=kernel_maps.polynomial_count_sketch),
         "RandomTreesEmbedding": Estimator(transforms=embeddings.random_trees),
     },
     ("sklearn", "… linear"): {
@@ -160,6 +165,9 @@ SECTIONS: dict[tuple[str, str], Section] = {
         "SVC NuSVC": Estimator(predicts=support_vectors.classifier),
         "SVR NuSVR": Estimator(predicts=support_vectors.regressor),
         "OneClassSVM": Estimator(predicts=support_vectors.one_class),
+        "SGDOneClassSVM": Estimator(predicts=support_vectors.linear_one_class),
+        "KernelRidge": Estimator(predicts=kernels.kernel_ridge),
+        "LabelPropagation LabelSpreading": Estimator(predicts=kernels.label_propagation),
         "KNeighborsClassifier": Estimator(predicts=neighbors.classifier),
         "KNeighborsRegressor": Estimator(predicts=neighbors.regressor),
         "RadiusNeighborsClassifier": Estimator(predicts=neighbors.radius_classifier),
@@ -187,6 +195,8 @@ SECTIONS: dict[tuple[str, str], Section] = {
         "DummyRegressor": Estimator(predicts=dummies.regressor),
         "KMeans MiniBatchKMeans": Estimator(predicts=clusters.k_means, transforms=distances.distances),
         "BisectingKMeans": Estimator(predicts=clusters.bisecting, transforms=distances.distances),
+        "Birch": Estimator(predicts=clusters.birch, transforms=distances.distances),
+        "EllipticEnvelope": Estimator(predicts=envelopes.elliptic),
         "MeanShift AffinityPropagation": Estimator(predicts=clusters.nearest_centre),
     },
     ("sklearn", "… ensembles over models"): {
@@ -198,6 +208,7 @@ SECTIONS: dict[tuple[str, str], Section] = {
         "BaggingRegressor": Estimator(predicts=bagging.regressor),
         "AdaBoostClassifier": Estimator(predicts=boosting.classifier),
         "AdaBoostRegressor": Estimator(predicts=boosting.regressor),
+        "SelfTrainingClassifier": Estimator(inner=self_training.unwrapped, last=self_training.last),
         "CalibratedClassifierCV": Estimator(predicts=calibrated.classifier),
         "OneVsRestClassifier": Estimator(predicts=multiclass.one_vs_rest),
         "OneVsOneClassifier": Estimator(predicts=multiclass.one_vs_one),

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost
-from sklearn.cluster import Birch
+from sklearn.cluster import DBSCAN
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -256,8 +256,8 @@ def refused() -> dict[str, tuple[Any, str]]:
     )
     return {
         "predictor": (
-            Pipeline([("s", StandardScaler()), ("near", Birch())]).fit(x, labels),
-            r"step 'near' is a Birch \(sklearn\), which is not supported yet; docs/.*model\[:1\]",
+            Pipeline([("s", StandardScaler()), ("near", DBSCAN())]).fit(x, labels),
+            r"step 'near' is a DBSCAN \(sklearn\), which is not supported yet; docs/.*model\[:1\]",
         ),
         "search": (
             search.fit(x, labels),

@@ -12,8 +12,9 @@ from hbtvm.operators.pointwise import apply
 
 
 def distances(record: Record, table: Table, where: Where) -> Table:
-    """Read ``KMeans``, ``MiniBatchKMeans`` or ``BisectingKMeans``: the distances to all centres."""
-    centres = finite(record, "cluster_centers_", where, None, len(table))
+    """Read ``KMeans``, ``MiniBatchKMeans``, ``BisectingKMeans`` or ``Birch``: distances to all centres."""
+    name = "subcluster_centers_" if record.kind == "Birch" else "cluster_centers_"
+    centres = finite(record, name, where, None, len(table))
     rows = TableRows(table)
     output = apply("sqrt", Distance(rows, centres).checked())
     return computed(table, rows, output, record.kind.lower())

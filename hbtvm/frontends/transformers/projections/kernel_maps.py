@@ -101,7 +101,7 @@ def nystroem(record: Record, table: Table, where: Where) -> Table:
     if not isinstance(parameters, dict) or parameters:
         raise where.unsupported("has kernel_params, which are not supported; give gamma, degree and coef0.")
     rows = TableRows(table)
-    values = _kernel(record, rows, points, least_norm(type_of(record, "components_")), where)
+    values = kernel_of(record, rows, points, least_norm(type_of(record, "components_")), where)
     weight = finite(record, "normalization_", where, None, len(points)).T
     return computed(table, rows, Contract(values, np.ascontiguousarray(weight)).checked(), "nystroem")
 
@@ -125,14 +125,46 @@ def kernel_pca(record: Record, table: Table, where: Where) -> Table:
     precomputed = record.get("kernel") == "precomputed"
     values: Node = rows
     if not precomputed:
-        values = _kernel(record, rows, points, least_norm(type_of(record, "X_fit_")), where)
+        values = kernel_of(record, rows, points, least_norm(type_of(record, "X_fit_")), where)
     # Subtracting a row's mean from its kernels is a product with centred weights.
     centred = weight - weight.sum(axis=0) / len(points)
     output = apply("add", Contract(values, centred).checked(), (overall - means) @ weight)
     return computed(table, rows, output, "kernelpca")
 
 
-def _kernel(record: Record, rows: TableRows, points: np.ndarray, least: float, where: Where) -> Node:
+def polynomial_count_sketch(record: Record, table: Table, where: Where) -> Table:
+    """Read ``PolynomialCountSketch``: a circular convolution of random projections, by Fourier's matrices."""
+    width, count = len(table), record.whole("n_components", 1)
+    places = record.array("indexHash_", "iu", 2)
+    signs = finite(record, "bitHash_", where, *places.shape)
+    shift = record.number("coef0") != 0
+    if places.shape[1] != width + shift or not len(places) or not np.all((places >= 0) & (places < count)):
+        raise where.damaged(f"its indexHash_ has the shape {places.shape}.")
+    turns = np.exp(-2j * np.pi * np.outer(np.arange(count), np.arange(count)) / count)
+    rows = TableRows(table)
+    real: Node | None = None
+    for at, sign in zip(places, signs, strict=True):
+        spectrum = sign[:, None] * turns[at]
+        spectrum[:width] *= np.sqrt(record.number("gamma"))
+        offset = np.sqrt(record.number("coef0")) * spectrum[width] if shift else np.zeros(count, complex)
+        a, b = (
+            apply("add", Contract(rows, np.ascontiguousarray(part[:width])).checked(), constant)
+            for part, constant in ((spectrum.real, offset.real), (spectrum.imag, offset.imag))
+        )
+        if real is None:
+            real, imaginary = a, b
+            continue
+        products = [
+            apply("multiply", x, y) for x, y in ((real, a), (imaginary, b), (real, b), (imaginary, a))
+        ]
+        real, imaginary = apply("subtract", *products[:2]), apply("add", *products[2:])
+    assert real is not None
+    back = turns.conj() / count
+    output = Contract(concat([real, imaginary]), np.concatenate([back.real, -back.imag])).checked()
+    return computed(table, rows, output, "polynomialcountsketch")
+
+
+def kernel_of(record: Record, rows: TableRows, points: np.ndarray, least: float, where: Where) -> Node:
     """Return the kernel of an estimator's parameters, with scikit-learn's defaults for None."""
     name = record.get("kernel")
     if not isinstance(name, str) or name not in _KERNELS:

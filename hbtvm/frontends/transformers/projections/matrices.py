@@ -119,6 +119,26 @@ def factor_analysis(record: Record, table: Table, where: Where) -> Table:
     return product(record, table, weight, finite(record, "mean_", where, len(table)) @ weight)
 
 
+def sparse_pca(record: Record, table: Table, where: Where) -> Table:
+    """Read ``SparsePCA`` or ``MiniBatchSparsePCA``: a ridge regression of rows on the components."""
+    components = finite(record, "components_", where, None, len(table))
+    penalty = record.number("ridge_alpha") * np.eye(len(components))
+    try:
+        weight = np.linalg.solve(components @ components.T + penalty, components).T
+    except np.linalg.LinAlgError:
+        raise where.unsupported("has components that depend on each other, which is not supported.") from None
+    return product(record, table, weight, finite(record, "mean_", where, len(table)) @ weight)
+
+
+def boltzmann_machine(record: Record, table: Table, where: Where) -> Table:
+    """Read ``BernoulliRBM``: the probabilities of its hidden units."""
+    components = finite(record, "components_", where, None, len(table))
+    rows = TableRows(table)
+    activation = Contract(rows, np.ascontiguousarray(components.T)).checked()
+    shifted = apply("add", activation, finite(record, "intercept_hidden_", where, len(components)))
+    return computed(table, rows, apply("sigmoid", shifted), "bernoullirbm")
+
+
 def partial_least_squares(record: Record, table: Table, where: Where) -> Table:
     """Read ``PLSRegression``, ``PLSCanonical``, ``CCA`` or ``PLSSVD`` as a transformer of X."""
     name = "x_weights_" if record.kind == "PLSSVD" else "x_rotations_"
