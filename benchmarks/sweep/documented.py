@@ -46,6 +46,8 @@ def sentence(answers: Answers, reason: str) -> str:
     mixture = _has(model, "GaussianMixture", "BayesianGaussianMixture")
     if mixture and (_WHOLE.search(title) or far.any()) and not answers.of_floats().difference():
         return "Mixtures compute for integers and float32 as for the same numbers in float64."
+    if _has(model, "KernelRidge") and "float32" in title and not answers.of_floats().difference():
+        return "A KernelRidge that was fitted on float32 adds up float64 numbers."
     if _of_narrow_density(answers):
         return "The density of a PCA fitted on float32 has float32's digits."
     small = _small(model, rows)
@@ -91,7 +93,7 @@ def _of_containers(model: Any, title: str, reason: str) -> str:
         and not _has(model, "RadiusNeighborsRegressor")
     ):
         return "Values that overflow within a model are infinite there."
-    if "NaN" in reason and _has(model, "RadiusNeighborsRegressor"):
+    if "NaN" in reason and _has(model, "RadiusNeighborsRegressor", "LabelPropagation", "LabelSpreading"):
         return "Rows without a neighbour are NaN to a stack."
     if re.match("column .*: type float", reason) and "category" in title:
         return "Data frames of selectors hold plain numbers, also of categorical columns."
@@ -104,6 +106,8 @@ def _of_containers(model: Any, title: str, reason: str) -> str:
         "SparseRandomProjection",
     ):
         return "Sparse arrays give sparse arrays."
+    if reason.startswith("shape (1, ") and _has(model, "SparsePCA", "MiniBatchSparsePCA"):
+        return "A SparsePCA returns a matrix for a single row, too."
     if re.match("array for (list|.*DataFrame)", reason) and _has(model, "FunctionTransformer"):
         return "A FunctionTransformer gives an array for frames and lists, too."
     return ""

@@ -171,7 +171,8 @@ class Answers:
 
     def of_floats(self) -> Answers:
         """Return the answers with the library's for the rows as float64."""
-        rows = np.asarray(self.rows, np.float64)
+        dense = self.rows.toarray() if hasattr(self.rows, "toarray") else self.rows
+        rows = np.asarray(dense, np.float64)
         expected, error = compare.call(getattr(self.judge.model, self.judge.method), rows)
         return self if error else replace(self, rows=rows, expected=expected)
 

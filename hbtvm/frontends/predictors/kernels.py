@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from hbtvm.frontends.matrices import type_of
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.reading import choice, classes_of, floats
@@ -13,10 +15,13 @@ from hbtvm.graph.networks.network import TableRows
 from hbtvm.graph.predictor import Predictor
 from hbtvm.operators.base import Node
 from hbtvm.operators.distances import Distance, Take, TopK
-from hbtvm.operators.formulas import kernel, least_norm
+from hbtvm.operators.formulas import least_norm
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce, select
+
+_NORMAL, _VANISHING = 708.0, 1074 * np.log(2.0)
+"""Powers of 1/e that float64 holds with all digits, and that are its smallest number."""
 
 
 def kernel_ridge(record: Record, table: Table, where: Where) -> Predictor:
@@ -33,6 +38,19 @@ def kernel_ridge(record: Record, table: Table, where: Where) -> Predictor:
     return Predictor("regressor", {"response": response}, keeps_axis=weight.ndim == 2)
 
 
+def _weights(rows: TableRows, points: np.ndarray, gamma: float) -> Node:
+    """Return radial kernels up to a factor that depends on the row; all are 0 where the library's vanish.
+
+    The nearest point's is 1, so that kernels, which take small numbers for 0, keep those of far rows.
+    """
+    away = apply("multiply", Distance(rows, points).checked(), gamma)
+    least = reduce("min", away)
+    near = apply("less", least, _NORMAL)
+    weight = apply("exp", apply("subtract", apply("where", near, least, _VANISHING), away))
+    # Below the smallest normal number, float64 has whole multiples of the smallest number.
+    return apply("where", near, weight, apply("rint", weight))
+
+
 def label_propagation(record: Record, table: Table, where: Where) -> Predictor:
     """Read ``LabelPropagation`` or ``LabelSpreading``: weighted sums of training rows' labels."""
     labels = classes_of(record)
@@ -40,8 +58,11 @@ def label_propagation(record: Record, table: Table, where: Where) -> Predictor:
     shares = floats(record, "label_distributions_", where, len(points), len(labels))
     rows = TableRows(table)
     if choice(record, "kernel", where, ("rbf", "knn")) == "rbf":
-        weights = kernel(rows, points, "rbf", record.number("gamma"))
-        votes: Node = Contract(weights, shares).checked()
+        if type_of(record, "X_") == np.float32:
+            raise where.unsupported(
+                "was fitted on float32 rows, whose kernels vanish early; fit it on float64 rows."
+            )
+        votes: Node = Contract(_weights(rows, points, record.number("gamma")), shares).checked()
     else:
         k = record.whole("n_neighbors", 1)
         if k > len(points):

@@ -75,7 +75,7 @@ def test_kernel_ridge_in_other_forms() -> None:
     with pytest.raises(UnsupportedModel, match="has a custom function as its kernel"):
         from_object(own)
     with pytest.raises(UnsupportedModel, match="has 'chi2' as its kernel"):
-        from_object(KernelRidge(kernel="chi2").fit(np.abs(X), NUMBERS))
+        from_object(KernelRidge(kernel="chi2", gamma=1.0).fit(np.abs(X), NUMBERS))
 
 
 @pytest.mark.parametrize(
