@@ -77,6 +77,8 @@ def save_model(
     package = compiled.package
     if package.recursion is not None:
         raise InputError("this model takes trees or graphs, for which MLflow has no inputs.")
+    if package.python:
+        raise InputError(f"{package.python[0]} runs in Python, which packages in MLflow can't.")
     folder = Path(path)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already; expected a folder to make.")

@@ -86,7 +86,7 @@ def _graph(steps: Sequence[_Step], read: Callable[[Record], Graph]) -> Graph:
             start, graph = first, longer
             break
     before, python = list(steps[:start]), list[_Step]()
-    while before and (not python or _transform(before[-1:], read) is None):
+    while before and (not python or not _leads(before[-1])):
         python.insert(0, before.pop())
     lead = _graph(before, lambda record: _required(read(record))) if before else None
     kept = tuple(PythonStep(step.name, _imported(step.live), call=_call(step.live)) for step in python)
@@ -106,8 +106,14 @@ def _tried(steps: Sequence[_Step], read: Callable[[Record], Graph]) -> Graph | N
         return None
 
 
-def _transform(steps: Sequence[_Step], read: Callable[[Record], Graph]) -> Graph | None:
-    return _tried(steps, lambda record: _required(registry.read_plain(record)))
+def _leads(step: _Step) -> bool:
+    """Return whether a step may be compiled in front of a Python step.
+
+    A FunctionTransformer may not: compiled, it returns arrays for frames and lists.
+    """
+    if _how(step.live).transforms is function_transformer:
+        return False
+    return _tried([step], lambda record: _required(registry.read_plain(record))) is not None
 
 
 def _required(graph: Graph) -> Graph:

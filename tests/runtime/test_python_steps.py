@@ -171,6 +171,9 @@ def test_what_is_kept(own: Any) -> None:
     columns = ColumnTransformer([("own", own.AddRatios(), [0, 1])], remainder="passthrough")
     graph = from_pipeline(make_pipeline(columns, LinearRegression()).fit(X, X[:, 0]))
     assert [step.name for step in graph.python] == ["columntransformer"]
+    function = make_pipeline(FunctionTransformer(np.log1p), own.AddRatios(), LinearRegression())
+    graph = from_pipeline(function.fit(np.abs(X), X[:, 0]))
+    assert [step.name for step in graph.python] == ["functiontransformer", "addratios"]
     whole = from_pipeline(make_pipeline(StandardScaler(), LinearRegression()).fit(X, X[:, 0]))
     assert not whole.python and whole.lead is None
 
