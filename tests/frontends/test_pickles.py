@@ -15,8 +15,7 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
-from sklearn.cluster import DBSCAN
-from sklearn.covariance import EllipticEnvelope
+from sklearn.cluster import DBSCAN, OPTICS
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -212,8 +211,8 @@ def test_no_training_library_is_needed(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "outliers": (
-        EllipticEnvelope(),
-        "sklearn's EllipticEnvelope is not supported yet; docs/reference",
+        OPTICS(),
+        "sklearn's OPTICS is not supported yet; docs/reference",
     ),
     "pipeline": (
         make_pipeline(DBSCAN()),

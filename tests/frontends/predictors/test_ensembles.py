@@ -279,10 +279,9 @@ def test_several_targets_are_not_stacked() -> None:
 
 
 def test_an_unsupported_member_is_named() -> None:
-    from sklearn.kernel_ridge import KernelRidge
-
-    model = VotingRegressor([("a", KernelRidge()), ("b", Ridge())]).fit(X, NUMBERS)
-    with pytest.raises(UnsupportedModel, match=r"step '0' is a KernelRidge"):
+    own = type("OwnRidge", (Ridge,), {"__module__": "own"})
+    model = VotingRegressor([("a", own()), ("b", Ridge())]).fit(X, NUMBERS)
+    with pytest.raises(UnsupportedModel, match=r"step '0' is an OwnRidge"):
         from_object(model)
 
 
