@@ -6,6 +6,7 @@ in front of it that do not, and `lead` is the rest, read in the same way.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -109,9 +110,12 @@ def _tried(steps: Sequence[_Step], read: Callable[[Record], Graph]) -> Graph | N
 def _leads(step: _Step) -> bool:
     """Return whether a step may be compiled in front of a Python step.
 
-    A FunctionTransformer may not: compiled, it returns arrays for frames and lists.
+    A FunctionTransformer may not: compiled, it returns arrays for frames and lists. Nor may any step if
+    scikit-learn is set to return frames everywhere, which steps do not record.
     """
-    if _how(step.live).transforms is function_transformer:
+    library = sys.modules.get("sklearn")
+    frames = library is not None and library.get_config().get("transform_output", "default") != "default"
+    if frames or _how(step.live).transforms is function_transformer:
         return False
     return _tried([step], lambda record: _required(registry.read_plain(record))) is not None
 

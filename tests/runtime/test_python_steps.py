@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import NMF
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -174,6 +175,10 @@ def test_what_is_kept(own: Any) -> None:
     function = make_pipeline(FunctionTransformer(np.log1p), own.AddRatios(), LinearRegression())
     graph = from_pipeline(function.fit(np.abs(X), X[:, 0]))
     assert [step.name for step in graph.python] == ["functiontransformer", "addratios"]
+    scaled = make_pipeline(StandardScaler(), own.AddRatios(), LinearRegression()).fit(X, X[:, 0])
+    assert from_pipeline(scaled).lead is not None
+    with config_context(transform_output="pandas"):
+        assert from_pipeline(scaled).lead is None
     whole = from_pipeline(make_pipeline(StandardScaler(), LinearRegression()).fit(X, X[:, 0]))
     assert not whole.python and whole.lead is None
 
