@@ -29,6 +29,7 @@ LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm"}
 LIBRARIES |= {"category_encoders", "feature_engine", "skrub"}
 LIBRARIES |= {"ngboost", "sksurv", "lifelines", "pyod", "ydf"}
 LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm", "pyspark"}
+LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm", "catboost"}
 REGISTRY = "hbtvm/frontends/registry/"
 """The modules that register estimators, in dictionaries by a library and the row that documents them."""
 

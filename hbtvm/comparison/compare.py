@@ -125,7 +125,7 @@ def _tolerance(package: Package) -> float:
         return float(max(_TOLERANCE, trees * _HALF_UNIT))
     tables = (table for kernel in package.kernels for table in kernel.signature.tables)
     doubles = trees and any(table.name == "value" and table.dtype == "float64" for table in tables)
-    return _EXACT if doubles and package.library in ("scikit-learn", "lightgbm") else _TOLERANCE
+    return _EXACT if doubles and package.library in ("scikit-learn", "lightgbm", "catboost") else _TOLERANCE
 
 
 def _timed(

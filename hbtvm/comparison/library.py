@@ -17,12 +17,17 @@ from hbtvm.comparison import spark
 from hbtvm.comparison.renamed import Call, renamed_calls
 from hbtvm.comparison.threads import limited
 from hbtvm.errors import InputError, missing_package
+from hbtvm.frontends.files import load_model
 from hbtvm.words.printable import shown
 
 METHODS = {"proba": "predict_proba", "decision": "decision_function", "score": "score_samples"}
 """Methods of scikit-learn's models by names of hbtvm's outputs."""
 
-_MARGINS = {"lightgbm": "raw_score", "xgboost": "output_margin"}
+_MARGINS: Mapping[str, Mapping[str, Any]] = {
+    "lightgbm": {"raw_score": True},
+    "xgboost": {"output_margin": True},
+    "catboost": {"prediction_type": "RawFormulaVal"},
+}
 """Options of ``predict`` that return raw scores."""
 
 _NAMES = {"sklearn": "scikit-learn", "imblearn": "imbalanced-learn", "pyspark": "Spark"}
@@ -149,11 +154,12 @@ def _calls(model: Any, wanted: Sequence[str], threads: int) -> tuple[Mapping[str
             for name in ("predict", *METHODS.values(), "transform")
             if hasattr(model, name)
         }
-        # A pipeline's ``predict`` has no such option.
-        if "predict" in calls and library in _MARGINS and not hasattr(model, "steps"):
-            calls["raw"] = partial(model.predict, **{_MARGINS[library]: True})
+        # The ``predict`` of pipelines and rankers has no such option.
+        has_option = library in _MARGINS and not hasattr(model, "steps") and kind.__name__ != "CatBoostRanker"
+        if "predict" in calls and has_option:
+            calls["raw"] = partial(model.predict, **_MARGINS[library])
         return calls, title
-    return {"predict": predict, "raw": partial(predict, **{_MARGINS[library]: True})}, title
+    return {"predict": predict, "raw": partial(predict, **_MARGINS[library])}, title
 
 
 def _version(library: str) -> str:
@@ -210,6 +216,8 @@ def from_file(path: str, kind: str) -> Any:
         return lightgbm.Booster(model_file=path)
     if kind in ("json", "ubjson"):
         return _xgboost_file(path)
+    if kind == "catboost":
+        return _catboost_file(path)
     if kind == "treelite":
         import treelite
 
@@ -226,6 +234,16 @@ def from_file(path: str, kind: str) -> Any:
         with open(path, "rb") as file:
             return pickle.load(file)
     return joblib.load(path)
+
+
+def _catboost_file(path: str) -> Any:
+    """Load CatBoost's file as the estimator that its loss is for."""
+    import catboost
+
+    estimator = getattr(catboost, load_model(path).model)()
+    with open(path, "rb") as file:
+        is_binary = file.read(4) == b"CBM1"
+    return estimator.load_model(path, format="cbm" if is_binary else "json")
 
 
 def _xgboost_file(path: str) -> Any:

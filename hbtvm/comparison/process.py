@@ -21,7 +21,7 @@ from hbtvm.tuning.measuring.worker_process import last_line
 from hbtvm.words.printable import shown
 
 TIMEOUT = 300.0  # seconds for a call of the library
-_SAFE = ("json", "ubjson", "lightgbm", "onnx", "treelite", "ydf", "spark")
+_SAFE = ("json", "ubjson", "lightgbm", "catboost", "onnx", "treelite", "ydf", "spark")
 """Kinds of model files that run no code."""
 
 # The child takes the parent's search path before its first import, and the current folder last, for a user's
@@ -59,8 +59,8 @@ def _kind(path: str | os.PathLike[str]) -> str:
 class Remote:
     """A model file, loaded by its library in another process; see `hbtvm.comparison.library.Library`.
 
-    `path`: a pickle, a file of skops, XGBoost, LightGBM or ONNX, a folder of Spark or YDF, or an MLflow
-        folder that holds one of them.
+    `path`: a pickle, a file of skops, XGBoost, LightGBM, CatBoost or ONNX, a folder of Spark or YDF, or
+        an MLflow folder that holds one of them.
     `wanted`, `threads`: as for `hbtvm.comparison.library.Live`.
     `trust`: whether a pickle may be loaded, which can run any program.
     `timeout`: seconds of a call after which the process is killed.

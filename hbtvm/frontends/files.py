@@ -26,16 +26,16 @@ Kind = FileKind | Literal["pt2", "torch", "skops", "ydf", "spark"]
 _BY_ENDING: dict[str, Kind] = {
     ".pkl": "pickle", ".pickle": "pickle", ".joblib": "pickle", ".json": "json", ".ubj": "ubjson",
     ".txt": "lightgbm", ".onnx": "onnx", ".rec": "rec", ".pt2": "pt2", ".skops": "skops",
+    ".cbm": "catboost",
 }  # fmt: skip
 """Kinds by ending for files of unknown bytes, which their readers refuse (but for the oldest pickles)."""
 
 _UNKNOWN = (
-    "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, LightGBM's text, ONNX, "
-    "skops, treelite, a recursive model (.rec), or the module of a recursive model's cell (.pt2); its first "
+    "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's "
+    ".cbm or JSON, ONNX, skops, treelite, a recursive model (.rec), or the module of a recursive model's cell (.pt2); its first "
     "bytes are of none of these."
 )
 _INSTEAD = {
-    "catboost": "this is a CatBoost model; " + ELSEWHERE["catboost"] + ".",
     "xgboost-binary": (
         "this is XGBoost's old binary format, which XGBoost itself no longer reads; load it with the XGBoost "
         'that wrote it and save it again with save_model("model.json").'
@@ -61,8 +61,8 @@ def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
     """Read a trained model.
 
     `source`: a model object of a supported library, or the path of a file: a pickle, also of joblib, or a
-        file of skops (any supported object), a file of XGBoost's ``save_model`` (JSON or UBJSON) or
-        LightGBM's (a text), ONNX, or a checkpoint of treelite. The file's bytes decide about its kind,
+        file of skops (any supported object), a file of XGBoost's ``save_model`` (JSON or UBJSON) , LightGBM's (a text) or
+        CatBoost's (``.cbm`` or JSON), ONNX, or a checkpoint of treelite. The file's bytes decide about its kind,
         whatever its ending. Also the path of a folder: of MLflow, which holds one of these, of YDF's
         ``model.save``, or of Spark ML.
     `max_bytes`: bound of a compressed file's expanded bytes, at most 4 GiB by default; also raises the bound
@@ -184,6 +184,10 @@ def _load_file(path: Path, max_bytes: int | None) -> Graph:
             from hbtvm.frontends import onnx
 
             return onnx.from_bytes(path.read_bytes())
+        if kind == "catboost":
+            from hbtvm.frontends.catboost import model as catboost_model
+
+            return catboost_model.from_bytes(path.read_bytes())
         if kind == "treelite":
             return treelite_model.from_bytes(path.read_bytes())
         from hbtvm.frontends.xgboost import model as xgboost_model

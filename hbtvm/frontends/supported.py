@@ -27,6 +27,9 @@ _LIBRARIES = (
 ELSEWHERE = {
     "catboost": 'export it to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',
     "sklearn_pandas": "replace its DataFrameMapper by scikit-learn's ColumnTransformer, and fit again",
+_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "catboost", "imblearn")
+
+ELSEWHERE = {
     "skops": "load the file with skops.io.load, and compile the object",
 }
 """By library: what compiles today in place of its objects."""
@@ -111,8 +114,8 @@ def why(library: str, name: str) -> str:
     if library in _LIBRARIES:
         return f" yet; {MODELS} lists supported models"
     return (
-        ": hbtvm compiles classes of scikit-learn, XGBoost and LightGBM, and ONNX files, and runs no code of "
-        f"others; {MODELS} lists them"
+        ": hbtvm compiles classes of scikit-learn, XGBoost, LightGBM and CatBoost, and ONNX files, and runs no "
+        f"code of others; {MODELS} lists them"
     )
 
 

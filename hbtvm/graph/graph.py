@@ -110,7 +110,7 @@ Anchor = KernelAnchor | Columns  # computes a graph's scores: a kernel, or (`Col
 class Graph:
     """A model that predicts as its library does."""
 
-    library: str  # ``"scikit-learn"``, ``"xgboost"`` or ``"lightgbm"``
+    library: str  # ``"scikit-learn"``, ``"xgboost"``, ``"lightgbm"`` or ``"catboost"``
     model: str  # the library's class, e.g. ``"RandomForestClassifier"``; a pipeline's last step
     input: InputSpec  # the caller's rows
     anchor: Anchor  # from the matrix's rows to raw scores

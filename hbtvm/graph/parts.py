@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from hbtvm import codec
 from hbtvm.graph.columns import curves, dates, steps
+from hbtvm.graph.columns.counters import Counters, Equal, HashTable, Part
 from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.hashes import HashText
 from hbtvm.graph.columns.row_operations import Normalize
 from hbtvm.graph.columns.table import AllColumns, Column, Made, Raw, RowOperation, Table, parts_of
 from hbtvm.graph.columns.text import Vectorize
@@ -15,10 +17,11 @@ from hbtvm.graph.columns.text import Vectorize
 codec.share(
     steps.Step,
     steps.Arithmetic, steps.Clip, steps.Within, steps.Above, steps.Cast, steps.Function, steps.Fill,
-    steps.IsMissing, steps.ZeroIsMissing, steps.Encode, steps.Lookup, steps.Equals,
+    steps.IsMissing, steps.ZeroIsMissing, steps.Encode, steps.Lookup, steps.Equals, HashText,
     curves.Bins, curves.Quantile, curves.NormalQuantile, curves.Power, dates.Dates, dates.DatePart,
 )  # fmt: skip
-codec.share(RowOperation, Normalize, Vectorize)
+codec.share(RowOperation, Normalize, Vectorize, Counters)
+codec.share(Part, Equal, HashTable)
 
 
 @dataclass(frozen=True)

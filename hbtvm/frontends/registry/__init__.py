@@ -16,6 +16,7 @@ from hbtvm.frontends.registry import boosters, category_encoders, feature_engine
 from hbtvm.frontends.registry import boosters, probabilistic, scikit_learn
 from hbtvm.frontends.registry import boosters, probabilistic, scikit_learn, ydf
 from hbtvm.frontends.registry import boosters, scikit_learn, spark
+from hbtvm.frontends.registry import boosters, catboost, scikit_learn
 from hbtvm.frontends.sklearn.common import require_fitted
 from hbtvm.frontends.slices import slice_in_words
 from hbtvm.frontends.supported import refusal, refusal_of_dict
@@ -33,6 +34,7 @@ _SECTIONS = {
     **probabilistic.SECTIONS,
     **ydf.SECTIONS,
     **spark.SECTIONS,
+    **catboost.SECTIONS,
 }
 """By library and by the row of the table in docs/reference/models.md that names them."""
 

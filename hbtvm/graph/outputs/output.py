@@ -241,7 +241,7 @@ class OutputSpec:
 
     def _looked_up(self, index: Any, arrays: Arrays) -> Any:
         try:
-            if len(self.classes) > 1:
+            if len(self.classes) > 1 or self.keeps_axis:
                 return arrays.columns([labels[index[:, i]] for i, labels in enumerate(self.classes)])
             table = self.classes[0]
             return table.take(index[:, 0]) if arrays is HOST else table[index[:, 0]]

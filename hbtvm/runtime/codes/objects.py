@@ -10,6 +10,7 @@ import numpy as np
 
 from hbtvm.errors import InputError
 from hbtvm.runtime.codes.coder import Coder
+from hbtvm.runtime.codes.hashes import HashCoder
 
 _LEAST = 512  # fewest objects that are compared by address
 
@@ -19,7 +20,7 @@ _SLOTS = 13  # binary logarithm of the number of slots for addresses
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # spreads addresses over the slots: 2^64 over the golden ratio
 
 
-def object_codes(array: np.ndarray, coder: Coder) -> np.ndarray:
+def object_codes(array: np.ndarray, coder: Coder | HashCoder) -> np.ndarray:
     """Return the codes of Python objects, shape (n,).
 
     Raises `InputError` if an object is not a category and unknown values are refused.
@@ -36,7 +37,7 @@ def object_codes(array: np.ndarray, coder: Coder) -> np.ndarray:
     return coder.of_values(array.tolist())
 
 
-def _by_address(array: np.ndarray, coder: Coder) -> np.ndarray | None:
+def _by_address(array: np.ndarray, coder: Coder | HashCoder) -> np.ndarray | None:
     """Return the codes; None if too many objects differ."""
     addresses = _addresses(array)
     if addresses is None or len(set(addresses[:_SAMPLE].tolist())) > _DISTINCT:

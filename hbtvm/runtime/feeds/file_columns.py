@@ -10,6 +10,7 @@ import numpy as np
 
 from hbtvm.graph.columns.dates import Dates
 from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.hashes import HashText
 from hbtvm.graph.columns.steps import Encode, Fill, IsMissing, Step
 from hbtvm.graph.columns.table import Made, Raw
 from hbtvm.graph.graph import InputSpec
@@ -106,6 +107,8 @@ def _values(step: Step) -> tuple[Any, ...]:
         return ("",)
     if isinstance(step, Encode):
         return step.categories
+    if isinstance(step, HashText):
+        return ("",)
     if isinstance(step, Fill):
         return step.value, step.missing
     return (step.missing,) if isinstance(step, IsMissing) else ()

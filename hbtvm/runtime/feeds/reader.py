@@ -306,7 +306,7 @@ class FeedReader:
         """Return the matrix of columns by index; `dtypes` are those of unread columns."""
         feeds = self.feeds
         numbers = {j: columns[self._raw_of[j]].numbers(feeds[j].where) for j in self._numbers}
-        quick = None if self._single else self._host.coded(columns)
+        quick = None if self._single and not self._host.hashes else self._host.coded(columns)
         if quick is not None:
             # Values that are not numbers are read as float64.
             dtype = self._dtype_for([_F64])

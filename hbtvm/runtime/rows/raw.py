@@ -14,6 +14,7 @@ import numpy as np
 
 from hbtvm.errors import ROW, InputError
 from hbtvm.runtime.codes.coder import Coder, is_nan
+from hbtvm.runtime.codes.hashes import HashCoder
 from hbtvm.runtime.codes.objects import object_codes
 from hbtvm.runtime.unreadable import described
 
@@ -47,7 +48,7 @@ class Numbers:
         """
         return self._array
 
-    def codes(self, coder: Coder) -> np.ndarray:
+    def codes(self, coder: Coder | HashCoder) -> np.ndarray:
         """Return the codes of its values, shape (n,)."""
         return coder.of_numbers(self._array)
 
@@ -83,7 +84,7 @@ class Values:
             x = np.array([number(value, where, row) for row, value in enumerate(self._values)], np.float64)
         return x
 
-    def codes(self, coder: Coder) -> np.ndarray:
+    def codes(self, coder: Coder | HashCoder) -> np.ndarray:
         return coder.of_values(self._values)
 
     def raw(self) -> np.ndarray:
@@ -112,7 +113,7 @@ class Objects:
     def numbers(self, where: str) -> np.ndarray:
         return self._values().numbers(where)
 
-    def codes(self, coder: Coder) -> np.ndarray:
+    def codes(self, coder: Coder | HashCoder) -> np.ndarray:
         return object_codes(self._array, coder)
 
     def raw(self) -> np.ndarray:
@@ -139,7 +140,7 @@ class Text:
     def numbers(self, where: str) -> np.ndarray:
         return self._values().numbers(where)
 
-    def codes(self, coder: Coder) -> np.ndarray:
+    def codes(self, coder: Coder | HashCoder) -> np.ndarray:
         return coder.of_text(self._array, self._null)
 
     def raw(self) -> np.ndarray:
@@ -170,7 +171,7 @@ class Levels:
         result: np.ndarray = table[self._at]
         return result
 
-    def codes(self, coder: Coder) -> np.ndarray:
+    def codes(self, coder: Coder | HashCoder) -> np.ndarray:
         return coder.of_levels(self._at, self._levels, self._values, self._null)
 
     def raw(self) -> np.ndarray:
@@ -192,7 +193,7 @@ class Unreadable:
         """Refused."""
         raise InputError(f"{where}: expected numbers or categories, got {self._name}.")
 
-    def codes(self, coder: Coder) -> np.ndarray:
+    def codes(self, coder: Coder | HashCoder) -> np.ndarray:
         """Refused."""
         raise InputError(f"{coder.where}: expected numbers or categories, got {self._name}.")
 

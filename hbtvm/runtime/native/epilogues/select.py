@@ -54,7 +54,7 @@ def epilogue_of(
     if epilogue is None or epilogue.last > n_outputs:
         return None
     if name == "index" and spec.classes:
-        return _looked_up(epilogue, spec.classes)
+        return _looked_up(epilogue, spec.classes, spec.is_flat(name))
     dtype = spec.dtype_of(name)
     if dtype not in TYPES or (epilogue.single and epilogue.plain and dtype != "float32"):
         return None
@@ -184,13 +184,13 @@ def _step(node: Node, rounded: bool) -> tuple[_Steps, Node] | None:
     return None
 
 
-def _looked_up(positions: Epilogue, classes: Sequence[np.ndarray]) -> Epilogue | None:
+def _looked_up(positions: Epilogue, classes: Sequence[np.ndarray], flat: bool) -> Epilogue | None:
     """Return an epilogue for labels by position: bytes of a table, or positions of Python objects."""
     kind = classes[0].dtype
     if positions.columns != len(classes):
         return None
     starts = np.array([0, *accumulate(map(len, classes))], np.int64)
-    labelled = replace(positions, plain=False, flat=len(classes) == 1, targets=len(classes), labels=starts)
+    labelled = replace(positions, plain=False, flat=flat, targets=len(classes), labels=starts)
     if kind.hasobject:
         return replace(labelled, dtype=np.dtype("int64"), type=Type.I64, lookups=tuple(classes))
     if not kind.itemsize:

@@ -1,0 +1,1 @@
+"""CatBoost: models, files (``.cbm`` and JSON) and estimators."""
