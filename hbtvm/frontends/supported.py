@@ -114,8 +114,8 @@ def why(library: str, name: str) -> str:
     if library in _LIBRARIES:
         return f" yet; {MODELS} lists supported models"
     return (
-        ": hbtvm compiles classes of scikit-learn, XGBoost, LightGBM and CatBoost, and ONNX files, and runs no "
-        f"code of others; {MODELS} lists them"
+        ": hbtvm compiles classes of scikit-learn, XGBoost, LightGBM and CatBoost, and ONNX files, and runs "
+        f"no code of others; {MODELS} lists them"
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hbtvm import codec
 from hbtvm.graph.columns import curves, dates, steps
-from hbtvm.graph.columns.counters import Counters, Equal, HashTable, Part
+from hbtvm.graph.columns.counters import Counters
 from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns.hashes import HashText
 from hbtvm.graph.columns.row_operations import Normalize
@@ -21,7 +21,6 @@ codec.share(
     curves.Bins, curves.Quantile, curves.NormalQuantile, curves.Power, dates.Dates, dates.DatePart,
 )  # fmt: skip
 codec.share(RowOperation, Normalize, Vectorize, Counters)
-codec.share(Part, Equal, HashTable)
 
 
 @dataclass(frozen=True)

@@ -1,147 +1,154 @@
 """`Counters`: columns that CatBoost computes from categories: one-hot columns, and counters by hashes.
 
-A counter's row is found by a hash of the row's combination: hashes of categories, and results of
-comparisons. All combinations that training had are in a table; others have a value of their own.
+A counter is a number for a combination of *elements*: a category's hash, or whether a column is above, or is,
+some number. With a combination's elements e₁, e₂, ..., its hash is hᵢ = m (hᵢ₋₁ + m eᵢ), with h₀ = 0, in 64
+bits. A table has the hashes of all combinations that training had; others have a number of their own.
+
+All tables are looked up together: numpy then takes a few calls, however many tables there are.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from hbtvm import codec
 from hbtvm.graph.columns.table import RowOperation, Table
 
+HASH, ABOVE, EQUAL = 0, 1, 2
+"""Kinds of elements: a column as it is; whether it is above a number; whether it is the number."""
+
 _MULTIPLIER = np.uint64(0x4906BA494954CB65)
+_BLOCK = 1 << 16  # hashes that are looked up together, so that they stay in the cache
 
 
-class Part(ABC):
-    """Some of the columns of `Counters`."""
+class Slots(NamedTuple):
+    """The places of hashes by their first bits."""
 
-    width: int  # number of its columns
-
-    @abstractmethod
-    def check(self, width: int) -> None:
-        """Raise `ValueError` if it does not fit, or reads other columns than the first `width`."""
-
-    @abstractmethod
-    def compute(self, x: np.ndarray, out: np.ndarray) -> None:
-        """Write the columns, shape (n, `width`), for rows."""
-
-
-@dataclass(frozen=True, eq=False)
-class Equal(Part):
-    """1 where a column is some number, else 0."""
-
-    column: codec.Index
-    values: tuple[int, ...]  # a result for each
-
-    @property
-    def width(self) -> int:  # type: ignore[override]
-        """Number of results."""
-        return len(self.values)
-
-    def check(self, width: int) -> None:
-        if self.column >= width:
-            raise ValueError(f"column {self.column} of {width} is read")
-
-    def compute(self, x: np.ndarray, out: np.ndarray) -> None:
-        for i, value in enumerate(self.values):
-            out[:, i] = x[:, self.column] == value
-
-
-@dataclass(frozen=True, eq=False)
-class HashTable(Part):
-    """Numbers that a table has for a row's hash."""
-
-    columns: tuple[codec.Index, ...]  # of hashes of categories, in the order in which they are hashed
-    # `above`, `equal`: columns and numbers: whether the column is greater than, or is, the number
-    above: tuple[tuple[codec.Index, float], ...]
-    equal: tuple[tuple[codec.Index, int], ...]
-    hashes: np.ndarray  # uint64, shape (H,), ascending
-    values: np.ndarray  # float32, shape (H + 1, width): by hash; the last is that of other hashes
-
-    @property
-    def width(self) -> int:  # type: ignore[override]
-        """Number of results."""
-        return int(self.values.shape[1])
-
-    def check(self, width: int) -> None:
-        read = (*self.columns, *(column for column, _ in (*self.above, *self.equal)))
-        if any(column >= width for column in read):
-            raise ValueError(f"columns {read} of {width} are read")
-        if self.hashes.dtype != np.uint64 or self.hashes.ndim != 1 or self.values.dtype != np.float32:
-            raise ValueError("a table of hashes has wrong types")
-        if self.values.ndim != 2 or len(self.values) != len(self.hashes) + 1:
-            raise ValueError("a table of hashes has wrong shapes")
-        if np.any(self.hashes[1:] <= self.hashes[:-1]):
-            raise ValueError("hashes are not ascending")
-
-    def compute(self, x: np.ndarray, out: np.ndarray) -> None:
-        hashed = np.zeros(len(x), np.uint64)
-        for column in self.columns:
-            hashed = _combined(hashed, x[:, column].astype(np.int64).view(np.uint64))
-        for column, border in self.above:
-            hashed = _combined(hashed, (x[:, column] > border).astype(np.uint64))
-        for column, value in self.equal:
-            hashed = _combined(hashed, (x[:, column] == value).astype(np.uint64))
-        out[...] = self.values[self._places(hashed)]
-
-    @cached_property
-    def _slots(self) -> tuple[np.uint64, np.ndarray]:
-        """The first place of the hashes that begin with some bits, by these; H where there is none."""
-        bits = max(len(self.hashes) * 4, 2).bit_length()
-        shift = np.uint64(64 - bits)
-        slots = np.full(1 << bits, len(self.hashes), np.int32)
-        first = self.hashes >> shift
-        slots[first[::-1].view(np.int64)] = np.arange(len(first) - 1, -1, -1, dtype=np.int32)
-        return shift, slots
-
-    def _places(self, hashed: np.ndarray) -> np.ndarray:
-        """Return the places of hashes, or H."""
-        count = len(self.hashes)
-        shift, slots = self._slots
-        place = slots[(hashed >> shift).view(np.int64)]
-        if not count:
-            return place
-        # Mostly, a slot has one hash; others are searched for.
-        other = np.flatnonzero((place < count) & (self.hashes[np.minimum(place, count - 1)] != hashed))
-        if len(other):
-            at = np.searchsorted(self.hashes, hashed[other])
-            at[at == count] = 0
-            place[other] = np.where(self.hashes[at] == hashed[other], at, count)
-        return place
-
-
-def _combined(hashed: np.ndarray, value: np.ndarray) -> np.ndarray:
-    result: np.ndarray = _MULTIPLIER * (hashed + _MULTIPLIER * value)
-    return result
+    shift: np.ndarray  # uint64, shape (T, 1): the bits of a table's hashes that do not choose a slot
+    base: np.ndarray  # uint64, shape (T, 1): the first slot of a table
+    place: np.ndarray  # int32: the first hash of each slot; the number of all hashes if there is none
+    most: int  # hashes of the fullest slot
 
 
 @dataclass(frozen=True, eq=False)
 class Counters(RowOperation):
-    """The columns of all parts side by side."""
+    """One-hot columns, and behind them the columns of C counters in T tables."""
 
     inputs: Table  # hashes of categories (`HashText`), and numbers in float32
-    parts: tuple[Part, ...]
+    # `test`, `column`, `number`: the elements: int32, int32 (columns of `inputs`) and float64, shape (E,)
+    test: np.ndarray
+    column: np.ndarray
+    number: np.ndarray
+    hot: np.ndarray  # int32, shape (one-hot columns,): elements that are results
+    # Int32, shape (T, elements of the longest combination): the elements of a table's combination, counted
+    # from 1. Zeros in front stand for none.
+    elements: np.ndarray
+    start: np.ndarray  # int64, shape (T + 1,): the first of a table's hashes
+    hashes: np.ndarray  # uint64: of each table, ascending
+    table: np.ndarray  # int32, shape (C,): the table of each counter
+    values: np.ndarray  # float32: of each counter, one for each hash of its table, and one for other hashes
 
     @property
     def width(self) -> int:  # type: ignore[override]
         """Number of columns."""
-        return sum(part.width for part in self.parts)
+        return len(self.hot) + len(self.table)
 
     def validate(self) -> None:
-        """Raise `ValueError` if a part does not fit the inputs."""
-        for part in self.parts:
-            part.check(len(self.inputs))
+        """Raise `ValueError` if the arrays do not fit each other."""
+        types = {
+            "int32": (self.test, self.column, self.hot, self.table, self.elements),
+            "int64": (self.start,),
+            "uint64": (self.hashes,),
+            "float32": (self.values,),
+            "float64": (self.number,),
+        }
+        if any(array.dtype != kind for kind, arrays in types.items() for array in arrays):
+            raise ValueError("arrays of counters have wrong types")
+        tables, count = len(self.elements), len(self.test)
+        if not len(self.column) == len(self.number) == count or len(self.start) != tables + 1:
+            raise ValueError("arrays of counters have wrong lengths")
+        bounds: Sequence[tuple[np.ndarray, int]] = (
+            (self.test, 3),
+            (self.column, len(self.inputs)),
+            (self.hot, count),
+            (self.table, tables),
+            (self.elements, count + 1),
+        )
+        for array, most in bounds:
+            if array.size and not 0 <= int(array.min()) <= int(array.max()) < most:
+                raise ValueError(f"a counter refers to one of {most} that is absent")
+        sizes = np.diff(self.start)
+        if self.elements.ndim != 2 or self.start[0] != 0 or np.any(sizes < 0):
+            raise ValueError("tables of counters overlap")
+        if self.start[-1] != len(self.hashes) or len(self.values) != np.sum(sizes[self.table] + 1):
+            raise ValueError("tables of counters have other lengths")
+        ascending = np.append(self.hashes[1:] > self.hashes[:-1], True)
+        ascending[self.start[1:][sizes > 0] - 1] = True
+        if not ascending.all():
+            raise ValueError("hashes of counters are not ascending")
+
+    @cached_property
+    def _slots(self) -> Slots:
+        sizes, total = np.diff(self.start), len(self.hashes)
+        bits = np.array([(4 * size | 1).bit_length() for size in sizes.tolist()], np.int64)
+        base = np.concatenate([[0], np.cumsum(1 << bits)])
+        shift, first = (64 - bits).astype(np.uint64), base[:-1].astype(np.uint64)
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        slot = ((self.hashes >> shift[owner]) + first[owner]).astype(np.int64)
+        place = np.full(int(base[-1]), total, np.int32)
+        place[slot[::-1]] = np.arange(total - 1, -1, -1)
+        most = int(np.bincount(slot).max(initial=0)) if total else 0
+        return Slots(shift[:, None], first[:, None], place, most)
+
+    @cached_property
+    def _value_start(self) -> np.ndarray:
+        """The first value of each counter less its table's first hash, int64, shape (C, 1)."""
+        sizes = np.diff(self.start)[self.table] + 1
+        result: np.ndarray = (np.cumsum(sizes) - sizes)[:, None]
+        return result
 
     def reference(self, x: np.ndarray) -> np.ndarray:
-        out = np.empty((len(x), self.width))
-        at = 0
-        for part in self.parts:
-            part.compute(x, out[:, at : at + part.width])
-            at += part.width
-        return out
+        out = np.empty((self.width, len(x)))
+        rows = max(1, _BLOCK // max(len(self.elements), 1))
+        for first in range(0, len(x), rows):
+            self._block(x[first : first + rows].T, out[:, first : first + rows])
+        return out.T
+
+    def _block(self, x: np.ndarray, out: np.ndarray) -> None:
+        """Write the columns, shape (width, n), for rows of shape (inputs, n)."""
+        elements = np.zeros((len(self.test) + 1, x.shape[1]), np.uint64)
+        values, number = x[self.column], self.number[:, None]
+        hashed, above, equal = (self.test == test for test in (HASH, ABOVE, EQUAL))
+        elements[1:][hashed] = values[hashed].astype(np.int64).view(np.uint64)
+        elements[1:][above] = values[above] > number[above]
+        elements[1:][equal] = values[equal] == number[equal]
+        out[: len(self.hot)] = elements[1 + self.hot]
+        if len(self.elements):
+            place = self._places(elements)
+            out[len(self.hot) :] = self.values[place[self.table] + self._value_start]
+
+    def _places(self, elements: np.ndarray) -> np.ndarray:
+        """Return the places of combinations in their tables, int64, shape (T, n); others' at the end."""
+        elements *= _MULTIPLIER
+        hashed = np.zeros((len(self.elements), elements.shape[1]), np.uint64)
+        for column in self.elements.T:
+            hashed += elements[column]
+            hashed *= _MULTIPLIER
+        slots, total = self._slots, len(self.hashes)
+        place = slots.place[((hashed >> slots.shift) + slots.base).view(np.int64)]
+        known = np.append(self.hashes, np.uint64(0))
+        other = np.flatnonzero((known[place] != hashed) & (place < total))
+        place, hashed = place.reshape(-1), hashed.reshape(-1)
+        for _ in range(slots.most):
+            # Hashes of the same slot follow each other.
+            place[other] += 1
+            other = other[(place[other] < total) & (known[place[other]] != hashed[other])]
+        place[other] = total
+        places = place.reshape(len(self.elements), -1) - self.start[:-1, None]
+        size = np.diff(self.start)[:, None]
+        result: np.ndarray = np.where((places >= 0) & (places < size), places, size)
+        return result

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.errors import InputError
 from hbtvm.graph.columns.hashes import HashText
 
 _MOST = 1 << 17  # values whose hashes are kept
+_KEPT = frozenset((str, int, bool))  # their types
 
 
 class HashCoder:
@@ -31,7 +33,7 @@ class HashCoder:
 
     def of_value(self, value: Any) -> int:
         """Return the hash of a value. Raises `InputError` if it is neither a text nor an integer."""
-        known = self._known.get(value) if type(value) is str else None
+        known = self._known.get(value) if type(value) in _KEPT else None
         return int(self.of_values([value])[0]) if known is None else known
 
     def of_values(self, values: list[Any]) -> np.ndarray:
@@ -39,25 +41,23 @@ class HashCoder:
 
         Raises `InputError` if a value is neither a text nor an integer; it names the row.
         """
-        # Only texts are looked up: 1.0, which is refused, equals 1.
-        if set(map(type, values)) != {str}:
+        # Others are not looked up: 1.0, which is refused, equals 1.
+        if not _KEPT.issuperset(map(type, values)):
             return self._step.hashes(values)
-        try:
-            return np.fromiter(map(self._known.__getitem__, values), np.int64, len(values))
-        except KeyError:
-            new = list({*values} - self._known.keys())
-        if len(new) + len(self._known) > _MOST:
-            self._known = {}
-        if len(new) > _MOST:
-            return self._step.hashes(values)
-        # Threads share the dictionary: it is replaced, not changed.
-        pairs = zip(new, self._step.hashes(new).tolist(), strict=True)
-        known = {**self._known, **dict(pairs)}
-        self._known = known
+        known = self._known
         try:
             return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
         except KeyError:
+            new = list({*values} - known.keys())
+        if len(new) + len(known) > _MOST:
+            self._known = {}
             return self._step.hashes(values)
+        try:
+            hashes = self._step.hashes(new)
+        except InputError:
+            return self._step.hashes(values)  # its error names the row
+        known.update(zip(new, hashes.tolist(), strict=True))
+        return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
 
     def of_numbers(self, x: np.ndarray) -> np.ndarray:
         """Return the hashes of an array of integers or bools, shape (n,).
@@ -67,7 +67,10 @@ class HashCoder:
         if x.dtype.kind not in "iub":
             return self._step.hashes(x[:1].tolist())
         distinct, at = np.unique(x, return_inverse=True)
-        result: np.ndarray = self._step.hashes(distinct.tolist())[at.reshape(-1)]
+        try:
+            result: np.ndarray = self.of_values(distinct.tolist())[at.reshape(-1)]
+        except InputError:  # an integer beyond 64 bits with a sign
+            return self._step.hashes(x.tolist())
         return result
 
     def of_levels(
