@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from hbtvm.graph.columns.feeds import as_they_come
+from hbtvm.graph.columns.feeds import Feed, as_they_come
 from hbtvm.graph.columns.steps import Encode, Fill, Lookup, ZeroIsMissing
-from hbtvm.graph.columns.table import Column, Table
+from hbtvm.graph.columns.table import Column, Made, Raw, RowOperation, Table
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.lower_network import Lowered, lower_types
 from hbtvm.graph.networks import fold_linear
@@ -126,8 +126,27 @@ def predictor_of(graph: Graph, table: Table) -> Predictor:
     return predictor_over(graph.output, scores)
 
 
+def _fed(table: Table, last: Graph) -> Table:
+    """Return the columns that the last step's feeds make of a table."""
+    operations: dict[RowOperation, RowOperation] = {}
+
+    def over(column: Column | Feed) -> Column:
+        source = column.source
+        if isinstance(source, Raw):
+            return table.columns[source.index].then(*column.steps)
+        operation = source.operation
+        if operation not in operations:
+            inputs = Table(tuple(over(inner) for inner in operation.inputs.columns))
+            operations[operation] = replace(operation, inputs=inputs)  # type: ignore[type-var]
+        return Column(Made(operations[operation], source.index), column.steps)
+
+    return Table(tuple(map(over, last.feeds)))
+
+
 def as_read(table: Table, last: Graph) -> Table:
-    """Return the columns as the last step reads them: codes of categories, its missing value as NaN."""
+    """Return the columns as the last step's anchor reads them: feeds, codes of categories, missing values."""
+    if last.feeds:
+        return _fed(table, last)
     spec = last.input
     skips = isinstance(last.anchor, Linear) and last.anchor.sums.fills_missing
     mapped = bool(spec.categories) and spec.numbers_are_categories

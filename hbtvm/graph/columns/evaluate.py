@@ -14,6 +14,7 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.graph.columns.curves import Bins, Quantile
 from hbtvm.graph.columns.dates import DatePart, Dates
+from hbtvm.graph.columns.hashes import HashText
 from hbtvm.graph.columns.steps import (
     Above,
     Cast,
@@ -115,6 +116,8 @@ def _of_values(step: Step, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return step.apply(numbers_of(values, dtype))
     if isinstance(step, Encode):
         return np.array([step.code(value) for value in values], dtype)
+    if isinstance(step, HashText):
+        return step.apply(x)
     if isinstance(step, IsMissing):
         return np.array([is_missing(value, step.missing) for value in values], dtype)
     if isinstance(step, Fill):

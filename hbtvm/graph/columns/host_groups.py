@@ -175,7 +175,7 @@ def _parts(source: Raw | Made, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...
     """Return the leading steps that make codes or hashes of values, if any, and the steps on numbers."""
     if isinstance(source, Raw):
         for i, step in enumerate(steps):
-            if isinstance(step, Encode | HashText):
+            if isinstance(step, Encode) or (isinstance(step, HashText) and not i):
                 return steps[: i + 1], steps[i + 1 :]
             if not isinstance(step, Fill | IsMissing):
                 break
