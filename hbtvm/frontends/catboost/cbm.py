@@ -107,21 +107,22 @@ def _info(root: Table) -> dict[str, Any]:
     return info
 
 
-def _base(base: Table) -> tuple[Combination, str]:
+def _base(base: Table) -> tuple[Combination, str, int]:
+    """Return the key of a table of counters: the combination, the kind, and the target that it counts."""
     features = base.table(0)
     combination = Combination(
         tuple(features.vector(0, "<i4").tolist()),
         tuple(features.vector(1, "<i4,<f4").tolist()),
         tuple(features.vector(2, "<i4,<i4").tolist()),
     )
-    return combination, _named(CTR_TYPES, base.number(1, "i1", 0))
+    return combination, _named(CTR_TYPES, base.number(1, "i1", 0)), base.number(2, "<i4", 0)
 
 
 def _counter(feature: Table) -> Counter:
     counter = feature.table(0)
-    combination, kind = _base(counter.table(0))
+    key = combination, kind, _ = _base(counter.table(0))
     return Counter(
-        (combination, kind),
+        key,
         combination,
         kind,
         counter.number(1, "<i4", 0),

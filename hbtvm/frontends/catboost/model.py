@@ -9,10 +9,13 @@ from hbtvm.frontends.build import feature_count
 from hbtvm.frontends.catboost import cbm, json_file
 from hbtvm.frontends.catboost.columns import feeds_of
 from hbtvm.frontends.catboost.flatbuffers import damaged
-from hbtvm.frontends.catboost.output import estimator_of, output
+from hbtvm.frontends.catboost.output import estimator_of, loss_of, output
 from hbtvm.frontends.catboost.parts import Parts
 from hbtvm.frontends.catboost.trees import Splits, ensemble, used
 from hbtvm.graph.graph import Graph, InputSpec
+
+_TARGETS = ("MultiLogloss", "MultiCrossEntropy", "MultiRMSE", "MultiRMSEWithMissingValues")
+"""Losses of several targets, which each have counters of their own."""
 
 
 def from_bytes(content: bytes, estimator: str = "") -> Graph:
@@ -22,7 +25,12 @@ def from_bytes(content: bytes, estimator: str = "") -> Graph:
     Raises `ModelError` if it is damaged. Raises `UnsupportedModel` if the model reads texts or embeddings, or
     has an unsupported loss.
     """
-    parts = cbm.read(content) if content.startswith(b"CBM1") else json_file.read(content)
+    is_json = not content.startswith(b"CBM1")
+    parts = json_file.read(content) if is_json else cbm.read(content)
+    if is_json and parts.counters and loss_of(parts.info) in _TARGETS:
+        raise UnsupportedModel(
+            "CatBoost's JSON has counters of categories for only one of the model's targets; save it as .cbm."
+        )
     if parts.others:
         raise UnsupportedModel(
             f"the CatBoost model reads {' and '.join(parts.others)} features; supported are numbers and "
