@@ -27,6 +27,7 @@ import numpy as np
 
 from hbtvm import codec
 from hbtvm.errors import ModelError
+from hbtvm.frontends.catboost import model as catboost_model
 from hbtvm.frontends.lightgbm import model as lightgbm_model
 from hbtvm.frontends.xgboost import model as xgboost_model
 from hbtvm.frontends.xgboost import ubjson
@@ -122,6 +123,21 @@ def _bytes(sample: bytes, rng: random.Random) -> bytes:
     return bytes(data[: rng.randrange(len(data) + 1)] if rng.random() < 0.1 else data)
 
 
+def _in_place(sample: bytes, rng: random.Random) -> bytes:
+    """Some bytes changed, or exchanged for others of the file, so that all stays in its place."""
+    data = bytearray(sample)
+    for _ in range(rng.choice((1, 1, 2, 5, 20))):
+        at, size = rng.randrange(len(data) - 8), rng.choice((1, 1, 2, 4))
+        kinds = (
+            rng.randbytes(size),
+            bytes(size),
+            b"\xff" * size,
+            data[rng.randrange(len(data) - 8) :][:size],
+        )
+        data[at : at + size] = rng.choice(kinds)
+    return bytes(data)
+
+
 def _words(sample: bytes, rng: random.Random) -> bytes:
     """Some of a text's words replaced, or lines left out or moved."""
     lines = sample.decode().split("\n")
@@ -163,6 +179,8 @@ FORMATS: dict[str, tuple[str, Callable[..., bytes], Callable[[bytes], Any]]] = {
                xgboost_model.from_ubjson),
     "text": ("lightgbm-*.txt", _half(_words, _bytes),
              lambda content: lightgbm_model.from_text(content.decode("utf-8", "replace"))),
+    "cbm": ("../catboost/*.cbm", _half(_in_place, _bytes), catboost_model.from_bytes),
+    "catboost": ("../catboost/*.json", _half(_json_mutant, _bytes), catboost_model.from_bytes),
 }  # fmt: skip
 """For each format, its samples, what makes mutants, and what reads them."""
 
@@ -172,7 +190,7 @@ def main(name: str, count: int, seed: int) -> int:
     samples = [path.read_bytes() for path in sorted(FILES.glob(pattern))]
     if name == "text":
         samples.append(_with_categories())
-    else:
+    elif pattern.startswith("xgboost"):
         samples.append((FILES.parent / "xgboost_2_1_categories.json").read_bytes())
         vectors = ubjson.loads((FILES.parent / "xgboost_2_1_vector.ubj").read_bytes())
         samples.append(json.dumps(vectors).encode())
@@ -213,7 +231,8 @@ def _use(graph: Graph) -> None:
     assert codec.write(codec.read(OutputSpec, json.loads(json.dumps(written)))) == written
     if graph.input.n_features < 1_000:
         with np.errstate(all="ignore"):
-            predict(graph, np.ones((2, graph.input.n_features)))
+            # Integers are categories, too.
+            predict(graph, np.ones((2, graph.input.n_features), int if graph.feeds else float))
 
 
 def _with_categories() -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.graph.columns.hashes import HashText
 from hbtvm.graph.columns.steps import Encode
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.feeds.file_columns import steps_of
@@ -93,6 +94,8 @@ def random_rows(model: Model, rows: int, seed: int = 0) -> dict[str, Any]:
         for raw, step in steps_of(reader.feeds):
             if isinstance(step, Encode):
                 known[raw] = [value for value in step.categories if value is not None and value == value]
+            elif isinstance(step, HashText):
+                known[raw] = ["red", "green", "blue"]
     # Arrays for LightGBM and XGBoost hold codes.
     coded = reader is None and not spec.numbers_are_categories
     columns: list[np.ndarray] = []

@@ -24,7 +24,7 @@ TEXT = (FILES / "lightgbm-3.3.5-regression.txt").read_text()
 DOCUMENT = (FILES / "xgboost-2.1.4-softprob.json").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["json", "ubjson", "text"])
+@pytest.mark.parametrize("name", ["json", "ubjson", "text", "cbm", "catboost"])
 def test_mutants_are_read_or_refused(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error::RuntimeWarning", "-m", "tests.mutants", name, "500", "7"],

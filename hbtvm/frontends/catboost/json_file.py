@@ -47,8 +47,10 @@ def read(content: bytes) -> Parts:
 
 def _model(document: dict[str, Any]) -> Parts:
     features, info = document["features_info"], document["model_info"]
+    if not isinstance(info, dict):
+        raise ValueError("its model_info is not an object")
     scale, bias = document.get("scale_and_bias", (1.0, [0.0]))
-    bias = np.atleast_1d(np.array(bias, np.float64))
+    bias = _vector(bias if isinstance(bias, list) else [bias], "float64")
     categorical = features.get("categorical_features", [])
     trees = document.get("oblivious_trees")
     others = [kind for kind in ("text", "embedding") if features.get(f"{kind}_features")]
@@ -59,7 +61,7 @@ def _model(document: dict[str, Any]) -> Parts:
             Numeric(
                 int(feature["flat_feature_index"]),
                 str(feature.get("feature_id", "")),
-                np.array(feature.get("borders") or [], np.float32),
+                _vector(feature.get("borders") or [], "float32"),
                 NAN_TREATMENTS[NAN_TREATMENTS.index(feature.get("nan_value_treatment", "AsIs"))],
             )
             for feature in features.get("float_features", [])
@@ -69,7 +71,7 @@ def _model(document: dict[str, Any]) -> Parts:
             for feature in categorical
         ],
         [
-            (int(feature["feature_index"]), np.array(feature["values"], np.int32))
+            (int(feature["feature_index"]), _vector(feature["values"], "int32"))
             for feature in categorical
             if feature.get("values")
         ],
@@ -83,6 +85,15 @@ def _model(document: dict[str, Any]) -> Parts:
         {counter.key: _table(tables[counter.key], counter.kind) for counter in counters},
         tuple(others),
     )  # fmt: skip
+
+
+def _vector(values: Any, dtype: str) -> np.ndarray:
+    """Return numbers as an array of one dimension. Raises `ValueError` if they have another number."""
+    with np.errstate(over="ignore"):
+        result = np.array(values, dtype)
+    if result.ndim != 1:
+        raise ValueError("expected a list of numbers")
+    return result
 
 
 def _counter(counter: dict[str, Any]) -> Counter:
@@ -112,7 +123,7 @@ def _counter(counter: dict[str, Any]) -> Counter:
         (float(counter["prior_numerator"]), float(counter["prior_denomerator"])),
         float(counter["shift"]),
         float(counter["scale"]),
-        np.array(counter["borders"], np.float32),
+        _vector(counter["borders"], "float32"),
     )
 
 

@@ -121,7 +121,7 @@ def _labels(info: Mapping[str, Any], count: int) -> np.ndarray:
             f"the CatBoostClassifier has {shown(classes, 20)} classes, and training had rows of {count}; "
             "train it without classes that do not occur."
         )
-    kind = _LABEL_TYPES.get(params.get("class_label_type", "Integer"))
+    kind = _LABEL_TYPES.get(str(params.get("class_label_type", "Integer")))
     if kind is None or not all(isinstance(name, (str, int, float)) for name in names):
         raise ModelError("the CatBoost model is damaged: its labels are of an unknown type.")
     try:
