@@ -30,7 +30,7 @@ def column_names(spec: OutputSpec, output: str | None, shape: Sequence[int]) -> 
         )
         return names if len(names) == columns else [str(i) for i in range(columns)]
     name = output or ("label" if spec.predicts_labels else "prediction")
-    if len(shape) == 1 and name != "raw":
+    if name != "raw" and (len(shape) == 1 or (columns == 1 and name == "label")):
         return [name]
     return [f"{name}_{i}" for i in range(columns)]
 
