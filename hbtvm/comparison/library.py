@@ -238,8 +238,7 @@ def from_file(path: str, kind: str) -> Any:
 
 def _catboost_file(path: str) -> Any:
     """Load CatBoost's file as the estimator that its loss is for."""
-    import catboost
-
+    catboost = importlib.import_module("catboost")
     estimator = getattr(catboost, load_model(path).model)()
     with open(path, "rb") as file:
         is_binary = file.read(4) == b"CBM1"

@@ -170,8 +170,8 @@ def _trees(trees: Table, width: int) -> list[SymmetricTree | StepTree]:
     leaf_of = trees.vector(11, "<u4").astype(np.int64)
     if len(values) % width:
         raise damaged(f"it has {len(values)} leaf values for {width} scores")
-    table, result, first = values.reshape(-1, width), [], 0
-    at = 0
+    result: list[SymmetricTree | StepTree] = []
+    table, first, at = values.reshape(-1, width), 0, 0
     for size in sizes:
         if not 0 <= size <= len(splits) - at:
             raise damaged("a tree's splits lie outside of it")

@@ -43,7 +43,7 @@ def _operation(elements: _Elements, hot: Sequence[tuple[int, int]], counters: Se
     equals = [elements.equal(feature, value) for feature, value in hot]
     # Counters of one combination share a table if training gave these the same hashes.
     tables: dict[tuple[Combination, bytes], tuple[int, np.ndarray]] = {}
-    table, values, rows = [], [], []
+    table, values, rows = list[int](), list[np.ndarray](), list[list[int]]()
     for counter in counters:
         read = elements.table(counter)
         hashes, first = np.unique(read.hashes, return_index=True)

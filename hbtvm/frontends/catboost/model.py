@@ -10,7 +10,7 @@ from hbtvm.frontends.catboost import cbm, json_file
 from hbtvm.frontends.catboost.columns import feeds_of
 from hbtvm.frontends.catboost.flatbuffers import damaged
 from hbtvm.frontends.catboost.output import estimator_of, loss_of, output
-from hbtvm.frontends.catboost.parts import Parts
+from hbtvm.frontends.catboost.parts import Categorical, Numeric, Parts
 from hbtvm.frontends.catboost.trees import Splits, ensemble, used
 from hbtvm.graph.graph import Graph, InputSpec
 
@@ -65,7 +65,7 @@ def _graph(parts: Parts, estimator: str) -> Graph:
 
 
 def _inputs(parts: Parts) -> InputSpec:
-    features = (*parts.numeric, *parts.categorical)
+    features: list[Numeric | Categorical] = [*parts.numeric, *parts.categorical]
     places = [feature.column for feature in features]
     if not places or min(places) < 0 or len(set(places)) < len(places):
         raise damaged("its features have no columns, or the same")

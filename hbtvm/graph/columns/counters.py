@@ -112,11 +112,12 @@ class Counters(RowOperation):
         return result
 
     def reference(self, x: np.ndarray) -> np.ndarray:
-        out = np.empty((self.width, len(x)))
+        out: np.ndarray = np.empty((self.width, len(x)))
         rows = max(1, _BLOCK // max(len(self.elements), 1))
         for first in range(0, len(x), rows):
             self._block(x[first : first + rows].T, out[:, first : first + rows])
-        return out.T
+        result: np.ndarray = out.T
+        return result
 
     def _block(self, x: np.ndarray, out: np.ndarray) -> None:
         """Write the columns, shape (width, n), for rows of shape (inputs, n)."""
@@ -134,7 +135,7 @@ class Counters(RowOperation):
     def _places(self, elements: np.ndarray) -> np.ndarray:
         """Return the places of combinations in their tables, int64, shape (T, n); others' at the end."""
         elements *= _MULTIPLIER
-        hashed = np.zeros((len(self.elements), elements.shape[1]), np.uint64)
+        hashed: np.ndarray = np.zeros((len(self.elements), elements.shape[1]), np.uint64)
         for column in self.elements.T:
             hashed += elements[column]
             hashed *= _MULTIPLIER

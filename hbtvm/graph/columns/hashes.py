@@ -91,7 +91,8 @@ class _Pool:
 
     def half(self, at: np.ndarray) -> np.ndarray:
         """Return the words of four bytes at positions, as uint64."""
-        return self(at) & np.uint64(0xFFFFFFFF)
+        words: np.ndarray = self(at) & np.uint64(0xFFFFFFFF)
+        return words
 
 
 def _rotated(x: np.ndarray, by: int | np.ndarray) -> np.ndarray:

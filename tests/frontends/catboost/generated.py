@@ -11,7 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import catboost
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,6 +19,8 @@ from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import load_model
 from hbtvm.frontends.catboost import cbm
 from tests.by_reference import predict
+
+catboost = pytest.importorskip("catboost")
 
 WORDS = [
     "",
@@ -54,7 +55,7 @@ def frame(rng: np.random.Generator, numbers: int, kinds: list[str], n: int, miss
             x[rng.random(n) < 0.15] = np.nan
         columns[f"x{i}"] = x.astype(np.float32) if i % 2 else x
     for i, kind in enumerate(kinds):
-        words = rng.choice(WORDS, n).astype(object)
+        words = rng.choice(rng.choice(WORDS, rng.integers(3, 18), replace=False), n).astype(object)
         values = {
             "text": words,
             "category": pd.Categorical(words),
@@ -70,23 +71,30 @@ def frame(rng: np.random.Generator, numbers: int, kinds: list[str], n: int, miss
 def trained(seed: int) -> tuple[Any, pd.DataFrame]:
     """Return a fitted estimator, and rows to predict."""
     rng = np.random.default_rng(seed)
-    n, numbers = int(rng.integers(80, 250)), int(rng.integers(1, 5))
+    n, numbers = int(rng.integers(80, 400)), int(rng.integers(1, 5))
     kinds = list(rng.choice(["text", "category", "integer", "bool"], rng.integers(0, 4)))
     nan_mode = str(rng.choice(["Forbidden", "Min", "Max"]))
     X = frame(rng, numbers, kinds, n, nan_mode != "Forbidden")
     signal = np.nan_to_num(X["x0"].to_numpy(np.float64)) + 0.3 * rng.normal(size=n)
-    for name in X.columns[[" " in name for name in X.columns]]:
-        signal += X[name].map(lambda value: len(str(value)) % 3).to_numpy(np.float64) - 1
+    categories = [name for name in X.columns if " " in name]
+    parities = [
+        X[name].astype(str).map(lambda text: sum(text.encode()) % 2).to_numpy() for name in categories
+    ]
+    for parity in parities:
+        signal += parity - 0.5
+    if len(parities) > 1:
+        # Only combinations explain this.
+        signal += 4 * (sum(parities) % 2)
     depth = int(rng.integers(1, 11))
     options: dict[str, Any] = {
-        "iterations": int(rng.integers(1, 12 if depth < 7 else 4)),
+        "iterations": int(rng.integers(1, 4 if depth > 6 else 40 if len(kinds) > 1 else 12)),
         "depth": depth,
         "nan_mode": nan_mode,
         "grow_policy": str(rng.choice(["SymmetricTree", "SymmetricTree", "Depthwise", "Lossguide"])),
         "one_hot_max_size": int(rng.choice([2, 5, 30])),
         "max_ctr_complexity": int(rng.integers(1, 4)),
         "border_count": int(rng.choice([4, 32, 254, 300])),
-        "cat_features": [name for name in X.columns if " " in name],
+        "cat_features": categories,
         "random_seed": seed, "thread_count": 1, "verbose": False, "allow_writing_files": False,
     }  # fmt: skip
     counters = ["Borders", "Buckets", "BinarizedTargetMeanValue", "Counter"]
