@@ -14,6 +14,7 @@ from hbtvm.codec import CodecError
 from hbtvm.graph.columns import curves
 from hbtvm.graph.columns import steps as kinds
 from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.hashes import HashText
 from hbtvm.graph.columns.row_operations import Normalize
 from hbtvm.graph.columns.table import Column, Made, Raw, RowOperation, Table
 from hbtvm.graph.parts import Parts
@@ -40,6 +41,7 @@ ALL = (
     curves.Quantile(np.array([1.0, 1.0, 2.0]), np.array([0.0, 0.5, 1.0]), 1e-7),
     curves.NormalQuantile(),
     curves.Power("box-cox", -0.5, True),
+    HashText("column 'b'"),
 )
 
 

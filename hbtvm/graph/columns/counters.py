@@ -68,6 +68,8 @@ class Counters(RowOperation):
         }
         if any(array.dtype != kind for kind, arrays in types.items() for array in arrays):
             raise ValueError("arrays of counters have wrong types")
+        if any(array.ndim != 1 + (array is self.elements) for arrays in types.values() for array in arrays):
+            raise ValueError("arrays of counters have wrong shapes")
         tables, count = len(self.elements), len(self.test)
         if not len(self.column) == len(self.number) == count or len(self.start) != tables + 1:
             raise ValueError("arrays of counters have wrong lengths")
@@ -82,7 +84,7 @@ class Counters(RowOperation):
             if array.size and not 0 <= int(array.min()) <= int(array.max()) < most:
                 raise ValueError(f"a counter refers to one of {most} that is absent")
         sizes = np.diff(self.start)
-        if self.elements.ndim != 2 or self.start[0] != 0 or np.any(sizes < 0):
+        if self.start[0] != 0 or np.any(sizes < 0):
             raise ValueError("tables of counters overlap")
         if self.start[-1] != len(self.hashes) or len(self.values) != np.sum(sizes[self.table] + 1):
             raise ValueError("tables of counters have other lengths")
