@@ -38,14 +38,15 @@ def read(content: bytes) -> Parts:
     """
     core, rest = _sized(content, 4)
     root = Buffer(core).root()
-    version, parts = root.text(0), root.texts(3)
-    if version != "FlabuffersModel_v1" or any(part != _TABLES for part in parts):
-        others = [version, *(part for part in parts if part != _TABLES)]
+    version, blocks = root.text(0), root.texts(3)
+    unknown = [block for block in blocks if block != _TABLES]
+    parts = _model(root, _tables(content, rest) if blocks and not unknown else {})
+    if version != "FlabuffersModel_v1" or (unknown and not parts.others):
         raise UnsupportedModel(
-            f"the CatBoost model has the parts {shown(', '.join(others), 200)}; supported are trees on "
-            "numbers and categories."
+            f"the CatBoost model has the parts {shown(', '.join([version, *unknown]), 200)}; supported are "
+            "trees on numbers and categories."
         )
-    return _model(root, _tables(content, rest) if parts else {})
+    return parts
 
 
 def _sized(content: bytes, at: int) -> tuple[bytes, int]:

@@ -68,6 +68,16 @@ def test_not_fitted() -> None:
         load_model(catboost.CatBoostRegressor())
 
 
+@pytest.mark.parametrize("kind", ["text", "embedding"])
+def test_features_beside_numbers_and_categories(kind: str) -> None:
+    X, y = data()
+    column = X["shop"] + " of " + X["city"] if kind == "text" else [[row, 1.0 - row] for row in y]
+    model = catboost.CatBoostClassifier(**{f"{kind}_features": ["more"]}, **OPTIONS)
+    model.fit(X[["amount"]].assign(more=column), y > np.median(y))
+    with pytest.raises(UnsupportedModel, match=f"the CatBoost model reads {kind} features; supported are"):
+        load_model(model)
+
+
 def test_classes_that_training_lacked() -> None:
     X, _ = data()
     model = catboost.CatBoostClassifier(loss_function="MultiClass", classes_count=5, **OPTIONS)
