@@ -30,7 +30,8 @@ class Slots(NamedTuple):
 
     shift: np.ndarray  # uint64, shape (T, 1): the bits of a table's hashes that do not choose a slot
     base: np.ndarray  # uint64, shape (T, 1): the first slot of a table
-    place: np.ndarray  # int32: the first hash of each slot; the number of all hashes if there is none
+    place: np.ndarray  # int64: the first hash of each slot; the number of all hashes if there is none
+    hashes: np.ndarray  # uint64: all hashes, and 0
     most: int  # hashes of the fullest slot
 
 
@@ -101,10 +102,10 @@ class Counters(RowOperation):
         shift, first = (64 - bits).astype(np.uint64), base[:-1].astype(np.uint64)
         owner = np.repeat(np.arange(len(sizes)), sizes)
         slot = ((self.hashes >> shift[owner]) + first[owner]).astype(np.int64)
-        place = np.full(int(base[-1]), total, np.int32)
+        place = np.full(int(base[-1]), total)
         place[slot[::-1]] = np.arange(total - 1, -1, -1)
         most = int(np.bincount(slot).max(initial=0)) if total else 0
-        return Slots(shift[:, None], first[:, None], place, most)
+        return Slots(shift[:, None], first[:, None], place, np.append(self.hashes, np.uint64(0)), most)
 
     @cached_property
     def _value_start(self) -> np.ndarray:
@@ -114,7 +115,8 @@ class Counters(RowOperation):
         return result
 
     def reference(self, x: np.ndarray) -> np.ndarray:
-        out: np.ndarray = np.empty((self.width, len(x)))
+        """Return the columns, float32, shape (n, `width`)."""
+        out: np.ndarray = np.empty((self.width, len(x)), np.float32)
         rows = max(1, _BLOCK // max(len(self.elements), 1))
         for first in range(0, len(x), rows):
             self._block(x[first : first + rows].T, out[:, first : first + rows])
@@ -132,26 +134,31 @@ class Counters(RowOperation):
         out[: len(self.hot)] = elements[1 + self.hot]
         if len(self.elements):
             place = self._places(elements)
-            out[len(self.hot) :] = self.values[place[self.table] + self._value_start]
+            at = place.take(self.table, axis=0)
+            at += self._value_start
+            out[len(self.hot) :] = self.values.take(at, mode="clip")
 
     def _places(self, elements: np.ndarray) -> np.ndarray:
         """Return the places of combinations in their tables, int64, shape (T, n); others' at the end."""
         elements *= _MULTIPLIER
         hashed: np.ndarray = np.zeros((len(self.elements), elements.shape[1]), np.uint64)
         for column in self.elements.T:
-            hashed += elements[column]
+            hashed += elements.take(column, axis=0)
             hashed *= _MULTIPLIER
         slots, total = self._slots, len(self.hashes)
-        place = slots.place[((hashed >> slots.shift) + slots.base).view(np.int64)]
-        known = np.append(self.hashes, np.uint64(0))
-        other = np.flatnonzero((known[place] != hashed) & (place < total))
+        slot = hashed >> slots.shift
+        slot += slots.base
+        # All places are within bounds; "clip" skips numpy's check.
+        place = slots.place.take(slot.view(np.int64), mode="clip")
+        known = slots.hashes
+        other = np.flatnonzero((known.take(place, mode="clip") != hashed) & (place < total))
         place, hashed = place.reshape(-1), hashed.reshape(-1)
         for _ in range(slots.most):
             # Hashes of the same slot follow each other.
             place[other] += 1
             other = other[(place[other] < total) & (known[place[other]] != hashed[other])]
         place[other] = total
-        places = place.reshape(len(self.elements), -1) - self.start[:-1, None]
-        size = np.diff(self.start)[:, None]
-        result: np.ndarray = np.where((places >= 0) & (places < size), places, size)
-        return result
+        places: np.ndarray = place.reshape(len(self.elements), -1)
+        places -= self.start[:-1, None]
+        # Hashes that are absent, or of a later table, are at the end.
+        return np.minimum(places, np.diff(self.start)[:, None], out=places)

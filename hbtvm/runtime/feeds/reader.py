@@ -322,6 +322,11 @@ class FeedReader:
         wide = _F64 if self._single or dtype not in self._dtypes else dtype
         parts |= {j: columns[self._raw_of[j]].codes(coder) for j, coder in self._coders.items()}
         parts |= self._texts.compute(columns)
+        if self._single and self._host.hashes:
+            # Columns of the matrix's type are copied faster.
+            wide = _F32
+            with np.errstate(over="ignore"):
+                parts = {j: x.astype(_F32, copy=False) for j, x in parts.items()}
         in_order = (parts[j] for j in range(self._width))
         return self._finished(matrix_of(in_order, n, np.dtype(wide), self.interleave), dtype)
 
