@@ -161,4 +161,5 @@ class Counters(RowOperation):
         places: np.ndarray = place.reshape(len(self.elements), -1)
         places -= self.start[:-1, None]
         # Hashes that are absent, or of a later table, are at the end.
-        return np.minimum(places, np.diff(self.start)[:, None], out=places)
+        np.minimum(places, np.diff(self.start)[:, None], out=places)
+        return places
