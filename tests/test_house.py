@@ -24,12 +24,18 @@ MOST_MODULES = 15
 FULL: dict[str, int] = {}
 """Folders of the product with more than `MOST_MODULES` modules, each with its modules."""
 
-LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm", "interpret", "quantile_forest"}
-LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm"}
-LIBRARIES |= {"category_encoders", "feature_engine", "skrub"}
-LIBRARIES |= {"ngboost", "sksurv", "lifelines", "pyod", "ydf"}
-LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm", "pyspark"}
-LIBRARIES = {"sklearn", "imblearn", "xgboost", "lightgbm", "catboost"}
+LIBRARIES = {
+    "sklearn",
+    "imblearn",
+    "xgboost",
+    "lightgbm",
+    "catboost",
+    "interpret",
+    "quantile_forest",
+    "pyspark",
+    "ydf",
+}
+LIBRARIES |= {"category_encoders", "feature_engine", "skrub", "ngboost", "sksurv", "lifelines", "pyod"}
 REGISTRY = "hbtvm/frontends/registry/"
 """The modules that register estimators, in dictionaries by a library and the row that documents them."""
 

@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from hbtvm.comparison.library import Live, from_file

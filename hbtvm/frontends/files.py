@@ -13,7 +13,6 @@ from hbtvm.frontends import pickles, registry, skops, spark
 from hbtvm.frontends.folders import kind_of_folder
 from hbtvm.frontends.mlflow_folder import download, is_mlflow, model_file
 from hbtvm.frontends.recognize import FileKind, kind_of
-from hbtvm.frontends.supported import ELSEWHERE
 from hbtvm.frontends.treelite import model as treelite_model
 from hbtvm.frontends.ydf import model as ydf_model
 from hbtvm.graph.graph import Graph

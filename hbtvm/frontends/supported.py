@@ -10,29 +10,25 @@ from hbtvm.words.printable import shown
 MODELS = "docs/reference/models.md"
 """The page of the documentation that lists supported models."""
 
-_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "interpret", "quantile_forest")
-_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "ngboost", "sksurv", "lifelines", "pyod")
-_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "ngboost", "sksurv", "lifelines", "pyod", "ydf")
-_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn", "pyspark")
-
-ELSEWHERE = {
-    "catboost": 'export it to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',
-_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "imblearn")
-_LIBRARIES += ("category_encoders", "feature_engine", "skrub")
 _LIBRARIES = (
-    *("sklearn", "xgboost", "lightgbm", "imblearn"),
-    *("category_encoders", "feature_engine", "skrub"),
+    *(
+        "sklearn",
+        "xgboost",
+        "lightgbm",
+        "catboost",
+        "imblearn",
+        "interpret",
+        "quantile_forest",
+        "pyspark",
+        "ydf",
+    ),
+    *("category_encoders", "feature_engine", "skrub", "ngboost", "sksurv", "lifelines", "pyod"),
 )
 
 ELSEWHERE = {
-    "catboost": 'export it to ONNX, model.save_model("model.onnx", format="onnx"), and compile that file',
     "sklearn_pandas": "replace its DataFrameMapper by scikit-learn's ColumnTransformer, and fit again",
-_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "catboost", "imblearn")
-
-ELSEWHERE = {
-    "skops": "load the file with skops.io.load, and compile the object",
 }
-"""By library: what compiles today in place of its objects."""
+"""By library: what compiles in place of its objects."""
 
 _KEPT = "python_steps='keep' keeps it in a pipeline in memory"
 _SEARCHES, _ITERATES = "it searches all training rows for each row", "it iterates for each row"
@@ -72,14 +68,13 @@ OTHERS_REFUSED = {
         "DropMissingData": _DROPS_ROWS,
         "OutlierTrimmer": _DROPS_ROWS,
     },
+    "pyod": dict.fromkeys(("ECOD", "COPOD"), "a row's score depends on the other rows of a call"),
     "skrub": dict.fromkeys(
         ("StringEncoder", "GapEncoder", "MinHashEncoder", "TextEncoder"),
         'it embeds texts; fit TableVectorizer with another encoder as high_cardinality, or "drop"',
     ),
 }
 """Reasons to refuse classes of other libraries for good, by library."""
-_REFUSED_OF_PYOD = dict.fromkeys(("ECOD", "COPOD"), "a row's score depends on the other rows of a call")
-
 _INSTEAD = {
     "list": "pass the model in it",
     "tuple": "pass the model in it",
@@ -107,8 +102,6 @@ def why(library: str, name: str) -> str:
     reason = OTHERS_REFUSED.get(library, {}).get(name)
     if reason is not None:
         return f": {reason}"
-    if library == "pyod" and name in _REFUSED_OF_PYOD:
-        return f": {_REFUSED_OF_PYOD[name]}"
     if library in ELSEWHERE:
         return f": {ELSEWHERE[library]}"
     if library in _LIBRARIES:

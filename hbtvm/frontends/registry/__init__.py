@@ -9,14 +9,18 @@ from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import pipelines
 from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.pickles.records import kind_of
-from hbtvm.frontends.registry import additive, boosters, scikit_learn
-from hbtvm.frontends.registry import boosters, category_encoders, scikit_learn
-from hbtvm.frontends.registry import boosters, category_encoders, feature_engine, scikit_learn
-from hbtvm.frontends.registry import boosters, category_encoders, feature_engine, scikit_learn, skrub
-from hbtvm.frontends.registry import boosters, probabilistic, scikit_learn
-from hbtvm.frontends.registry import boosters, probabilistic, scikit_learn, ydf
-from hbtvm.frontends.registry import boosters, scikit_learn, spark
-from hbtvm.frontends.registry import boosters, catboost, scikit_learn
+from hbtvm.frontends.registry import (
+    additive,
+    boosters,
+    catboost,
+    category_encoders,
+    feature_engine,
+    probabilistic,
+    scikit_learn,
+    skrub,
+    spark,
+    ydf,
+)
 from hbtvm.frontends.sklearn.common import require_fitted
 from hbtvm.frontends.slices import slice_in_words
 from hbtvm.frontends.supported import refusal, refusal_of_dict
