@@ -133,7 +133,7 @@ def default(workload: Workload, target: Target) -> Config:
     if not by_row:
         return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
     vectors = few_or_many(workload, lanes)
-    if vectors == 4 and rows >= 8 * lanes and leaves > _FEW_LEAVES:
+    if vectors == 4 and rows > 4 * lanes and leaves > _FEW_LEAVES:
         vectors = 8  # more rows for each load of a large table
     return {
         **common,
