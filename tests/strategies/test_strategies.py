@@ -123,6 +123,23 @@ def test_a_perfect_tree_must_not_be_too_deep() -> None:
     assert "deep" in reason
 
 
+@pytest.mark.parametrize(("trees", "leaves"), [(700, 4), (3, 700)])
+def test_ranks_and_leaf_numbers_of_more_than_a_byte(trees: int, leaves: int) -> None:
+    rng = np.random.default_rng(2)
+    ensemble = random_ensemble(rng, trees=trees, max_leaves=leaves, features=2, oblivious=True)
+    tree = np.repeat(np.arange(trees), np.diff(ensemble.offset))
+    moved = np.where(ensemble.left >= 0, ensemble.threshold + tree / 256, 0.0)
+    ensemble = replace(ensemble, threshold=moved.astype(np.float32).astype(float))
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 150, "float32")
+    for rows in (1, 100):
+        workload = workload_of(forest, rows)
+        assert (workload["rank_bits"] > 8, workload["depth"] > 8) == (trees == 700, leaves == 700)
+        config = STRATEGIES["oblivious"].default(workload, CPU)
+        got = raw_scores("oblivious", ensemble, forest, config, X, rows)
+        np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_other_targets_give_the_same_scores(name: str, mcpu: str) -> None:
