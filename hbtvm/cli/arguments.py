@@ -156,8 +156,8 @@ def add_build_options(parser: Parser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="file of a trained model: .pkl .joblib .skops .json .ubj .txt .cbm .onnx; a folder of MLflow, Spark "
-        "or YDF; a recursive model (.rec) or its cell (.pt2)",
+        help="file of a trained model: .pkl .joblib .skops .json .ubj .txt .cbm .onnx; a folder of MLflow, "
+        "Spark or YDF; a recursive model (.rec) or its cell (.pt2)",
     )
     parser.add_argument(
         "-o",

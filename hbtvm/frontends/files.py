@@ -31,8 +31,8 @@ _BY_ENDING: dict[str, Kind] = {
 
 _UNKNOWN = (
     "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's "
-    ".cbm or JSON, ONNX, skops, treelite, a recursive model (.rec), or the module of a recursive model's cell (.pt2); its first "
-    "bytes are of none of these."
+    ".cbm or JSON, ONNX, skops, treelite, a recursive model (.rec), or the module of a recursive model's cell "
+    "(.pt2); its first bytes are of none of these."
 )
 _INSTEAD = {
     "xgboost-binary": (
@@ -60,10 +60,10 @@ def load_model(source: Any, *, max_bytes: int | None = None) -> Graph:
     """Read a trained model.
 
     `source`: a model object of a supported library, or the path of a file: a pickle, also of joblib, or a
-        file of skops (any supported object), a file of XGBoost's ``save_model`` (JSON or UBJSON) , LightGBM's (a text) or
-        CatBoost's (``.cbm`` or JSON), ONNX, or a checkpoint of treelite. The file's bytes decide about its kind,
-        whatever its ending. Also the path of a folder: of MLflow, which holds one of these, of YDF's
-        ``model.save``, or of Spark ML.
+        file of skops (any supported object), a file of ``save_model`` of XGBoost (JSON or UBJSON), LightGBM
+        (a text) or CatBoost (``.cbm`` or JSON), ONNX, or a checkpoint of treelite. The file's bytes decide
+        about its kind, whatever its ending. Also the path of a folder: of MLflow, which holds one of these,
+        of YDF's ``model.save``, or of Spark ML.
     `max_bytes`: bound of a compressed file's expanded bytes, at most 4 GiB by default; also raises the bound
         of its objects' memory, which otherwise depends on its size.
     Raises `ModelError` if the file is missing, of an unknown kind or damaged. Raises `UnsupportedModel` if

@@ -11,17 +11,8 @@ MODELS = "docs/reference/models.md"
 """The page of the documentation that lists supported models."""
 
 _LIBRARIES = (
-    *(
-        "sklearn",
-        "xgboost",
-        "lightgbm",
-        "catboost",
-        "imblearn",
-        "interpret",
-        "quantile_forest",
-        "pyspark",
-        "ydf",
-    ),
+    *("sklearn", "xgboost", "lightgbm", "catboost", "imblearn", "pyspark", "ydf"),
+    *("interpret", "quantile_forest"),
     *("category_encoders", "feature_engine", "skrub", "ngboost", "sksurv", "lifelines", "pyod"),
 )
 

@@ -41,8 +41,8 @@ def add_parser(commands: Any) -> None:
         "--model",
         metavar="MODEL",
         required=True,
-        help="trained model: a file (.pkl .joblib .skops .json .ubj .txt .cbm .onnx) or a folder of MLflow, Spark "
-        "or YDF",
+        help="trained model: a file (.pkl .joblib .skops .json .ubj .txt .cbm .onnx) or a folder of MLflow, "
+        "Spark or YDF",
     )
     add_comparison_options(parser)
     parser.add_argument(
