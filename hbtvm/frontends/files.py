@@ -31,8 +31,8 @@ _BY_ENDING: dict[str, Kind] = {
 
 _UNKNOWN = (
     "expected a model file: a pickle (also of joblib), XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's "
-    ".cbm or JSON, ONNX, skops, treelite, a recursive model (.rec), or the module of a recursive model's cell "
-    "(.pt2); its first bytes are of none of these."
+    ".cbm or JSON, ONNX, skops, treelite, a recursive model (.rec), or the module of a recursive model's "
+    "cell (.pt2); its first bytes are of none of these."
 )
 _INSTEAD = {
     "xgboost-binary": (

@@ -23,7 +23,7 @@ BY_FAMILY: Mapping[str, tuple[str, ...]] = {
 ALL_STRATEGIES = tuple(dict.fromkeys(name for names in BY_FAMILY.values() for name in names))  # all of them
 
 MODEL_ENDINGS = (
-    ".pkl", ".pickle", ".joblib", ".json", ".ubj", ".txt", ".onnx", ".rec", ".pt2", ".skops",
+    ".pkl", ".pickle", ".joblib", ".json", ".ubj", ".txt", ".onnx", ".rec", ".pt2", ".skops", ".cbm",
 )  # fmt: skip
 """Usual suffixes of files of trained models."""
 
