@@ -281,10 +281,10 @@ def _onnx(content: bytes, wanted: Sequence[str], threads: int) -> tuple[Mapping[
         return run(X, names[:1])[0]
 
     def rest(X: Any, at: int) -> Any:
-        found = [_by_class(value) for value in run(X, None)]
-        if at == 1 and len(found) > 2 and all(value.ndim == 1 for value in found[1:]):
-            return np.column_stack(found[1:])  # an output for each class
-        return list(found[at]) if found[at].ndim == 3 else found[at]  # a matrix for each target
+        outputs = [_by_class(value) for value in run(X, None)]
+        if at == 1 and len(outputs) > 2 and all(value.ndim == 1 for value in outputs[1:]):
+            return np.column_stack(outputs[1:])  # an output for each class
+        return list(outputs[at]) if outputs[at].ndim == 3 else outputs[at]  # a matrix for each target
 
     others = [name for name in METHODS.values() if name in wanted]
     calls: dict[str, Call] = {"predict": label}

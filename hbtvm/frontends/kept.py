@@ -122,10 +122,10 @@ def _leads(step: _Step) -> bool:
 
 def _required(graph: Graph) -> Graph:
     """Return the graph of ``transform``; `UnsupportedModel` if there is none."""
-    found = graph if graph.output.kind == "transformer" else graph.transform
-    if found is None:
+    result = graph if graph.output.kind == "transformer" else graph.transform
+    if result is None:
         raise UnsupportedModel(f"{graph.model} does not transform.")
-    return found
+    return result
 
 
 def _call(step: Any) -> Callable[[Any], Any]:

@@ -47,18 +47,18 @@ def encoded(record: Record, table: Table, where: Where, read: Callable[[Any], En
     entries = 0
     for label, name, column in zip(labels, names, table.columns, strict=True):
         if label not in chosen:
-            made, made_names = [column], [name]
+            results, result_names = [column], [name]
         else:
             part = read(label)
             coding = lumped(part.coding, lumping.get(label) or {})
             entries += (len(coding.known) + 1) * len(part.names)
             if entries > _MOST_ENTRIES:
                 raise where.unsupported(f"has tables of more than {_MOST_ENTRIES:,} numbers.")
-            made, made_names = coded(column, coding, where), list(part.names)
-            kept = [i for i, each in enumerate(made_names) if each not in dropped]
-            made, made_names = [made[i] for i in kept], [made_names[i] for i in kept]
-        columns += made
-        named += made_names
+            results, result_names = coded(column, coding, where), list(part.names)
+            kept = [i for i, each in enumerate(result_names) if each not in dropped]
+            results, result_names = [results[i] for i in kept], [result_names[i] for i in kept]
+        columns += results
+        named += result_names
         require_width(len(columns), where)
     return Table(tuple(columns), False, tuple(named))
 

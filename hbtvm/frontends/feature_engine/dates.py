@@ -43,8 +43,8 @@ def datetime_features(record: Record, table: Table, where: Where) -> Table:
             # Numbers of weeks and days are whole numbers, which can't be missing.
             refuses = strict or part in ("week", "days_in_month")
             missing = math.nan if refuses else _OF_MISSING.get(part, math.nan)
-            made = columns[label].then(dates, DatePart(part, missing), Cast("float64"))
-            columns[f"{label}_{name}"] = replace(made, allow_nan=not refuses)
+            column = columns[label].then(dates, DatePart(part, missing), Cast("float64"))
+            columns[f"{label}_{name}"] = replace(column, allow_nan=not refuses)
     if record.get("drop_original", True):
         columns.drop(variables)
     return columns.table()

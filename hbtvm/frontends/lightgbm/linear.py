@@ -50,8 +50,8 @@ def linear_scores(
     place = {column: at for at, column in enumerate(used, 1)}
     width = len(used) + 1
     count = sum(
-        len(tree.left) + sum(2 * len(leaf.columns) for leaf in own)
-        for tree, own in zip(trees, leaves, strict=True)
+        len(tree.left) + sum(2 * len(leaf.columns) for leaf in of_tree)
+        for tree, of_tree in zip(trees, leaves, strict=True)
     )
     if count * width > _MOST_VALUES:
         raise UnsupportedModel(
@@ -59,7 +59,7 @@ def linear_scores(
             "too many; train with fewer leaves or columns."
         )
     ensemble = assemble(
-        [_extended(tree, own, place) for tree, own in zip(trees, leaves, strict=True)],
+        [_extended(tree, of_tree, place) for tree, of_tree in zip(trees, leaves, strict=True)],
         n_features=n_features,
         compare_dtype="float64",
         tree_output=np.arange(len(trees)) % n_outputs * width,

@@ -75,9 +75,9 @@ def regressor(record: Record, table: Table, where: Where) -> Predictor:
     return Predictor("regressor", {"response": concat(parts)})
 
 
-def _quantiles(given: Any, where: Where) -> tuple[float, ...]:
+def _quantiles(quantiles: Any, where: Where) -> tuple[float, ...]:
     """Return the quantiles that ``predict`` returns; none for the mean."""
-    listed = given if isinstance(given, list) else [given]
+    listed = quantiles if isinstance(quantiles, list) else [quantiles]
     if listed in ([None], ["mean"]):
         return ()
     numbers = [q for q in listed if type(q) in (int, float) and 0 <= q <= 1]

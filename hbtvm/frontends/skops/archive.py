@@ -75,8 +75,8 @@ class Archive:
         """Return an array in numpy's format. Raises `ModelError` if it is damaged."""
         if name not in self._arrays:
             self._arrays[name] = _array(self.read(name))
-        found: np.ndarray = self._arrays[name]
-        return found
+        array: np.ndarray = self._arrays[name]
+        return array
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
         """Return the arrays of an archive in numpy's format, such as of a sparse matrix."""
@@ -88,8 +88,8 @@ class Archive:
                 self._left -= sizes
                 members = {m.filename.removesuffix(".npy"): _array(inner.read(m)) for m in inner.infolist()}
             self._arrays[name] = members
-        found: dict[str, np.ndarray] = self._arrays[name]
-        return found
+        arrays: dict[str, np.ndarray] = self._arrays[name]
+        return arrays
 
 
 def _array(content: bytes) -> np.ndarray:

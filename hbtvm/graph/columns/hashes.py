@@ -138,11 +138,11 @@ def _to_32(pool: _Pool, at: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def _to_64(pool: _Pool, at: np.ndarray, size: np.ndarray) -> np.ndarray:
-    def half(a: np.ndarray, z: np.ndarray, one: np.ndarray, two: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def half(a: np.ndarray, z: np.ndarray, p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         b, c = _rotated(a + z, 52), _rotated(a, 37)
-        a = a + one
+        a = a + p
         c = c + _rotated(a, 7)
-        a = a + two
+        a = a + q
         return a + z, b + _rotated(a, 31) + c
 
     end = at + size
