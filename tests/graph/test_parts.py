@@ -11,7 +11,7 @@ import pytest
 
 from hbtvm import codec
 from hbtvm.codec import CodecError
-from hbtvm.graph.columns import curves
+from hbtvm.graph.columns import curves, dates
 from hbtvm.graph.columns import steps as kinds
 from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns.hashes import HashText
@@ -42,6 +42,8 @@ ALL = (
     curves.NormalQuantile(),
     curves.Power("box-cox", -0.5, True),
     HashText("column 'b'"),
+    dates.Dates("%d/%m/%Y", True, True, "ns"),
+    dates.DatePart("month", -1.0),
 )
 
 
