@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import multiprocessing
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -65,6 +67,10 @@ def pids(server: Server) -> list[int]:
     return [int(pid) for pid in match.groups()]
 
 
+def sockets(pid: int) -> int:
+    return sum(os.readlink(file).startswith("socket:") for file in Path(f"/proc/{pid}/fd").iterdir())
+
+
 def is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -78,6 +84,12 @@ def test_two_processes(packages: Path, tmp_path: Path) -> None:
     options = ["--processes", "2", "--watch", "0", "--threads", "1", "--allow-model-control"]
     with serving(tmp_path, "m.tar", *options) as server:
         first, second = pids(server)
+        host, _, port = server.address.partition(":")
+        with contextlib.ExitStack() as stack:
+            before = [sockets(first), sockets(second)]
+            for _ in range(40):
+                stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            until(lambda: sockets(first) > before[0] + 3 and sockets(second) > before[1] + 3)
         assert statuses(server) == {(200, "1"): 12}
         until(lambda: count(server, status="200") == 12)
         until(lambda: {count(server, status="200") for _ in range(6)} == {12})
