@@ -21,6 +21,7 @@ from hbtvm.serving.app import Service
 from hbtvm.serving.bodies import Account
 from hbtvm.serving.http.connection import Connection
 from hbtvm.serving.http.connections import Connections, Timeouts
+from hbtvm.serving.processes.acceptor import Acceptor
 from hbtvm.serving.startup import BACKLOG
 
 _FILES = 40  # files that the process may need besides connections: packages being loaded, refused connections
@@ -133,7 +134,15 @@ async def _serve(
     started: Callable[[], None],
 ) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(clients, loop), sock=listening, backlog=BACKLOG)
+
+    def protocol() -> Connection:
+        return Connection(clients, loop)
+
+    server: asyncio.Server | Acceptor
+    if service.peers is None:
+        server = await loop.create_server(protocol, sock=listening, backlog=BACKLOG)
+    else:
+        server = Acceptor(loop, listening, protocol, service.peers, clients.open)
     started()
     tick = min(_TICK, watch or _TICK, *vars(clients.timeouts).values())
     look = loop.time()

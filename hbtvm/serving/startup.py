@@ -11,10 +11,9 @@ from hbtvm.errors import HbtvmError
 BACKLOG = 2048  # connections that the system queues until they are accepted
 
 
-def listen(host: str, port: int, shared: bool = False) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket.
 
-    `shared`: whether other sockets may listen at the port; the system spreads connections over them.
     Raises `HbtvmError` if the port is in use, or the host is unknown.
     """
     try:
@@ -23,8 +22,6 @@ def listen(host: str, port: int, shared: bool = False) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if shared:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             listener.bind(address)
             listener.listen(BACKLOG)
         except OSError:
@@ -33,17 +30,6 @@ def listen(host: str, port: int, shared: bool = False) -> socket.socket:
     except OSError as error:
         raise HbtvmError(f"{host}:{port}: {error.strerror or error}") from error
     return listener
-
-
-def listen_all(host: str, port: int, count: int) -> list[socket.socket]:
-    """Return a listening socket for each of `count` processes, all at one port.
-
-    Raises `HbtvmError` if the port is in use, or the host is unknown.
-    """
-    # A shared socket would also bind a port at which another service shares sockets.
-    with listen(host, port) as alone:
-        port = alone.getsockname()[1]
-    return [listen(host, port, shared=True) for _ in range(count)]
 
 
 def log_to_stderr(verbose: bool, processes: int = 1) -> None:

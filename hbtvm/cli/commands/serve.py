@@ -181,14 +181,14 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.serving.processes.peers import Peers, board_of
     from hbtvm.serving.processes.supervisor import Supervisor
 
-    listening = startup.listen_all(arguments.host, arguments.port, arguments.processes)
+    listening = startup.listen(arguments.host, arguments.port)
     board = board_of(arguments.processes, paths)
     supervisor = Supervisor(arguments.processes, listening, arguments.grace)
     number = supervisor.run()
     if number is None:
         return supervisor.status
     peers = Peers(board, number, arguments.processes)
-    _serve(arguments, paths, trust, token, listening[number], peers, supervisor)
+    _serve(arguments, paths, trust, token, listening, peers, supervisor)
     return 0
 
 

@@ -25,12 +25,14 @@ class Board:
     meanwhile. A cell with several writers needs `locked`.
 
     `cells`, `size`: number of cells; maximal bytes of a value.
+    `counts`: an integer for each cell, without a lock.
     """
 
     def __init__(self, cells: int, size: int) -> None:
         self._half = _HEAD.size + size
         self._cell = 1 + 2 * self._half
         self._memory = mmap.mmap(-1, cells * self._cell)
+        self.counts = memoryview(mmap.mmap(-1, 8 * cells)).cast("q")
         # The system releases this lock if its owner dies. It does not exclude threads of a process.
         self._file = os.memfd_create("hbtvm-board")
         self._threads = threading.Lock()

@@ -37,6 +37,12 @@ class Peers:
         self._applied: dict[str, int] = {}
         self._changer: threading.Thread | None = None
 
+    def has_fewest(self, connections: int) -> bool:
+        """Note how many connections this process has open; return whether no other has fewer."""
+        counts = self._board.counts
+        counts[self._number] = connections
+        return connections <= min(counts[: self._count])
+
     def join(self, metrics: Metrics, change: Callable[[str, str], None]) -> None:
         """Share this process's metrics, which continue those of the process that it replaces.
 

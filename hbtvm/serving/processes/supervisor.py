@@ -1,7 +1,7 @@
 """The process that starts the processes of a service, and replaces those that end.
 
-It loads no models. Each child inherits a listening socket, which its successor takes over, so that no
-connection is lost while a child is replaced. Children end if the supervisor dies.
+It loads no models. Its children inherit the listening socket, so that no connection is lost while a child is
+replaced, and end if it dies.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,13 +45,13 @@ class Supervisor:
     """Starts and watches processes.
 
     `count`: number of processes.
-    `listening`: a socket for each process.
+    `listening`: the socket that they inherit.
     `grace`: seconds for open requests to finish after a signal to stop.
     `status`: exit status of the supervisor.
     `first`: in a child, whether it is the service's first process.
     """
 
-    def __init__(self, count: int, listening: Sequence[socket.socket], grace: float) -> None:
+    def __init__(self, count: int, listening: socket.socket, grace: float) -> None:
         self._children = [_Child() for _ in range(count)]
         self._listening, self._grace = listening, grace
         self.status, self.first = 0, True
@@ -88,8 +87,7 @@ class Supervisor:
             for child in self._children:
                 self._hear(child)
             if len(self._stops) > asked:
-                for each in self._listening:
-                    each.close()
+                self._listening.close()
                 self._tell(signal.SIGTERM if not asked else signal.SIGUSR1)
                 end = end or time.monotonic() + self._grace + _LATE
                 asked = len(self._stops)
@@ -135,9 +133,6 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         for descriptor in (heard, *(other.pipe for other in self._children if other.pipe >= 0)):
             os.close(descriptor)
-        for other, listening in zip(self._children, self._listening, strict=True):
-            if other is not child:
-                listening.close()
         self._report, self.first = report, first
         return True
 
