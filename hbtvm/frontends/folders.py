@@ -14,6 +14,8 @@ FolderKind = Literal["MLflow", "YDF", "Spark"]
 
 def kind_of_folder(path: Path) -> FolderKind | None:
     """Return the library that wrote a model's folder; None for other folders, and for files."""
+    if not path.is_dir():
+        return None
     if is_mlflow(path):
         return "MLflow"
     if is_ydf(path):

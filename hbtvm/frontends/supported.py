@@ -24,30 +24,28 @@ ELSEWHERE = {
 _KEPT = "python_steps='keep' keeps it in a pipeline in memory"
 _SEARCHES, _ITERATES = "it searches all training rows for each row", "it iterates for each row"
 
-REFUSED = {
-    **dict.fromkeys(
-        (
-            *("Isomap", "LocallyLinearEmbedding"),
-            *("KNeighborsTransformer", "RadiusNeighborsTransformer"),
-        ),
-        f"{_SEARCHES}; {_KEPT}, and KernelPCA and Nystroem compile",
-    ),
-    "KernelDensity": f"{_SEARCHES}; GaussianMixture compiles",
-    **dict.fromkeys(
-        (
-            *("LatentDirichletAllocation", "NMF", "MiniBatchNMF", "DictionaryLearning"),
-            *("MiniBatchDictionaryLearning", "SparseCoder"),
-        ),
-        f"{_ITERATES}; {_KEPT}, and TruncatedSVD and PCA compile",
-    ),
-    "PatchExtractor": f"it takes images; {_KEPT}",
-    "MultiLabelBinarizer": "it takes sets of labels, which are targets; call it outside of the model",
-}
-"""Reasons to refuse classes of scikit-learn for good; docs/reference/models.md lists them, too."""
-
 _DROPS_ROWS = "it drops rows; drop them before, and leave it out of the pipeline"
 
-OTHERS_REFUSED = {
+REFUSED: Mapping[str, Mapping[str, str]] = {
+    "sklearn": {
+        **dict.fromkeys(
+            (
+                *("Isomap", "LocallyLinearEmbedding"),
+                *("KNeighborsTransformer", "RadiusNeighborsTransformer"),
+            ),
+            f"{_SEARCHES}; {_KEPT}, and KernelPCA and Nystroem compile",
+        ),
+        "KernelDensity": f"{_SEARCHES}; GaussianMixture compiles",
+        **dict.fromkeys(
+            (
+                *("LatentDirichletAllocation", "NMF", "MiniBatchNMF", "DictionaryLearning"),
+                *("MiniBatchDictionaryLearning", "SparseCoder"),
+            ),
+            f"{_ITERATES}; {_KEPT}, and TruncatedSVD and PCA compile",
+        ),
+        "PatchExtractor": f"it takes images; {_KEPT}",
+        "MultiLabelBinarizer": "it takes sets of labels, which are targets; call it outside of the model",
+    },
     "category_encoders": {
         "HashingEncoder": "it hashes any text; use scikit-learn's FeatureHasher, or an encoder with a table",
     },
@@ -65,7 +63,8 @@ OTHERS_REFUSED = {
         'it embeds texts; fit TableVectorizer with another encoder as high_cardinality, or "drop"',
     ),
 }
-"""Reasons to refuse classes of other libraries for good, by library."""
+"""Reasons to refuse classes for good, by library; docs/reference/models.md lists scikit-learn's, too."""
+
 _INSTEAD = {
     "list": "pass the model in it",
     "tuple": "pass the model in it",
@@ -88,9 +87,7 @@ def refusal(library: str, name: str) -> str:
 
 def why(library: str, name: str) -> str:
     """Return why a class is not supported, and the next step: the end of an error's sentence."""
-    if library == "sklearn" and name in REFUSED:
-        return f": {REFUSED[name]}"
-    reason = OTHERS_REFUSED.get(library, {}).get(name)
+    reason = REFUSED.get(library, {}).get(name)
     if reason is not None:
         return f": {reason}"
     if library in ELSEWHERE:

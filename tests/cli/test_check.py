@@ -117,7 +117,7 @@ def test_a_csv_file_of_another_dialect(folder: Path, capsys: pytest.CaptureFixtu
     frame.loc[3, "age"] = np.nan
     frame.to_csv(folder / "rows.csv.gz", index=False, sep=";", na_rep="?")
     command = ["check", "xgb.tar", "--model", "xgb.json", "--data", "rows.csv.gz", "--delimiter", ";"]
-    assert main(command) == 2  # "?" is no number
+    assert main(command) == 2  # "?" is not a number
     assert main([*command, "--na", "?", "--rows", "9"]) == 0
     assert "the package agrees with the library in all 9 rows" in capsys.readouterr().out
 

@@ -31,6 +31,11 @@ NONE: Mapping[int, Any] = MappingProxyType({})
 _WORDS = {"true": 1.0, "false": 0.0}
 
 
+def usual_delimiter(path: Path) -> str:
+    """Return the character between the fields of a file, by its suffix."""
+    return "\t" if suffix_of(path) == ".tsv" else ","
+
+
 class CsvFile:
     """An open CSV file.
 
@@ -56,7 +61,7 @@ class CsvFile:
     ) -> None:
         self._file, self._path = open_text(path, newline=""), shown(path)
         self._spec, self._empty, self._na = spec, empty, frozenset(na)
-        self._delimiter = delimiter or ("\t" if suffix_of(path) == ".tsv" else ",")
+        self._delimiter = delimiter or usual_delimiter(path)
         self._reader = csv.reader(self._file, strict=True, delimiter=self._delimiter)
         self._records = self._read(path)
         try:

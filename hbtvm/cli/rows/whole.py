@@ -10,7 +10,7 @@ import numpy as np
 
 from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.rows.arrow_in import ArrowBatches, ParquetFile
-from hbtvm.cli.rows.csv_in import Header
+from hbtvm.cli.rows.csv_in import Header, usual_delimiter
 from hbtvm.cli.rows.data_in import SUFFIXES, Data, refuse_dialect
 from hbtvm.cli.rows.text_in import suffix_of
 from hbtvm.errors import InputError, missing_package
@@ -99,7 +99,7 @@ def _frame(
             try:
                 frame = pandas.read_csv(
                     path,
-                    sep=delimiter or ("\t" if suffix == ".tsv" else ","),
+                    sep=delimiter or usual_delimiter(path),
                     dtype=dict.fromkeys(texts, str),
                     keep_default_na=False,
                     na_values=["", *na],

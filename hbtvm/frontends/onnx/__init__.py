@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import ModelError
+from hbtvm.frontends.damage import damage_of
 from hbtvm.frontends.onnx import reading
 from hbtvm.frontends.onnx.graph import Evaluator
 from hbtvm.frontends.onnx.inputs import inputs_of
 from hbtvm.frontends.onnx.outputs import graph_of
 from hbtvm.graph.graph import Graph
-from hbtvm.words.printable import shown
 
 
 def from_bytes(content: bytes) -> Graph:
@@ -33,16 +32,9 @@ def from_proto(proto: Any) -> Graph:
 
 
 def _read(read: Any, source: Any) -> Graph:
-    try:
-        # Numbers of damaged files may be infinite, or NaN.
-        with np.errstate(all="ignore"):
-            document = read(source)
-            inputs, tensors = inputs_of(document.body, Evaluator(document).constants)
-            known = Evaluator(document).run(tensors)
-            return graph_of(document, inputs, known)
-    except ModelError:  # a ValueError as well
-        raise
-    except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
-        raise ModelError(
-            f"the ONNX model is damaged: {type(error).__name__}: {shown(error, most=200)}."
-        ) from error
+    # Numbers of damaged files may be infinite, or NaN.
+    with damage_of("the ONNX model"), np.errstate(all="ignore"):
+        document = read(source)
+        inputs, tensors = inputs_of(document.body, Evaluator(document).constants)
+        known = Evaluator(document).run(tensors)
+        return graph_of(document, inputs, known)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.frontends.damage import DAMAGE
 from hbtvm.frontends.onnx.call import Call, Evaluate
 from hbtvm.frontends.onnx.operations import (
     activations,
@@ -148,7 +149,7 @@ class Evaluator:
                 value = run(call)
         except (ModelError, UnsupportedModel):
             raise
-        except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
+        except DAMAGE as error:
             text = shown(f"{type(error).__name__}: {error}", most=200)
             raise ModelError(
                 f"{operation.where} is damaged, or not supported in this form: {text}."

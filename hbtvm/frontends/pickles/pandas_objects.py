@@ -70,6 +70,15 @@ def _backed(array: Record, state: tuple[Any, ...]) -> list[Any]:
 
 def series(record: Any) -> tuple[list[Any], list[Any]]:
     """Return the index and the values of a series; errors as `index_values`."""
+    index, values = series_parts(record)
+    index, values = index_values(index), array_values(values)
+    if len(index) != len(values):
+        raise ModelError("a Series is damaged: its index is of another length.")
+    return index, values
+
+
+def series_parts(record: Any) -> tuple[Any, Any]:
+    """Return the index and the values of a series as its pickle holds them; errors as `index_values`."""
     if not isinstance(record, Record) or record.kind != "Series":
         raise _unreadable(record)
     state = record.record("_mgr").state
@@ -81,10 +90,7 @@ def series(record: Any) -> tuple[list[Any], list[Any]]:
         raise _unreadable(record)
     if not isinstance(blocks[0], dict):
         raise _unreadable(record)
-    index, values = index_values(axes[0]), array_values(blocks[0].get("values"))
-    if len(index) != len(values):
-        raise ModelError("a Series is damaged: its index is of another length.")
-    return index, values
+    return axes[0], blocks[0].get("values")
 
 
 def frame(record: Any) -> tuple[list[Any], list[Any], np.ndarray]:

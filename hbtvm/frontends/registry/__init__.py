@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import pipelines
+from hbtvm.frontends.damage import damage_of
 from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.pickles.records import kind_of
 from hbtvm.frontends.registry import (
@@ -26,7 +27,6 @@ from hbtvm.frontends.slices import slice_in_words
 from hbtvm.frontends.supported import refusal, refusal_of_dict
 from hbtvm.frontends.transformers.where import Estimator, Where
 from hbtvm.graph.graph import Graph
-from hbtvm.words.printable import shown
 
 _SECTIONS = {
     **scikit_learn.SECTIONS,
@@ -76,19 +76,13 @@ def read(model: Any) -> Graph:
 
 def read_plain(model: Record) -> Graph:
     """Read a record, as `read` does; errors do not name slices that compile."""
-    try:
+    with damage_of(f"the {model.kind}"):
         read = ESTIMATORS[class_of(model)].model
         if read is None:
             return pipelines.read(model, Where(estimators=ESTIMATORS))
         if model.library == "sklearn":
             require_fitted(model)
         return read(model)
-    except ModelError:  # a ValueError as well
-        raise
-    except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
-        raise ModelError(
-            f"the {model.kind} is damaged: {type(error).__name__}: {shown(error, most=200)}."
-        ) from error
 
 
 def require_supported(model: Any) -> None:

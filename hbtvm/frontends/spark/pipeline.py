@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends.build import feature_count
+from hbtvm.frontends.damage import damage_of
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pipelines import Builder
 from hbtvm.frontends.spark.cells import width_of
@@ -98,14 +99,8 @@ def read(model: Record, estimators: Mapping[tuple[str, str], Estimator]) -> Grap
     """
     rules = RowRules()
     parts = list(_flat(model, Where(estimators=estimators, rules=rules)))
-    try:
+    with damage_of(f"the {model.kind}"):
         graph = _read([stage for record, where in parts for stage in _stages(record, where)])
-    except ModelError:  # a ValueError as well
-        raise
-    except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
-        raise ModelError(
-            f"the {model.kind} is damaged: {type(error).__name__}: {shown(error, 200)}."
-        ) from error
     steps = tuple((shown(record.get("uid", ""), 80), record.kind) for record, _ in parts)
     return replace(rules.applied(graph), steps=steps if len(steps) > 1 else ())
 

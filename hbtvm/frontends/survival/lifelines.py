@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.pickles.pandas_objects import series_parts
 from hbtvm.frontends.pickles.records import kind_of
 from hbtvm.frontends.sklearn.linear import linear_of
 from hbtvm.graph.columns.steps import Arithmetic
@@ -141,10 +141,9 @@ def _term(structure: Record, kind: str) -> str:
 
 def _series(model: Record, name: str) -> np.ndarray:
     """Return the numbers of a pandas Series, float64, shape (n,)."""
-    state: Any = model.record(name).record("_mgr").state
     try:
-        (values,) = (block["values"] for block in state[3]["0.14.1"]["blocks"])
-    except (KeyError, IndexError, TypeError, ValueError):
+        _, values = series_parts(model.record(name))
+    except ModelError:
         raise ModelError(f"the {model.kind} is damaged: its {name} is not a Series.") from None
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f" or values.ndim != 1:
         raise ModelError(f"the {model.kind} is damaged: its {name} is {kind_of(values)}.")

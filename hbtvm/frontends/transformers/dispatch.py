@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.frontends.damage import DAMAGE
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.sklearn.common import feature_names, is_fitted, require_fitted
 from hbtvm.frontends.supported import MODELS, why
@@ -51,7 +52,7 @@ def apply(record: Record, table: Table, where: Where) -> Table:
         result = how.transforms(record, table, where)
     except ModelError:  # a ValueError as well
         raise
-    except (AttributeError, TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
+    except DAMAGE as error:
         raise where.damaged(f"{type(error).__name__}: {str(error)[:200]}.") from error
     require_width(len(result), where)
     return result

@@ -276,7 +276,7 @@ def _constants(value: Any, beside: _Symbol) -> tuple[np.ndarray, bool]:
     """Return a number for each column, float64, and whether float32 numbers become float64 beside it."""
     constants = np.asarray(value)
     if constants.dtype.kind not in "iuf" or constants.ndim > 1 or (constants.ndim and beside.flat):
-        raise NotTraced("a value that is no number")
+        raise NotTraced("a value that is not a number")
     wide = (np.zeros(1, np.float32) + value).dtype != np.float32
     return np.broadcast_to(constants.astype(np.float64), len(beside.columns)), wide
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.build import assemble, feature_count
+from hbtvm.frontends.damage import damage_of
 from hbtvm.frontends.sklearn.common import labels_of
 from hbtvm.frontends.xgboost import ubjson
 from hbtvm.frontends.xgboost.linear import read_linear
@@ -120,14 +121,8 @@ def read_document(
     Raises `ModelError` if it is damaged. Raises `UnsupportedModel` if its booster or its objective is
     not known.
     """
-    try:
+    with damage_of("the XGBoost model"):
         return _read(document["learner"], name, n_classes, missing, labels)
-    except ModelError:
-        raise
-    except (AttributeError, KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
-        raise ModelError(
-            f"the XGBoost model is damaged: {type(error).__name__}: {shown(error, most=200)}."
-        ) from error
 
 
 def _read(learner: Any, name: str, n_classes: int | None, missing: float, labels: np.ndarray | None) -> Graph:

@@ -103,12 +103,10 @@ def _steps_on(source: Raw | Made, steps: Sequence[Step]) -> Iterator[tuple[int, 
 
 
 def _values(step: Step) -> tuple[Any, ...]:
-    if isinstance(step, Dates):
+    if isinstance(step, Dates | HashText):
         return ("",)
     if isinstance(step, Encode):
         return step.categories
-    if isinstance(step, HashText):
-        return ("",)
     if isinstance(step, Fill):
         return step.value, step.missing
     return (step.missing,) if isinstance(step, IsMissing) else ()

@@ -50,7 +50,8 @@ class Acceptor:
             self._loop.add_reader(self._listening.fileno(), self._wake)
 
     def _wake(self) -> None:
-        if self._peers.has_fewest(len(self._open) + len(self._tasks)):
+        self._count()
+        if self._peers.has_fewest:
             self._accept()
         else:
             self._loop.remove_reader(self._listening.fileno())
@@ -82,4 +83,7 @@ class Acceptor:
         )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        self._peers.has_fewest(len(self._open) + len(self._tasks))
+        self._count()
+
+    def _count(self) -> None:
+        self._peers.count_connections(len(self._open) + len(self._tasks))

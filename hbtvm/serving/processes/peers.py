@@ -37,11 +37,15 @@ class Peers:
         self._applied: dict[str, int] = {}
         self._changer: threading.Thread | None = None
 
-    def has_fewest(self, connections: int) -> bool:
-        """Note how many connections this process has open; return whether no other has fewer."""
+    def count_connections(self, connections: int) -> None:
+        """Note how many connections this process has open."""
+        self._board.counts[self._number] = connections
+
+    @property
+    def has_fewest(self) -> bool:
+        """Whether no other process has fewer open connections."""
         counts = self._board.counts
-        counts[self._number] = connections
-        return connections <= min(counts[: self._count])
+        return counts[self._number] <= min(counts[: self._count])
 
     def join(self, metrics: Metrics, change: Callable[[str, str], None]) -> None:
         """Share this process's metrics, which continue those of the process that it replaces.
