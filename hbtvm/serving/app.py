@@ -227,7 +227,7 @@ class Service:
             ready = self.repository.ready and not self.stopping
             await _answer(send, 200 if ready else 503, {"ready": ready})
         elif path == "/openapi.json":
-            await _answer(send, 200, openapi(self.repository.served.values()))
+            await _answer(send, 200, openapi(self.repository.models))
         elif path in ("/docs", "/docs/"):
             html, policy = page()
             await _send(send, 200, html, _HTML, policy)

@@ -67,6 +67,12 @@ class Repository:
         """Names of all models, loaded or not."""
         return tuple(self._entries)
 
+    @property
+    def models(self) -> list[Served]:
+        """The loaded models, in the order of `paths`; unloading and loading change the order of `served`."""
+        loaded = map(self.served.get, self.names)
+        return [served for served in loaded if served is not None]
+
     def __contains__(self, name: str) -> bool:
         return name in self._entries
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +18,20 @@ from hbtvm.compiler.candidates.program import make_executor
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.native.library import load_kernel
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
+from tests.ensembles import random_ensemble
 from tests.kernels import CPU
 from tests.runtime_models import random_rows, trained
 
 THREADS = 2
 
 
-@pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"oblivious"}))  # the model is another kind
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_tuners_call_is_the_runtimes(strategy: str, tmp_path: Path) -> None:
     graph = trained("lgb_three_nan")[1]
+    if strategy == "oblivious":
+        rng, outputs = np.random.default_rng(0), graph.anchor.n_outputs
+        kinds = {"groups": outputs, "features": graph.input.n_features, "missing": "mixed"}
+        graph = replace(graph, anchor=random_ensemble(rng, trees=30, oblivious=True, **kinds))
     forest = make_forest(graph.anchor, "float32", "float32")
     sizes, shared = (1, 70, 3000), (("none", 1), ("rows", 1), ("rows", 4), ("trees", 1))
     how = STRATEGIES[strategy]

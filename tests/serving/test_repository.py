@@ -124,6 +124,14 @@ def test_a_model_in_use_is_there_until_it_is_not(repository: Repository) -> None
     use(old)
 
 
+def test_models_keep_their_order(repository: Repository) -> None:
+    first = repository.names[0]
+    repository.unload(first)
+    assert [served.name for served in repository.models] == list(repository.names[1:])
+    repository.load(first)
+    assert [served.name for served in repository.models] == list(repository.names)
+
+
 def test_what_nobody_thought_of_does_not_end_the_watch(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

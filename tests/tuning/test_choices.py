@@ -131,7 +131,7 @@ def test_grid_search_goes_in_order() -> None:
 )
 def test_cost_models_learn_from_every_kind_of_features(model: str, kind: str) -> None:
     def fastest(choices: Choices) -> float:
-        results = [searched(choices, 48, seed) for seed in range(2)]
+        results = [searched(choices, 48, seed) for seed in range(3)]
         assert not any(result.warnings for result in results)
         costs = [sorted(record.cost for record in r.history if not record.extra)[:12] for r in results]
         return float(np.mean(costs))
