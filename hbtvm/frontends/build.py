@@ -41,6 +41,8 @@ class Tree:
     value: np.ndarray  # float64, shape (M, V); ignored at splits
     zero_as_missing: np.ndarray | None = None  # bool, shape (M,); None for False
     categories: dict[int, CategorySet] | None = None  # by node, the sets of categorical splits
+    cover: np.ndarray | None = None  # float64, shape (M,); None if unknown
+    leaf_id: np.ndarray | None = None  # int, shape (M,); ignored at splits; None if unknown
 
 
 def assemble(
@@ -87,6 +89,8 @@ def assemble(
             divisor=float(divisor),
             category_sets=tuple(sets.sets),
             negative_fraction_is_zero=negative_fraction_is_zero,
+            cover=_facts([tree.cover for tree in trees], np.float64),
+            leaf_id=_facts([tree.leaf_id for tree in trees], np.int32, leaf),
         ).validate()
     except ModelError:
         raise
@@ -116,6 +120,17 @@ class _CategoryTable:
                 self.sets.append(CategorySet(member, chosen.outside_left))
             result[node] = seen[id(chosen)] = self._known[key]
         return result
+
+
+def _facts(
+    trees: Sequence[np.ndarray | None], dtype: type, where: np.ndarray | None = None
+) -> np.ndarray | None:
+    """Return facts of all nodes, 0 but `where`; None if a tree lacks them."""
+    known = [facts for facts in trees if facts is not None]
+    if len(known) < len(trees):
+        return None
+    result = np.concatenate(known).astype(dtype)
+    return result if where is None else np.where(where, result, 0).astype(dtype)
 
 
 def _zeros_missing(tree: Tree) -> np.ndarray:
@@ -155,4 +170,6 @@ def _only_reachable(tree: Tree, number: int) -> Tree:
         value=tree.value[seen],
         zero_as_missing=_zeros_missing(tree)[seen],
         categories={int(number_of[n]): c for n, c in (tree.categories or {}).items() if seen[n]},
+        cover=None if tree.cover is None else tree.cover[seen],
+        leaf_id=None if tree.leaf_id is None else tree.leaf_id[seen],
     )

@@ -137,6 +137,10 @@ def _joined(forests: Sequence[_Placed], outputs: int, divisor: float, base: np.n
     def nodes(name: str) -> np.ndarray:
         return np.concatenate([getattr(ensemble, name) for ensemble in ensembles])
 
+    def facts(name: str) -> np.ndarray | None:
+        absent = any(getattr(ensemble, name) is None for ensemble in ensembles)
+        return None if absent else nodes(name)
+
     return TreeEnsemble(
         n_features=forests[0].n_features,
         n_outputs=outputs,
@@ -158,4 +162,6 @@ def _joined(forests: Sequence[_Placed], outputs: int, divisor: float, base: np.n
         category_sets=tuple(known for ensemble in ensembles for known in ensemble.category_sets),
         negative_fraction_is_zero=ensembles[0].negative_fraction_is_zero,
         precise=any(ensemble.precise for ensemble in ensembles),
+        cover=facts("cover"),
+        leaf_id=facts("leaf_id"),
     ).validate()

@@ -25,6 +25,9 @@ ZERO_THRESHOLD = float(np.float32(1e-35))
 
 CompareDtype = Literal["float32", "float64"]
 
+PER_NODE_FACTS = ("cover", "leaf_id")
+"""Optional fields of `TreeEnsemble` that predictions do not need, each of a value for each node."""
+
 
 @dataclass(frozen=True)
 class CategorySet:
@@ -60,6 +63,11 @@ class TreeEnsemble:
     # Whether a value in (-1, 0) at a categorical node is category 0 (cut towards zero) rather than outside
     negative_fraction_is_zero: bool = False
     precise: bool = False  # whether leaf values have to stay float64 even for outputs in float32 precision
+    # Float64, shape (N,): the training weight of the rows that reached each node, in the measure of the library
+    # (rows, weights, sums of Hessians); None if the library does not keep it
+    cover: np.ndarray | None = None
+    # Int32, shape (N,): the library's number of each leaf; 0 at splits. None if the library has none
+    leaf_id: np.ndarray | None = None
 
     @property
     def n_trees(self) -> int:
@@ -121,9 +129,10 @@ class TreeEnsemble:
             "zero_as_missing",
             "category_set",
         )
-        for name in per_node:
-            if getattr(self, name).shape != (nodes,):
-                raise ValueError(f"{name} has shape {getattr(self, name).shape}, expected ({nodes},)")
+        for name in per_node + PER_NODE_FACTS:
+            array = getattr(self, name)
+            if array is not None and array.shape != (nodes,):
+                raise ValueError(f"{name} has shape {array.shape}, expected ({nodes},)")
         if self.value.ndim != 2 or len(self.value) != nodes:
             raise ValueError(f"value has shape {self.value.shape}, expected ({nodes}, outputs per leaf)")
         leaf = self.is_leaf()
@@ -159,4 +168,6 @@ class TreeEnsemble:
             raise ValueError(f"divisor is {self.divisor}, expected a positive number")
         if not np.all(np.isfinite(self.value[leaf])):
             raise ValueError("a leaf value is not finite")
+        if self.cover is not None and not np.all(np.isfinite(self.cover) & (self.cover >= 0)):
+            raise ValueError("a cover is negative or not finite")
         return self

@@ -67,5 +67,7 @@ def prune(ensemble: TreeEnsemble, decided: np.ndarray) -> tuple[TreeEnsemble, np
         zero_as_missing=ensemble.zero_as_missing[old],
         category_set=ensemble.category_set[old],
         value=ensemble.value[old],
+        cover=None if ensemble.cover is None else ensemble.cover[old],
+        leaf_id=None if ensemble.leaf_id is None else ensemble.leaf_id[old],
     )
     return pruned, old
