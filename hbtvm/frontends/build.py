@@ -129,7 +129,7 @@ def _facts(
     known = [facts for facts in trees if facts is not None]
     if len(known) < len(trees):
         return None
-    result = np.concatenate(known).astype(dtype)
+    result: np.ndarray = np.concatenate(known).astype(dtype)
     return result if where is None else np.where(where, result, 0).astype(dtype)
 
 

@@ -63,8 +63,8 @@ class TreeEnsemble:
     # Whether a value in (-1, 0) at a categorical node is category 0 (cut towards zero) rather than outside
     negative_fraction_is_zero: bool = False
     precise: bool = False  # whether leaf values have to stay float64 even for outputs in float32 precision
-    # Float64, shape (N,): the training weight of the rows that reached each node, in the measure of the library
-    # (rows, weights, sums of Hessians); None if the library does not keep it
+    # Float64, shape (N,): the training weight of the rows that reached each node, as the library measures it
+    # (rows, weights, sums of Hessians); None if it keeps none
     cover: np.ndarray | None = None
     # Int32, shape (N,): the library's number of each leaf; 0 at splits. None if the library has none
     leaf_id: np.ndarray | None = None
