@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.graph.trees.covers import checked
 from hbtvm.graph.trees.ensemble import LEAF, CategorySet, CompareDtype, TreeEnsemble
 
 MOST_FEATURES = 1 << 24
@@ -41,7 +42,8 @@ class Tree:
     value: np.ndarray  # float64, shape (M, V); ignored at splits
     zero_as_missing: np.ndarray | None = None  # bool, shape (M,); None for False
     categories: dict[int, CategorySet] | None = None  # by node, the sets of categorical splits
-    cover: np.ndarray | None = None  # float64, shape (M,); None if unknown
+    # Float64, shape (M,), as the file has it; NaN at splits for the sum of the children; None if unknown
+    cover: np.ndarray | None = None
     leaf_id: np.ndarray | None = None  # int, shape (M,); ignored at splits; None if unknown
 
 
@@ -70,16 +72,19 @@ def assemble(
         category_set = np.concatenate([sets.indices(tree) for tree in trees])
         left = np.concatenate([tree.left for tree in trees]).astype(np.int32)
         leaf = left == LEAF
+        right = np.where(leaf, LEAF, np.concatenate([tree.right for tree in trees])).astype(np.int32)
+        offset = np.cumsum([0] + [len(tree.left) for tree in trees], dtype=np.int64)
         categorical = category_set >= 0
+        cover, leaf_id = _joined([t.cover for t in trees]), _joined([t.leaf_id for t in trees])
         return TreeEnsemble(
             n_features=n_features,
             n_outputs=len(base_score),
             compare_dtype=compare_dtype,
-            offset=np.cumsum([0] + [len(tree.left) for tree in trees], dtype=np.int64),
+            offset=offset,
             feature=np.where(leaf, LEAF, np.concatenate([tree.feature for tree in trees])).astype(np.int32),
             threshold=np.where(leaf | categorical, 0.0, np.concatenate([tree.threshold for tree in trees])),
             left=left,
-            right=np.where(leaf, LEAF, np.concatenate([tree.right for tree in trees])).astype(np.int32),
+            right=right,
             default_left=~leaf & np.concatenate([tree.default_left for tree in trees]),
             zero_as_missing=~leaf & np.concatenate([_zeros_missing(tree) for tree in trees]),
             category_set=np.where(leaf, -1, category_set).astype(np.int32),
@@ -89,8 +94,8 @@ def assemble(
             divisor=float(divisor),
             category_sets=tuple(sets.sets),
             negative_fraction_is_zero=negative_fraction_is_zero,
-            cover=_facts([tree.cover for tree in trees], np.float64),
-            leaf_id=_facts([tree.leaf_id for tree in trees], np.int32, leaf),
+            cover=None if cover is None else checked(cover, left, right, offset),
+            leaf_id=None if leaf_id is None else np.where(leaf, leaf_id, 0).astype(np.int32),
         ).validate()
     except ModelError:
         raise
@@ -122,15 +127,10 @@ class _CategoryTable:
         return result
 
 
-def _facts(
-    trees: Sequence[np.ndarray | None], dtype: type, where: np.ndarray | None = None
-) -> np.ndarray | None:
-    """Return facts of all nodes, 0 but `where`; None if a tree lacks them."""
-    known = [facts for facts in trees if facts is not None]
-    if len(known) < len(trees):
-        return None
-    result: np.ndarray = np.concatenate(known).astype(dtype)
-    return result if where is None else np.where(where, result, 0).astype(dtype)
+def _joined(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """Return the facts of all trees' nodes; None if a tree lacks them."""
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None
 
 
 def _zeros_missing(tree: Tree) -> np.ndarray:

@@ -99,3 +99,64 @@ def test_rounded_thresholds_decide_alike_in_float32(threshold: float, x: float) 
 @given(x=st.floats(width=32, allow_nan=False))
 def test_a_threshold_that_is_the_value(x: float) -> None:
     assert float32_at_most(np.array([float(np.float32(x))]))[0] == np.float32(x)
+
+
+COVER = np.array([5.0, 9, 2, 9, 3])
+
+
+def test_covers_and_numbers_follow_the_nodes() -> None:
+    tree = replace(STUMP, cover=COVER, leaf_id=np.array([8, 8, 7, 8, 0]))
+    forest = _put(tree, tree)
+    np.testing.assert_array_equal(forest.cover, [5, 2, 3] * 2)
+    np.testing.assert_array_equal(forest.leaf_id, [0, 7, 0] * 2)
+
+
+def test_covers_of_some_trees_are_none() -> None:
+    forest = _put(replace(STUMP, cover=COVER), STUMP)
+    assert forest.cover is None and forest.leaf_id is None
+
+
+@pytest.mark.parametrize(
+    "cover",
+    [
+        pytest.param([-5, 9, 2, 9, 3], id="a split is negative"),
+        pytest.param([5, 9, -2, 9, 3], id="a leaf is negative"),
+        pytest.param([5, 9, np.nan, 9, 3], id="a leaf is NaN"),
+        pytest.param([5, 9, 2, 9, np.inf], id="a leaf is infinite"),
+        pytest.param([np.inf, 9, 2, 9, 3], id="a split is infinite"),
+        pytest.param([1, 9, 2, 9, 3], id="a leaf has more than its parent"),
+        pytest.param([0, 9, 2, 9, 3], id="a split has none"),
+    ],
+)
+def test_impossible_covers_are_none(cover: list[float]) -> None:
+    tree = replace(STUMP, cover=COVER)
+    forest = _put(tree, replace(STUMP, cover=np.array(cover)))
+    assert forest.cover is None
+    np.testing.assert_array_equal(reference.margins(forest, np.array([[0, 0.5]])), [[12]])
+
+
+@pytest.mark.parametrize("cover", [[5, 9, 2, 9, 3], [0, 9, 0, 9, 0], [3, 9, 0, 9, 3], [4.9, 9, 2, 9, 3]])
+def test_possible_covers_stay(cover: list[float]) -> None:
+    forest = _put(replace(STUMP, cover=np.array(cover, np.float64)))
+    np.testing.assert_array_equal(forest.cover, [cover[0], cover[2], cover[4]])
+
+
+def test_covers_of_splits_are_sums() -> None:
+    #      0
+    #    1   2
+    #   3 4
+    tree = Tree(
+        feature=np.zeros(5, np.int64),
+        threshold=np.zeros(5),
+        left=np.array([1, 3, -1, -1, -1]),
+        right=np.array([2, 4, -1, -1, -1]),
+        default_left=np.zeros(5, bool),
+        value=np.zeros((5, 1)),
+        cover=np.array([np.nan, np.nan, 1, 2, 4]),
+    )
+    leaf = replace(
+        STUMP, feature=np.zeros(1), threshold=np.zeros(1), left=np.full(1, -1), right=np.full(1, -1)
+    )
+    leaf = replace(leaf, default_left=np.zeros(1, bool), value=np.zeros((1, 1)), cover=np.array([9.0]))
+    known = replace(tree, cover=np.array([7.5, np.nan, 1, 2, 4]))
+    np.testing.assert_array_equal(_put(tree, leaf, known).cover, [7, 6, 1, 2, 4, 9, 7.5, 6, 1, 2, 4])

@@ -121,13 +121,18 @@ def _extended(tree: Tree, leaves: Sequence[_Leaf], place: dict[int, int]) -> Tre
 
     feature, left, right = grown(tree.feature, LEAF), grown(tree.left, LEAF), grown(tree.right, LEAF)
     threshold, value, free = grown(tree.threshold, 0.0), np.zeros((size, width)), len(tree.left)
+    # LightGBM does not count the rows with missing values.
+    cover = np.full(len(tree.left), np.nan) if tree.cover is None else tree.cover
+    cover, leaf_id = grown(cover, 0.0), np.zeros(size, np.int64)
     for at, leaf in enumerate(leaves, splits):
         node, plain = at, tree.value[at, 0]
+        leaf_id[at] = at - splits
         for column in leaf.columns:
             # Numbers go left, and missing values right.
             feature[node], threshold[node] = column, np.inf
             left[node], right[node] = free, free + 1
             value[free + 1, 0] = plain
+            cover[free], leaf_id[free : free + 2] = cover[node], at - splits
             node, free = free, free + 2
         value[node, 0] = leaf.constant
         for column, coefficient in zip(leaf.columns, leaf.coefficients, strict=True):
@@ -142,4 +147,6 @@ def _extended(tree: Tree, leaves: Sequence[_Leaf], place: dict[int, int]) -> Tre
         value,
         None if zeros is None else grown(zeros, False),
         tree.categories,
+        cover,
+        leaf_id,
     )

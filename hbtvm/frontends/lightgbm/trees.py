@@ -9,6 +9,7 @@ import numpy as np
 
 from hbtvm.errors import ModelError
 from hbtvm.frontends.build import Tree
+from hbtvm.graph.trees.covers import cover_of
 from hbtvm.graph.trees.ensemble import LEAF, ZERO_THRESHOLD, CategorySet
 from hbtvm.words.printable import shown
 
@@ -26,9 +27,10 @@ def read_tree(fields: dict[str, str]) -> Tree:
     splits = leaves - 1
     leaf_value = numbers(fields, "leaf_value", leaves, np.float64)
     value = np.concatenate([np.zeros(splits), leaf_value])[:, None]
+    cover = _cover(fields, splits)
     if not splits:
-        node = np.full(1, LEAF)
-        return Tree(node, np.zeros(1), node, node, np.zeros(1, bool), value)
+        node, leaf = np.full(1, LEAF), np.zeros(1, np.int64)
+        return Tree(node, np.zeros(1), node, node, np.zeros(1, bool), value, cover=cover, leaf_id=leaf)
     kind = numbers(fields, "decision_type", splits, np.int64)
     threshold = numbers(fields, "threshold", splits, np.float64)
     missing = (kind >> 2) & 3
@@ -46,7 +48,15 @@ def read_tree(fields: dict[str, str]) -> Tree:
         value=value,
         zero_as_missing=_with_leaves((missing == _MISSING_ZERO) & ~categorical, leaves),
         categories=_categories(fields, threshold, np.nonzero(categorical)[0]),
+        cover=cover,
+        leaf_id=np.arange(-splits, leaves),
     )
+
+
+def _cover(fields: dict[str, str], splits: int) -> np.ndarray | None:
+    """Return the numbers of rows that LightGBM's own contributions use; None if the text has none."""
+    words = [*fields.get("internal_count", "").split(), *fields.get("leaf_count", "").split()]
+    return cover_of(words, 2 * splits + 1)
 
 
 def _for_tiny_values(threshold: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.arrays import field
 from hbtvm.frontends.pickles.records import as_array
 from hbtvm.graph.graph import InputSpec
+from hbtvm.graph.trees.covers import cover_of
 from hbtvm.graph.trees.rounding import float32_at_most
 from hbtvm.words.printable import shown
 
@@ -59,7 +60,14 @@ def tree_of(nodes: np.ndarray, value: np.ndarray, columns: np.ndarray | None = N
         # scikit-learn before 1.3 took no missing values.
         default_left=field(nodes, "missing_go_to_left", False).astype(bool),
         value=value,
+        cover=cover_in(nodes, "weighted_n_node_samples"),
+        leaf_id=np.arange(len(nodes)),
     )
+
+
+def cover_in(nodes: np.ndarray, name: str) -> np.ndarray | None:
+    """Return covers out of a structured array of nodes; None if they are missing or no numbers."""
+    return cover_of(nodes[name], len(nodes)) if name in (nodes.dtype.names or ()) else None
 
 
 def nodes_of(estimator: Record) -> np.ndarray:

@@ -12,7 +12,14 @@ from hbtvm.frontends.build import Tree, assemble
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.arrays import field
 from hbtvm.frontends.pickles.records import as_array
-from hbtvm.frontends.sklearn.common import column_count, input_spec, labels_of, one_of, require_own_arrays
+from hbtvm.frontends.sklearn.common import (
+    column_count,
+    cover_in,
+    input_spec,
+    labels_of,
+    one_of,
+    require_own_arrays,
+)
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.outputs.output import OutputSpec, likeliest
 from hbtvm.graph.trees.ensemble import LEAF, CategorySet
@@ -207,6 +214,8 @@ def _tree(predictor: Record, columns: np.ndarray, known: _KnownCategories) -> Tr
         default_left=missing_left,
         value=field(nodes, "value").astype(np.float64)[:, None],
         categories=categories,
+        cover=cover_in(nodes, "count"),
+        leaf_id=np.arange(len(nodes)),
     )
 
 

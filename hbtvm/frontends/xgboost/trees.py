@@ -9,6 +9,7 @@ import numpy as np
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends.build import Tree
+from hbtvm.graph.trees.covers import cover_of
 from hbtvm.graph.trees.ensemble import LEAF, CategorySet
 from hbtvm.graph.trees.rounding import float32_below
 
@@ -56,6 +57,8 @@ def _tree(tree: Any, weight: float) -> Tree:
         # The product of two float32 numbers is exact in float64.
         value=value * float(np.float32(weight)),
         categories=_category_sets(tree),
+        cover=cover_of(tree.get("sum_hessian"), len(left), np.float32),
+        leaf_id=np.arange(len(left)),
     )
 
 
