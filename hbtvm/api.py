@@ -32,10 +32,10 @@ from hbtvm.run import (
     Run,
     SearchRun,
     compile_run,
-    graph_for,
-    read_model,
+    graph_of,
     recursive_model,
     refuse_columns,
+    refuse_explain,
     refuse_sample,
     search_run,
 )
@@ -121,6 +121,9 @@ def search(model: Any, options: SearchOptions) -> Search:
         ``"keep"`` keeps the steps of a Pipeline in memory that can't be compiled, such as a class or function
         of yours, as Python steps of the model, and compiles the steps around them. Rows of Python steps are
         the step's: calls of the model are not timed. By default they are refused.
+    explain
+        Whether the model has, beside predictions, the leaf of each tree (``apply``) and each tree's scores
+        (``predict_per_tree``). Packages without them are smaller.
 
     Returns
     -------
@@ -161,7 +164,7 @@ def compile(model: Any, options: CompileOptions) -> Model:
         Most threads of a call; by default, all CPUs that this process may use.
     log
         Tuning log whose configurations are used, beside those that hbtvm ships.
-    dtype, strategies, max_bytes, device, sample, python_steps
+    dtype, strategies, max_bytes, device, sample, python_steps, explain
         As for `search`.
 
     Raises
@@ -176,6 +179,7 @@ def compile(model: Any, options: CompileOptions) -> Model:
     run = compile_run(options)
     recursive = recursive_model(model, run.dtype, run.strategies)
     if recursive is not None:
+        refuse_explain(run.explain)
         work = work_of(recursive, run.target, run.sizes_of(True), run.threads, run.sample)
         return Model.from_package(compiled(work, run.log, _Head(run)), run.threads, run.place)
     refuse_sample(run.sample)
@@ -187,9 +191,10 @@ def _search(model: Any, options: SearchOptions) -> Search:
     run = search_run(options, model)
     recursive = recursive_model(model, run.dtype, run.strategies)
     if recursive is not None:
+        refuse_explain(run.explain)
         return _search_recursive(recursive, run)
     refuse_sample(run.sample)
-    graph = graph_for(run.target, read_model(model, run.max_bytes, run.keep), run.dtype, run.strategies)
+    graph = graph_of(model, run)
     refuse_columns(graph)
     require_compilers(run.target, linked=not run.on_gpu or run.fleet is not None)
     pieces = pieces_of(graph, run.dtype, run.strategies, run.target)
@@ -278,7 +283,7 @@ class _Head:
 
 def _compiled(model: Any, run: Run) -> Package:
     """Compile a model of rows without a search."""
-    graph = graph_for(run.target, read_model(model, run.max_bytes, run.keep), run.dtype, run.strategies)
+    graph = graph_of(model, run)
     provenance = {"trials": 0, "started": utc_now()}
     if isinstance(graph.anchor, Columns):
         return _with_python(assemble(graph, [], [], run.target, provenance), graph, run)
@@ -306,11 +311,13 @@ def _package(
     *stages, (operands, last) = parts
     package = assemble(graph, operands, last, run.target, provenance, stages, limited)
     # Only the prediction is tuned.
-    bare = replace(run, sizes=run.sizes_of(False), strategies=None, sample=None)
+    bare = replace(run, sizes=run.sizes_of(False), strategies=None, sample=None, explain=False)
     if graph.transform is not None:
         package = replace(package, transform=_compiled(graph.transform, bare))
     if graph.scores is not None:
         package = replace(package, scores=_compiled(graph.scores, bare))
+    views = {name: _compiled(view, bare) for name, view in graph.views.items()}
+    package = replace(package, views=views, no_views=graph.no_views)
     return _with_python(package, graph, bare)
 
 

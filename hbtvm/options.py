@@ -36,6 +36,7 @@ class CompileOptions:
     device: str | int | None = None
     sample: Structures | None = None
     python_steps: PythonSteps = "refuse"
+    explain: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

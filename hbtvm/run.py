@@ -25,6 +25,7 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.networks.complement import keep_second
 from hbtvm.graph.passes.in_kernel import in_kernel
+from hbtvm.graph.views import with_views
 from hbtvm.logs.bounds import MOST_NAME, MOST_SIZE
 from hbtvm.logs.store import Log
 from hbtvm.options import CompileOptions, Dtype, SearchOptions
@@ -60,6 +61,7 @@ class Run:
     max_bytes: int | None  # bytes to which a compressed pickle may expand
     sample: Structures | None  # structures to measure a recursive model on
     keep: bool  # whether pipelines' steps that can't be compiled stay in Python
+    explain: bool  # whether packages have views (`hbtvm.graph.views`)
 
     @property
     def on_gpu(self) -> bool:
@@ -118,6 +120,8 @@ def export_run(options: SearchOptions) -> SearchRun:
     for name in ("time_budget", "rpc_tracker", "rpc_key", "sample"):
         if getattr(options, name) is not None:
             raise InputError(f"an export measures nothing, so it takes no {name}")
+    if options.explain:
+        raise InputError("an export writes no package, so it takes no explain; pass it to compile")
     settings = _settings(options, TRIALS if options.trials is None else options.trials, None)
     return SearchRun(**_common(options), settings=settings)
 
@@ -141,6 +145,7 @@ def _common(options: CompileOptions, threads: int | None = None) -> dict[str, An
         "max_bytes": options.max_bytes,
         "sample": options.sample,
         "keep": options.python_steps == "keep",
+        "explain": checks.flag("explain", options.explain),
     }
 
 
@@ -318,6 +323,13 @@ def graph_for(machine: Target, graph: Graph, dtype: Dtype, names: Sequence[str] 
     return graph
 
 
+def graph_of(model: Any, run: Run) -> Graph:
+    """Return the graph of a model object or file that kernels compute, with views if the run explains."""
+    graph = read_model(model, run.max_bytes, run.keep)
+    graph = with_views(graph) if run.explain else graph
+    return graph_for(run.target, graph, run.dtype, run.strategies)
+
+
 def refuse_columns(graph: Graph) -> None:
     """Raise `InputError` if the model only transforms, which no kernel computes."""
     if isinstance(graph.anchor, Columns):
@@ -325,6 +337,12 @@ def refuse_columns(graph: Graph) -> None:
             f"{graph.model}, the last step, only transforms, and no kernel does that: there is nothing to "
             "tune; use compile"
         )
+
+
+def refuse_explain(explain: bool) -> None:
+    """Raise `InputError` for views of a recursive model, which has none."""
+    if explain:
+        raise InputError("recursive models have no trees to explain, so explain can't be True")
 
 
 def refuse_sample(sample: Structures | None) -> None:

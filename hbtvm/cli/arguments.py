@@ -197,6 +197,12 @@ def add_build_options(parser: Parser) -> None:
         "the library's, float64 scores within 1e-12, and slower; rows reach the same leaves with both "
         "(default: %(default)s)",
     )
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="also package the leaf of each tree and each tree's scores (Model.apply, "
+        "Model.predict_per_tree); predictions stay as fast",
+    )
     group = parser.add_rare_group("details")
     group.add_argument(
         "--strategy",
@@ -219,6 +225,7 @@ def build_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "dtype": arguments.dtype,
         "strategies": arguments.strategy,
         "max_bytes": arguments.max_size,
+        "explain": arguments.explain,
     }
 
 

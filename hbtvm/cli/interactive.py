@@ -47,6 +47,7 @@ def tune(
     device: str | int | None = None,
     sample: Structures | None = None,
     python_steps: PythonSteps = "refuse",
+    explain: bool = False,
     rpc_tracker: str | None = None,
     rpc_key: str | None = None,
     preset: str = "default",
@@ -82,7 +83,7 @@ def tune(
         Whether to print at the end how the tuned model compares with its library on random rows: answers and
         times (see `hbtvm.Model.compare`). By default, in a terminal or notebook. Not for pickle files, nor
         for models that random rows do not fit.
-    seed, transfer, dtype, strategies, max_bytes, device, sample, python_steps, rpc_tracker, rpc_key
+    seed, transfer, dtype, strategies, max_bytes, device, sample, python_steps, explain, rpc_tracker, rpc_key
         As for `search`.
     preset, explorer, cost_model, features, acquisition, diversity, epsilon
         Parts of the search, as for `search`.

@@ -8,7 +8,7 @@ caller's rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -136,6 +136,9 @@ class Graph:
     # From rows to raw scores as nodes, if no single kernel computes the scores of a bare model
     scores_of: Callable[[Node], Node] | None = None
     scores: Graph | None = None  # a transformer's ``score_samples``, if it has one
+    # Further graphs over the same rows, by name, and why a name has none; see `hbtvm.graph.views`
+    views: Mapping[str, Graph] = field(default_factory=dict)
+    no_views: Mapping[str, str] = field(default_factory=dict)
     # Steps that stay in Python: they compute the caller's rows of this graph
     python: tuple[PythonStep, ...] = ()
     lead: Graph | None = (

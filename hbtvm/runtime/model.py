@@ -14,6 +14,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.device import device_of
 from hbtvm.runtime.estimator import Estimator
+from hbtvm.runtime.explained import Explained
 from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.runtime.host import OUTPUTS, Output
 from hbtvm.runtime.kernels import Kernels
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from hbtvm.comparison.result import Comparison
 
 
-class Model(Estimator):
+class Model(Explained, Estimator):
     """A compiled model that predicts as its library does.
 
     It may be used from several threads at once, forked, copied and pickled.
@@ -53,7 +54,6 @@ class Model(Estimator):
         self.device = device_of(package, device)
         self.threads = threads_of(package.threads, threads)
         self._asked = None if threads is None else self.threads
-        forest = package.forest
         self._output = out = package.output
         self._convert: dict[Output | None, Callable[..., Any]] = {
             name: partial(out.compute, name) for name in OUTPUTS
@@ -62,12 +62,12 @@ class Model(Estimator):
         texts = TextLibrary(package.text_library, self._pool, package.target)
         self._kernels = Kernels(package, self.device, self._asked, texts, self._convert)
         self._columns = TransformedColumns(package, self._kernels, texts) if package.transforms else None
-        self._base = np.array(forest["base_score"], np.float64)
-        # Functions from rows to outputs that run no Python in between; empty until the code is loaded.
-        self._calls = self._kernels.calls
+        self._base = np.array(package.forest["base_score"], np.float64)
+        self._calls = self._kernels.calls  # run no Python in between; empty until the code is loaded
         self._transform_call: Callable[[Any], Any] | None = None
         self.beside = None if package.transform is None else Model(package.transform, threads, device)
         self.scores = None if package.scores is None else Model(package.scores, threads, device)
+        self.views = {name: Model(view, threads, device) for name, view in package.views.items()}
         self._parts = [Model(part, threads, device) for part in parts_of(package)]
         if self._parts:  # beside Python steps
             self._calls, self._transform_call = methods_of(package.python, self._parts, OUTPUTS)

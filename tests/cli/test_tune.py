@@ -44,7 +44,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, how: str = "fine") -> None:
 def test_what_is_given_is_passed_on(folder: Path) -> None:
     given = (
         "tune m.txt --target llvm --device cuda:1 --batch-size 7 --threads 3 --trials 9 --time-budget 2.5 "
-        "--log my.jsonl "
+        "--log my.jsonl --explain "
         "--no-transfer --seed 5 --dtype float64 --strategy gemm,bitvector --max-size 8G -o out.tar "
         "--rpc-tracker 10.0.0.5:9190 --rpc-key zen4 "
         "--preset autotvm --explorer tpe --cost-model regression --features flat --acquisition ei "
@@ -64,6 +64,7 @@ def test_what_is_given_is_passed_on(folder: Path) -> None:
         "dtype": "float64",
         "strategies": ("gemm", "bitvector"),
         "max_bytes": 8 << 30,
+        "explain": True,
         "rpc_tracker": "10.0.0.5:9190",
         "rpc_key": "zen4",
         "preset": "autotvm",
@@ -94,6 +95,7 @@ def test_what_is_usual(folder: Path) -> None:
         "dtype": "float32",
         "strategies": None,
         "max_bytes": None,
+        "explain": False,
         "rpc_tracker": None,
         "rpc_key": None,
         "preset": "default",

@@ -215,6 +215,7 @@ def _package(path: Path, as_json: bool, trust: Trust) -> int:
             else list(package.input.feature_names),
             "classes": [labels.tolist() for labels in package.output.classes],
             "predicts": ["predict", *package.output.outputs],
+            **({"views": list(package.views)} if package.views else {}),
             "forest": dict(package.forest),
             "steps": [list(step) for step in package.steps],
             "told": list(package.rewrites),

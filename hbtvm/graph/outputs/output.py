@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from math import prod
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -111,6 +112,9 @@ class OutputSpec:
         rows are sparse, else an array.
     selects
         The columns that a selector keeps unchanged, in any type; empty for other models.
+    shape
+        Of a view (`hbtvm.graph.views`), the shape of a row's results, which `compute` returns side by side;
+        empty for other models.
     """
 
     kind: Kind
@@ -122,6 +126,7 @@ class OutputSpec:
     finite: codec.Index | None = None
     container: Container = "array"
     selects: tuple[codec.Index, ...] = ()
+    shape: tuple[codec.Count, ...] = ()
 
     def __post_init__(self) -> None:
         # In a manifest's order: a package that is read and written again has the same bytes.
@@ -133,6 +138,8 @@ class OutputSpec:
             raise ValueError(f"label_dtype is {self.label_dtype!r:.100}")
         if self.selects and len(self.selects) != self.n_outputs:
             raise ValueError(f"{len(self.selects)} columns are selected, not {self.n_outputs}")
+        if self.shape and prod(self.shape) != self.n_outputs:
+            raise ValueError(f"results of shape {self.shape} have not {self.n_outputs} numbers")
         for name, node in self.nodes.items():
             if name not in ("response", *_NODES.values()):
                 raise ValueError(f"nodes have the name {name!r:.40}")

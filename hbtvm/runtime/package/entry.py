@@ -59,6 +59,9 @@ class Package:
     transform: Annotated[Package | None, codec.SKIP] = None
     # The package of a transformer's ``score_samples``, if the library has it
     scores: Annotated[Package | None, codec.SKIP] = None
+    # Packages of further results for the same rows, by name, and why a name has none; see `hbtvm.graph.views`
+    views: Annotated[Mapping[str, Package], codec.SKIP] = field(default_factory=dict)
+    no_views: Mapping[str, str] = field(default_factory=dict)
     # `python`, `lead`: as in `hbtvm.graph.graph.Graph`; the rest of the package is behind them
     python: tuple[PythonStep, ...] = ()
     lead: Annotated[Package | None, codec.SKIP] = None

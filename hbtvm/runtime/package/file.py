@@ -4,7 +4,8 @@ Members: ``manifest.json`` (all but code and tables, see `hbtvm.runtime.package.
 ``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each
 stored once, with sizes and hashes in the manifest. For a CPU, ``objects/<hash>.o`` is the object from which a
 kernel was linked (`hbtvm.compiler.exporting` links it into other libraries). The ``transform`` of a model
-that predicts is a package, ``transform.tar``. ``python/<hash>.pkl`` is a Python step, which only
+that predicts is a package, ``transform.tar``, and so is each of its views (`hbtvm.graph.views`),
+``views/<name>.tar``. ``python/<hash>.pkl`` is a Python step, which only
 `hbtvm.runtime.python_steps.trusted` unpickles, and ``lead.tar`` the package in front of it. Equal packages
 give equal bytes.
 """
@@ -51,6 +52,7 @@ __all__ = [
 ]
 
 _DIGEST, _TRANSFORM, _SCORES, _LEAD = "manifest.sha256", "transform.tar", "scores.tar", "lead.tar"
+_VIEWS = "views/"
 
 
 def write(package: Package, path: str | Path) -> None:
@@ -174,6 +176,8 @@ def _members(package: Package) -> dict[str, bytes]:
         members[_TRANSFORM] = to_bytes(package.transform)
     if package.scores is not None:
         members[_SCORES] = to_bytes(package.scores)
+    for name, view in package.views.items():
+        members[f"{_VIEWS}{name}.tar"] = to_bytes(view)
     if package.lead is not None:
         members[_LEAD] = to_bytes(package.lead)
     members = dict(sorted(members.items()))
@@ -207,6 +211,12 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
             package = replace(package, transform=_within(_TRANSFORM, bytes(transform), True))
         if scores is not None:
             package = replace(package, scores=_within(_SCORES, bytes(scores), False))
+        views = {
+            name.removeprefix(_VIEWS).removesuffix(".tar"): _view(package, name, bytes(data))
+            for name, data in members.items()
+            if name.startswith(_VIEWS)
+        }
+        package = replace(package, views=views) if views else package
         if lead is not None:
             package = replace(package, lead=_within(_LEAD, bytes(lead), True))
             package.validate()
@@ -218,10 +228,18 @@ def _package(manifest: dict[str, Any], members: dict[str, memoryview]) -> Packag
         raise PackageError(f"is damaged: {MANIFEST}: {reason}") from None
 
 
+def _view(package: Package, name: str, data: bytes) -> Package:
+    view = _within(name, data, False)
+    if view.input.n_features != package.input.n_features or not view.output.shape:
+        raise PackageError(f"is damaged: {name}: it is not a view of this model")
+    return view
+
+
 def _within(name: str, data: bytes, transforms: bool) -> Package:
     try:
         inner = read_archive(data, MANIFEST)
-        if name != _LEAD and not inner.keys().isdisjoint((_TRANSFORM, _SCORES, _LEAD)):
+        nested = not inner.keys().isdisjoint((_TRANSFORM, _SCORES, _LEAD))
+        if name != _LEAD and (nested or any(member.startswith(_VIEWS) for member in inner)):
             raise ValueError("a package within a package within a package")
         package = from_bytes(data, name)
         if package.transforms != transforms:

@@ -227,4 +227,5 @@ def _output(package: Package) -> str:
         text += f"; {len(labels)} classes: {listed}{', ...' if len(labels) > _SHOWN else ''}"
     gives = [*output.outputs, *(["transform"] if package.transform is not None else [])]
     gives += ["score"] if package.scores is not None else []
+    gives += package.views
     return text + (f"; gives {', '.join(gives)}" if gives else "")

@@ -1,0 +1,59 @@
+"""What all views share: `NoView`, and graphs of other trees and outputs over a model's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hbtvm.graph.graph import Graph
+from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.operators.base import Input
+
+
+class NoView(Exception):
+    """The reason why a model lacks a view, which continues a sentence: "it is not an ensemble of trees"."""
+
+
+def trees_of(graph: Graph) -> TreeEnsemble:
+    """Return the trees whose scores are the model's.
+
+    Raises `NoView` if it has none.
+    """
+    if isinstance(graph.anchor, TreeEnsemble):
+        return graph.anchor
+    parts = any(isinstance(stage.anchor, TreeEnsemble) for stage in graph.stages)
+    raise NoView("its trees are combined by other operators" if parts else "it is not an ensemble of trees")
+
+
+def view_of(
+    graph: Graph, change: Callable[[TreeEnsemble], TreeEnsemble], shape: tuple[int, ...], dtype: str | None
+) -> Graph:
+    """Return a view of other trees, whose scores are its results.
+
+    `change`: from the model's trees to the view's; also applied to trees for other types of rows, which have
+        the same leaves.
+    `shape`: of a row's results; its product is the number of the view's outputs.
+    `dtype`: of the results; None for float64.
+    """
+    anchor, single, scaled = trees_of(graph), graph.single, graph.scaled
+    assert single is None or isinstance(single, TreeEnsemble)
+    viewed = change(anchor)
+    scores = Input(viewed.n_outputs)
+    return replace(
+        graph,
+        anchor=viewed,
+        single=None if single is None else change(single),
+        scaled=None if scaled is None else replace(scaled, ensemble=change(scaled.ensemble)),
+        output=OutputSpec(
+            "booster", scores.width, {"response": scores}, label_dtype=dtype, keeps_axis=True, shape=shape
+        ),
+        rewrites=(),
+        transform_predicts=False,
+        keeps_integers=False,
+        transform=None,
+        scores_of=None,
+        scores=None,
+        python=(),
+        lead=None,
+    )
