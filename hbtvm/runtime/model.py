@@ -14,7 +14,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.device import device_of
 from hbtvm.runtime.estimator import Estimator
-from hbtvm.runtime.explained import Explained
+from hbtvm.runtime.explaining.method import Explainable
 from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.runtime.host import OUTPUTS, Output
 from hbtvm.runtime.kernels import Kernels
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hbtvm.comparison.result import Comparison
 
 
-class Model(Explained, Estimator):
+class Model(Explainable, Estimator):
     """A compiled model that predicts as its library does.
 
     It may be used from several threads at once, forked, copied and pickled.

@@ -1,0 +1,1 @@
+"""Contributions of a row's columns to its score: Shapley values."""
