@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,12 +16,15 @@ from hbtvm.runtime.native.description import Described, Stage
 from hbtvm.runtime.native.epilogues.epilogue import Epilogue, fields_of
 from hbtvm.runtime.native.epilogues.select import epilogue_of, epilogue_of_columns
 from hbtvm.runtime.native.executor import Executor, Shape
+from hbtvm.runtime.native.frames import FrameReader, Frames
 from hbtvm.runtime.native.library import Function, load_kernels, load_library
 from hbtvm.runtime.package.file import KernelEntry, Package
 from hbtvm.runtime.rows.inputs import Inputs
 
 Call = Callable[[Any], Any]
 """From rows to results; None for rows that kernels refuse, or can't read without conversion."""
+
+_Shapes = Shape | dict[np.dtype, Shape]  # of results: of any rows, or by the rows' type
 
 Output = Literal["label", "proba", "raw", "decision", "score"]
 
@@ -50,7 +54,7 @@ class HostModel:
     Attributes
     ----------
     direct
-        By output (see `hbtvm.runtime.model.Model.predict`): functions from the caller's arrays.
+        By output (see `hbtvm.runtime.model.Model.predict`): functions from the caller's arrays and frames.
     prepared
         By output: functions from rows that `inputs` prepared.
     transform, transform_prepared
@@ -76,11 +80,9 @@ class HostModel:
         self._epilogues: dict[Any, tuple[Epilogue, Shape]] = {}
         self.transform: Call | None = None
         self.transform_prepared: Call | None = None
-        ready = tuple(dtype for dtype in self._rows if dtype in inputs.ready)
-        if package.transforms:
-            self._bind_columns(package.output, ready)
-        else:
-            self._bind_outputs(package.output, ready)
+        self._frames = Frames(package, inputs) if library.reads_frames else None
+        self._package = package
+        self._bind()
 
     def steps(self, n: int, dtype: Any = np.float32) -> list[tuple[int, int, int, int]]:
         """The plan of a call; see `hbtvm.runtime.native.executor.Executor.steps`."""
@@ -131,7 +133,25 @@ class HostModel:
         self._inputs.check(rows)
         raise MemoryError(f"there is no memory for the results of {len(rows)} rows.")
 
-    def _bind_outputs(self, spec: OutputSpec, ready: Sequence[np.dtype]) -> None:
+    def learn(self, X: Any) -> bool:
+        """Learn from rows that Python has read; return whether `direct` and `transform` are now others."""
+        if self._frames is None or not self._frames.learn(X):
+            return False
+        self._bind()
+        return True
+
+    def _bind(self) -> None:
+        ready = tuple(dtype for dtype in self._rows if dtype in self._inputs.ready)
+        frames = None if self._frames is None else self._frames.reader
+        # From a shape to a function of the caller's rows; None without rows that it could read.
+        direct = partial(self._function, ready=ready, frames=frames) if ready or frames else None
+        if self._package.transforms:
+            self._bind_columns(self._package.output, direct)
+        else:
+            self.direct.clear()
+            self._bind_outputs(self._package.output, direct)
+
+    def _bind_outputs(self, spec: OutputSpec, direct: Callable[[_Shapes], Call] | None) -> None:
         for output in OUTPUTS:
             epilogue = epilogue_of(spec, output, n_outputs=self._executor.outputs)
             if epilogue is None:
@@ -139,36 +159,37 @@ class HostModel:
             shape = _shape(epilogue)
             self._epilogues[output] = epilogue, shape
             self.prepared[output] = _finished(self._function(shape), epilogue)
-            if ready:
-                self.direct[output] = _finished(self._function(shape, ready), epilogue)
+            if direct is not None:
+                self.direct[output] = _finished(direct(shape), epilogue)
         if spec.kind == "anomaly" and spec.predicts_labels and spec.hangs_on_power("index"):
-            self._bind_decisions(spec, ready)
+            self._bind_decisions(spec, direct)
 
-    def _bind_decisions(self, spec: OutputSpec, ready: Sequence[np.dtype]) -> None:
+    def _bind_decisions(self, spec: OutputSpec, direct: Callable[[_Shapes], Call] | None) -> None:
         """Bind decisions, and labels by their signs, except for rows that the last bit of a power decides."""
         epilogue = epilogue_of(spec, "decision", n_outputs=self._executor.outputs, exported=True)
         if epilogue is None:
             return
         shape = _shape(epilogue)
-        for calls, dtypes in ((self.prepared, None), (self.direct, ready)):
-            if dtypes is None or dtypes:
-                decide = _decided(self._function(shape, dtypes))
+        for calls, bind in ((self.prepared, self._function), (self.direct, direct)):
+            if bind is not None:
+                decide = _decided(bind(shape))
                 calls["decision"] = decide
                 calls[None] = calls["label"] = _signs(decide)
 
-    def _bind_columns(self, spec: OutputSpec, ready: Sequence[np.dtype]) -> None:
+    def _bind_columns(self, spec: OutputSpec, direct: Callable[[_Shapes], Call] | None) -> None:
         outputs = self._executor.outputs
         shapes = {
             dtype: _shape(epilogue_of_columns(spec.label_dtype, dtype.name, outputs, spec.keeps_axis))
             for dtype in self._rows
         }
-        self.transform_prepared = self._executor.function(shapes, self._rows)
-        if ready:
-            self.transform = self._executor.function(shapes, ready)
+        self.transform_prepared = self._function(shapes)
+        self.transform = None if direct is None else direct(shapes)
 
-    def _function(self, shape: Shape, ready: Sequence[np.dtype] | None = None) -> Call:
-        shapes = dict.fromkeys(self._rows, shape)
-        return self._executor.function(shapes, self._rows if ready is None else ready)
+    def _function(
+        self, shapes: _Shapes, ready: Sequence[np.dtype] | None = None, frames: FrameReader | None = None
+    ) -> Call:
+        by_type = shapes if isinstance(shapes, dict) else dict.fromkeys(self._rows, shapes)
+        return self._executor.function(by_type, self._rows if ready is None else ready, frames)
 
 
 _NEAR = 1e-9  # decisions closer to 0 are numpy's, whose power may have other last bits than C's

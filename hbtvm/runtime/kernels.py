@@ -82,9 +82,7 @@ class Kernels:
             return
         if self._device == "cpu":
             host = HostModel(package, self.inputs, self._threads)
-            if self.front is None:
-                self.calls.update(host.direct)
-                self.transform_call = None if package.output.container == "sparse" else host.transform
+            self._bind(host)
             self.host = host
             return
         try:
@@ -100,6 +98,15 @@ class Kernels:
             for output in (None, *package.output.outputs):
                 self.calls[output] = self.on_device.plain_call(prepare, self._convert[output], look)
 
+    def _bind(self, host: HostModel) -> None:
+        if self.front is None:
+            for output in [*self.calls, *host.direct]:
+                if output in host.direct:
+                    self.calls[output] = host.direct[output]
+                else:
+                    self.calls.pop(output, None)
+            self.transform_call = None if self._package.output.container == "sparse" else host.transform
+
     @property
     def _look(self) -> Callable[[np.ndarray], Any] | None:
         return self.inputs.look if self.inputs.checks else None
@@ -110,6 +117,9 @@ class Kernels:
             rows = self.inputs.prepare(X)
         if not len(rows):
             raise InputError("expected at least one row, got none.")
+        # Not at the call that loads the kernels: tables in C pay only if further frames follow.
+        if self.host is not None and type(X) is not np.ndarray and self.host.learn(X):
+            self._bind(self.host)
         return rows
 
     def raw(self, rows: np.ndarray) -> np.ndarray:

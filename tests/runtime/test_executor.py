@@ -291,10 +291,14 @@ def test_rows_that_are_not_the_kernels(made: Any) -> None:
     X = random_rows(8)
     assert run(X) is not None
     for other in (
-        X.astype(np.float64), X[::2], X[:, :3], X[0], X[:0], X.T, X.astype(">f4"), X.tolist(), None, "rows",
-        3, np.asfortranarray(X), X.view(np.ndarray)[None], np.ma.array(X), X.astype(object),
+        X.astype(np.float64), X[:, :3], X[0], X[:0], X.T, X.astype(">f4"), X.tolist(), None, "rows",
+        3, X.view(np.ndarray)[None], np.ma.array(X), X.astype(object),
     ):  # fmt: skip
         assert run(other) is None
+    for other in (X[::2], np.asfortranarray(X), X[::-1], X[:, ::-1]):
+        np.testing.assert_array_equal(run(other), run(np.ascontiguousarray(other)))
+    large = np.asfortranarray(np.repeat(X, 1000, axis=0))
+    assert run(large) is None
 
 
 def test_where_the_layout_of_arrays_is_unknown(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:

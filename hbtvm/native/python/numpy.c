@@ -5,12 +5,11 @@
  * checked them against known arrays (`hbtvm.runtime.native.arrays`).
  */
 #define _GNU_SOURCE
-#include <stdatomic.h>
-#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "executor/clock.h"
-#include "executor/executor.h"
+#include "python/python.h"
 
 /* Longer calls release the interpreter's lock. Getting it back may take 5 ms if another thread is busy, too long for a
  * call of microseconds. */
@@ -19,50 +18,25 @@
 /* Results of this size or larger are aligned, so that kernels write them in place. */
 #define LARGE_BYTES (1 << 16)
 
-/* numpy's array flags, and its type number of unsigned bytes. */
-enum { C_CONTIGUOUS = 1, ALIGNED = 0x100, WRITEABLE = 0x400, UNSIGNED_BYTES = 2 };
+/* Numbers of rows in another order than C's that are copied here; numpy copies more by blocks. */
+#define MOST_COPIED 8192
 
-struct python {
-  void *(*capsule)(void *, const char *); /* returns the capsule's pointer */
-  void (*take)(void *); /* increments a reference count */
-  void (*drop)(void *);
-  void *(*release)(void); /* the interpreter's lock */
-  void (*resume)(void *);
-  void *(*new_array)(const void *type, int axes, const intptr_t *shape, int number, const intptr_t *strides,
-                     void *data, int item, int flags, void *like);
-  int (*set_base)(void *array, void *base);
-  void *none;
-  const void *array_type;
-  /* Offsets of fields, in bytes from the start of their object. */
-  int64_t type_at, data_at, axes_at, shape_at, dtype_at, flags_at, number_at, order_at;
-};
-
-/* Results for rows of one type; `epilogue` null: raw scores. */
-struct results {
-  const struct epilogue *epilogue;
-  int64_t ready;  /* whether kernels read rows of this type directly */
-  int64_t number; /* numpy's number of the results' type */
-  int64_t item;   /* bytes of a result */
-  int64_t axes;   /* 1 or 2 */
-  int64_t columns;
-};
-
-/* The description of a Python function's computation. */
-struct bound_output {
-  struct executor *executor;
-  int64_t columns; /* of rows */
-  int64_t threads;
-  int64_t numbers[2]; /* numpy's type numbers of float32 and float64 */
-  struct results results[2]; /* by type of rows */
-  _Atomic int64_t nanoseconds[64]; /* duration of calls, by the logarithm of their number of rows */
-};
+/* numpy's type number. */
+enum { UNSIGNED_BYTES = 2 };
 
 /* Shared by all models of a process, and set before any call. */
 static struct python python;
 
 void hbtvm_numpy_begin(const struct python *given) { python = *given; }
 
-#define FIELD(TYPE, object, at) (*(TYPE *)(void *)((char *)(object) + (at)))
+const struct python *hbtvm_python(void) { return &python; }
+
+/* The offset of an array's strides; 0: unknown. */
+static int64_t strides_at;
+
+void hbtvm_numpy_strides(int64_t at) { strides_at = at; }
+
+const intptr_t *hbtvm_strides(void *array) { return strides_at ? FIELD(const intptr_t *, array, strides_at) : NULL; }
 
 static int size_of(uint64_t n) { return 63 - __builtin_clzll(n | 1); }
 
@@ -93,22 +67,9 @@ static void *nothing(const struct python *p) {
   return p->none;
 }
 
-/* Compute the results of an array of rows. Returns None if it is not an array that kernels read directly, or the call
- * fails: Python then takes the slow path, which reports errors. */
-void *hbtvm_numpy_call(void *self, void *rows) {
+void *hbtvm_results(struct bound_output *own, int64_t type, const void *data, int64_t n) {
   const struct python *p = &python;
-  struct bound_output *own = p->capsule(self, NULL);
-  if (FIELD(const void *, rows, p->type_at) != p->array_type || FIELD(int, rows, p->axes_at) != 2) return nothing(p);
-  const intptr_t *shape = FIELD(const intptr_t *, rows, p->shape_at);
-  int flags = FIELD(int, rows, p->flags_at);
-  if (shape[1] != own->columns || shape[0] < 1 || ~flags & (C_CONTIGUOUS | ALIGNED)) return nothing(p);
-  const void *dtype = FIELD(const void *, rows, p->dtype_at);
-  int number = FIELD(int, dtype, p->number_at);
-  int64_t type = number == own->numbers[HBTVM_F32] ? HBTVM_F32 : HBTVM_F64;
   const struct results *results = &own->results[type];
-  if (number != own->numbers[type] || FIELD(char, dtype, p->order_at) != '=' || !results->ready) return nothing(p);
-  int64_t n = shape[0];
-  const void *data = FIELD(const void *, rows, p->data_at);
   void *array = array_of(p, results, n);
   if (!array) return NULL;
   void *out = FIELD(void *, array, p->data_at);
@@ -128,6 +89,43 @@ void *hbtvm_numpy_call(void *self, void *rows) {
   p->drop(array);
   return nothing(p);
 }
+
+/* Compute the results of few rows that do not lie in C order. */
+static void *results_of_copy(struct bound_output *own, int64_t type, void *rows, const intptr_t *strides, int64_t n) {
+  size_t item = type == HBTVM_F32 ? sizeof(float) : sizeof(double);
+  int64_t columns = own->columns;
+  char *copy = malloc((size_t)(n * columns) * item);
+  if (!copy) return nothing(&python);
+  const char *data = FIELD(const char *, rows, python.data_at);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      memcpy(copy + (size_t)(i * columns + j) * item, data + i * strides[0] + j * strides[1], item);
+  void *results = hbtvm_results(own, type, copy, n);
+  free(copy);
+  return results;
+}
+
+/* Compute the results of an array of rows. Returns None if it is not an array that kernels read directly, or the call
+ * fails: Python then takes the slow path, which reports errors. */
+void *hbtvm_numpy_array(struct bound_output *own, void *rows) {
+  const struct python *p = &python;
+  if (FIELD(const void *, rows, p->type_at) != p->array_type || FIELD(int, rows, p->axes_at) != 2) return nothing(p);
+  const intptr_t *shape = FIELD(const intptr_t *, rows, p->shape_at);
+  int flags = FIELD(int, rows, p->flags_at);
+  if (shape[1] != own->columns || shape[0] < 1) return nothing(p);
+  const void *dtype = FIELD(const void *, rows, p->dtype_at);
+  int number = FIELD(int, dtype, p->number_at);
+  int64_t type = number == own->numbers[HBTVM_F32] ? HBTVM_F32 : HBTVM_F64;
+  if (number != own->numbers[type] || FIELD(char, dtype, p->order_at) != '=' || !own->results[type].ready)
+    return nothing(p);
+  if (!(~flags & (C_CONTIGUOUS | ALIGNED)))
+    return hbtvm_results(own, type, FIELD(const void *, rows, p->data_at), shape[0]);
+  const intptr_t *strides = hbtvm_strides(rows);
+  if (!strides || shape[0] * shape[1] > MOST_COPIED) return nothing(p);
+  return results_of_copy(own, type, rows, strides, shape[0]);
+}
+
+void *hbtvm_numpy_call(void *self, void *rows) { return hbtvm_numpy_array(python.capsule(self, NULL), rows); }
 
 int64_t hbtvm_version(void) { return HBTVM_EXECUTOR_VERSION; }
 

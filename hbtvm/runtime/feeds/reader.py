@@ -19,7 +19,7 @@ from hbtvm.runtime.feeds.plan import FeedPlan
 from hbtvm.runtime.feeds.text import TextFeeds
 from hbtvm.runtime.rows.containers import ArrayRows, Container, container_of, values_of
 from hbtvm.runtime.rows.inputs import Inputs, all_finite
-from hbtvm.runtime.rows.layouts import Layouts
+from hbtvm.runtime.rows.layouts import Layouts, Positions
 from hbtvm.runtime.rows.matrix import Interleave, matrix_of
 from hbtvm.runtime.rows.pandas_frame import PandasFrame
 from hbtvm.runtime.rows.raw import Numbers, RawColumn, number
@@ -212,6 +212,15 @@ class FeedReader:
         rows = self._container(X)
         at = self._layouts.positions(rows)
         return {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}, rows.rows
+
+    @property
+    def types_matter(self) -> bool:
+        """Whether the types of unread columns determine the matrix's."""
+        return bool(self._typed)
+
+    def positions(self, X: Any) -> Positions:
+        """Return the positions of the input's columns in a frame of pandas."""
+        return self._layouts.positions(PandasFrame(X))
 
     def types_beside(self, X: Any) -> list[np.dtype]:
         """Return the dtypes of unread columns, if one array holds all columns."""

@@ -20,6 +20,8 @@ _PLACES = {
     "number_at": 28, "order_at": 26,
 }  # fmt: skip
 
+_STRIDES = 40  # the offset of an array's strides, which follow its shape
+
 _NEW, _SET_BASE = 93, 282  # indices of ``PyArray_New`` and ``PyArray_SetBaseObject`` in the table
 
 
@@ -88,3 +90,12 @@ def _has_places(array: np.ndarray) -> bool:
         and whole(dtype, "number_at") == array.dtype.num
         and ctypes.c_char.from_address(dtype + place["order_at"]).value.decode() == array.dtype.byteorder
     )
+
+
+@functools.cache
+def strides_at() -> int:
+    """Return the offset of an array's strides; 0 if it is unknown."""
+    array = np.zeros((3, 8), np.int16)[:, ::2]
+    at = ctypes.c_void_p.from_address(id(array) + _STRIDES).value
+    known = at is not None and tuple((ctypes.c_ssize_t * 2).from_address(at)) == array.strides
+    return _STRIDES if known else 0

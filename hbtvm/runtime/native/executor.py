@@ -14,6 +14,7 @@ from hbtvm.runtime.native import structures as c
 from hbtvm.runtime.native.description import TYPES, Described, Kept, Stage, in_order, model_of
 from hbtvm.runtime.native.epilogues.epilogue import fields_of
 from hbtvm.runtime.native.epilogues.select import epilogue_of_columns
+from hbtvm.runtime.native.frames import BoundFrames, FrameReader
 from hbtvm.runtime.native.library import Function, Library
 from hbtvm.runtime.package.file import KernelEntry
 
@@ -108,12 +109,13 @@ class Executor:
         return None if unlabelled >= 0 else out
 
     def function(
-        self, shapes: dict[np.dtype, Shape], ready: Sequence[np.dtype]
+        self, shapes: dict[np.dtype, Shape], ready: Sequence[np.dtype], frames: FrameReader | None = None
     ) -> Callable[[Any], np.ndarray | None]:
         """Return a function from rows to results.
 
         `shapes`: of the results, by the rows' type.
         `ready`: types of rows that kernels read as they are.
+        `frames`: how it reads frames of pandas; None if it does not.
         Returns a function of any object, which returns None unless the object is an array of rows of such a
         type in C order, without refused values.
         """
@@ -141,7 +143,15 @@ class Executor:
         if not self._library.calls_arrays:
             return _Slow(self, self._library, self._handle, shapes, ready)
         self._kept.objects.append(bound)
-        function: Callable[[Any], np.ndarray | None] = self._library.function(ctypes.addressof(bound), self)
+        if frames is None:
+            return self._function(bound, self)
+        both = BoundFrames(ctypes.addressof(bound), ctypes.pointer(frames.fields))
+        self._kept.objects.append(both)
+        return self._function(both, (self, frames), True)
+
+    def _function(self, bound: Any, owner: Any, frames: bool = False) -> Callable[[Any], np.ndarray | None]:
+        function: Callable[[Any], np.ndarray | None]
+        function = self._library.function(ctypes.addressof(bound), owner, frames)
         return function
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hbtvm.errors import PackageError
-from hbtvm.runtime.native.arrays import interface
+from hbtvm.runtime.native.arrays import interface, strides_at
 from hbtvm.runtime.native.objects.loading import closing, open_library
 from hbtvm.runtime.native.structures import SIZED, VERSION, MethodDefinition
 from hbtvm.runtime.rows.matrix import Interleave
@@ -51,6 +51,7 @@ class Library:
     `calls_arrays`: whether its function reads and creates numpy arrays directly; else `ctypes` passes
         addresses.
     `poisons`: whether it can set score memory to NaN before each call of a kernel.
+    `reads_frames`: whether its functions can read frames of pandas; False in packages of releases without it.
     `interleave`: its `hbtvm.runtime.rows.matrix.Interleave`; None in packages of releases without it.
     Raises `PackageError` if it has another interface than this release calls.
     """
@@ -82,10 +83,13 @@ class Library:
         self.calls_arrays = self._python is not None
         if self._python is not None:
             loaded.hbtvm_numpy_begin(ctypes.byref(self._python))
+        self.reads_frames = self.calls_arrays and hasattr(loaded, "hbtvm_frame_call")
+        if self.reads_frames:
+            loaded.hbtvm_numpy_strides.restype, loaded.hbtvm_numpy_strides.argtypes = None, [ctypes.c_int64]
+            loaded.hbtvm_numpy_strides(strides_at())
         # Functions refer to their definition for life.
-        self._definition = MethodDefinition(
-            b"call", ctypes.cast(self._call, ctypes.c_void_p), _ONE_ARGUMENT, None
-        )
+        self._definition = _definition(self._call)
+        self._frame_definition = _definition(loaded.hbtvm_frame_call) if self.reads_frames else None
 
     def declare(self, functions: Mapping[str, tuple[Any, list[Any]]]) -> None:
         """Declare result and argument types of functions by name.
@@ -102,12 +106,15 @@ class Library:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loaded, f"hbtvm_{name}")
 
-    def function(self, address: int, owner: Any) -> Any:
+    def function(self, address: int, owner: Any, frames: bool = False) -> Any:
         """Return a Python function from an array of rows to an array of results.
 
         `address`: address of a `structures.BoundOutput`.
         `owner`: object that keeps it and this library alive; the function keeps the object alive.
+        `frames`: whether it also takes frames of pandas; `address` is then of a `frames.BoundFrames`.
         """
+        definition = self._frame_definition if frames else self._definition
+        assert definition is not None
         api = ctypes.pythonapi
         capsule = api.PyCapsule_New
         capsule.restype = ctypes.py_object
@@ -115,7 +122,11 @@ class Library:
         new = api.PyCFunction_NewEx
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
         # The last argument is meant for a module; the function keeps any object alive.
-        return new(ctypes.addressof(self._definition), capsule(address, None, None), owner)
+        return new(ctypes.addressof(definition), capsule(address, None, None), owner)
+
+
+def _definition(function: Any) -> MethodDefinition:
+    return MethodDefinition(b"call", ctypes.cast(function, ctypes.c_void_p), _ONE_ARGUMENT, None)
 
 
 class Function:

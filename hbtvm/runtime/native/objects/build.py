@@ -27,7 +27,11 @@ RECURSIVE = (
 )  # fmt: skip
 """The files of the executor of recursive models."""
 
-BINDING = ("python/numpy.c",)
+BINDING = (
+    "python/frame.c", "python/numpy.c", "arrow/arrow.c", "arrow/bare.c", "arrow/codes.c", "arrow/feeds.c",
+    "arrow/names.c", "arrow/open.c", "arrow/series.c", "arrow/steps.c", "arrow/values.c",
+)  # fmt: skip
+"""The files that Python calls, with the reader of columns."""
 
 OPTIONS = ("-std=c11", "-O3", "-fPIC", "-ffp-contract=off", "-fno-math-errno")
 """Products and sums are not fused, so that results do not depend on the machine's instructions."""

@@ -1,0 +1,206 @@
+"""Calls on small frames of pandas, which C reads (``frame.c``).
+
+Python reads the first frames of a loaded model. `Frames` remembers which of their columns are the model's;
+then C reads frames with these columns, and returns None for values that it does not read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hbtvm.errors import UnsupportedModel
+from hbtvm.runtime.feeds.reader import FeedReader
+from hbtvm.runtime.native.front.front import FeedKind, Front, lowered_input
+from hbtvm.runtime.native.front.structures import FrontFields, filled
+from hbtvm.runtime.package.entry import Package
+from hbtvm.runtime.rows.inputs import Inputs
+from hbtvm.runtime.rows.layouts import Positions
+
+_I64, _POINTER = ctypes.c_int64, ctypes.c_void_p
+
+_LAYOUTS = 4  # ``LAYOUTS``
+_MOST = 4096  # rows; above, numpy and Arrow are as fast
+_MISSES = 8  # C stops trying after so many frames that it did not read, if they are most of all
+
+_NAMES = {
+    "manager": "_mgr", "axes": "axes", "blocks": "blocks", "numbers": "blknos", "places": "blklocs",
+    "values": "values", "id": "_id", "data": "_data", "arrow": "_pa_array", "range": "_range",
+    "stream": "__arrow_c_stream__", "equals": "equals",
+}  # fmt: skip
+"""Attributes of pandas' and pyarrow's objects."""
+
+_FUNCTIONS = {
+    "get": "PyObject_GetAttr", "call": "PyObject_CallMethodObjArgs", "list_item": "PyList_GetItem",
+    "tuple_item": "PyTuple_GetItem", "tuple_size": "PyTuple_Size", "same": "PyObject_RichCompareBool",
+    "clear": "PyErr_Clear",
+}  # fmt: skip
+
+
+class _Api(ctypes.Structure):
+    """``struct frame_api``."""
+
+    _fields_ = (
+        *((name, _POINTER) for name in _FUNCTIONS), ("yes", _POINTER), ("frame_type", _POINTER),
+        *((name, _POINTER) for name in _NAMES),
+    )  # fmt: skip
+
+
+class _Layout(ctypes.Structure):
+    """``struct layout``."""
+
+    _fields_ = (
+        ("id", _POINTER), ("names", _POINTER), ("arrow", _POINTER), ("range", _POINTER), ("width", _I64),
+        ("places", _POINTER),
+    )  # fmt: skip
+
+
+class _Reader(ctypes.Structure):
+    """``struct frame_reader``."""
+
+    _fields_ = (
+        ("api", ctypes.POINTER(_Api)), ("front", ctypes.POINTER(FrontFields)), ("most", _I64),
+        ("numeric", _I64), ("mixed", _I64), ("layouts", _Layout * _LAYOUTS), ("count", _I64), ("read", _I64),
+    )  # fmt: skip
+
+
+class BoundFrames(ctypes.Structure):
+    """``struct bound_frames``."""
+
+    _fields_ = (("output", _POINTER), ("reader", ctypes.POINTER(_Reader)))
+
+
+class FrameReader:
+    """The description of how C reads a package's frames.
+
+    `front`: how it reads columns.
+    `numeric`: whether all columns must be numbers.
+    """
+
+    def __init__(self, front: Front, numeric: bool) -> None:
+        fields, self._keep = filled(front, _no_text)
+        self._columns = len(front.columns)
+        self._indexes: list[Any] = []
+        mixed = any(feed.kind != FeedKind.NUMBER for feed in front.feeds)
+        self.fields = _Reader(
+            ctypes.pointer(_api()), ctypes.pointer(fields), most=_MOST, numeric=numeric, mixed=mixed
+        )
+
+    def knows(self, index: Any) -> bool:
+        """Return whether C finds the columns of an index."""
+        return any(index.is_(known) or index.equals(known) for known in self._indexes)
+
+    def add(self, index: Any, at: Positions) -> None:
+        """Add the positions of the model's columns, unless there are as many layouts as C has room for."""
+        count = len(self._indexes)
+        if count == _LAYOUTS:
+            return
+        places = np.zeros(self._columns, np.int64)
+        for column, place in at.items() if isinstance(at, Mapping) else enumerate(at):
+            places[column] = place
+        layout = _Layout(id=id(index._id), width=len(index), places=places.ctypes.data)
+        names = getattr(index, "_range", None)
+        if names is not None:
+            layout.range = id(names)
+        elif hasattr(index._data, "_pa_array"):
+            names = index._data._pa_array
+            layout.arrow = id(names)
+        elif isinstance(index._data, np.ndarray) and index._data.dtype == object:
+            names = index._data.copy()
+            layout.names = names.ctypes.data
+        self._keep += [index._id, names, places]
+        self._indexes.append(index)
+        self.fields.layouts[count] = layout
+        self.fields.count = count + 1
+
+
+class Frames:
+    """Learns how C reads a package's frames.
+
+    `package`: a package for a CPU.
+    `inputs`: the reader of its rows.
+    `reader`: how C reads them; None if it does not.
+    """
+
+    def __init__(self, package: Package, inputs: Inputs | FeedReader) -> None:
+        self._package, self._inputs = package, inputs
+        self._learns, self._misses = _may_read(package, inputs), 0
+        self.reader: FrameReader | None = None
+
+    def learn(self, X: Any) -> bool:
+        """Learn from rows that Python has read; return whether `reader` is now another one."""
+        if not self._learns or not _is_frame(X) or len(X) > _MOST:
+            return False
+        try:
+            return self._learn(X)
+        except AttributeError:  # an unknown version of pandas
+            return self._stop()
+
+    def _learn(self, X: Any) -> bool:
+        known = self.reader
+        if known is not None and known.knows(X.columns):
+            self._misses += 1
+            return self._misses >= max(_MISSES, known.fields.read) and self._stop()
+        reader = known or _reader(self._package, self._inputs)
+        if reader is None:
+            return self._stop()
+        inputs = self._inputs
+        in_order = range(inputs.spec.n_features)
+        reader.add(X.columns, inputs.positions(X) if isinstance(inputs, FeedReader) else in_order)
+        self.reader = reader
+        return known is None
+
+    def _stop(self) -> bool:
+        reads, self.reader, self._learns = self.reader is not None, None, False
+        return reads
+
+
+def _may_read(package: Package, inputs: Inputs | FeedReader) -> bool:
+    """Return whether C computes what Python does from frames of numbers and texts."""
+    if package.transforms and (package.keeps_integers or package.output.container not in ("array", "rows")):
+        return False
+    if isinstance(inputs, FeedReader):
+        return not (inputs.spec.rows_are_values or inputs.plan.texts or inputs.types_matter)
+    return not inputs.columns.maps
+
+
+def _reader(package: Package, inputs: Inputs | FeedReader) -> FrameReader | None:
+    """Return the description of a package; None if C can't compute its columns."""
+    compare = "float64" if package.stages else package.forest["compare_dtype"]
+    try:
+        front = lowered_input(
+            package.input, package.parts.feeds, compare, package.row_dtypes, package.rows_apart
+        )
+    except UnsupportedModel:
+        return None
+    if not (front.single or front.f64):
+        return None
+    # pandas' missing value is NaN.
+    columns = tuple(replace(column, none=False) for column in front.columns)
+    return FrameReader(replace(front, columns=columns), not front.feeds)
+
+
+def _is_frame(X: Any) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and type(X) is pandas.DataFrame
+
+
+def _no_text(operation: Any) -> int:
+    raise ValueError("a pipeline that cuts texts into terms has no reader of frames in C")
+
+
+@functools.cache
+def _api() -> _Api:
+    api = ctypes.pythonapi
+    return _Api(
+        **{field: ctypes.cast(getattr(api, name), _POINTER).value for field, name in _FUNCTIONS.items()},
+        **{field: id(name) for field, name in _NAMES.items()},
+        yes=id(True),
+        frame_type=id(sys.modules["pandas"].DataFrame),
+    )
