@@ -61,6 +61,12 @@ class ObliviousWorkload(Workload):
     oblivious: bool
 
 
+class ApartWorkload(Workload):
+    """Workload of a forest for CPUs in which each tree has outputs of its own; `groups` is 1."""
+
+    apart: int  # number of trees, a multiple of `hbtvm.strategies.trees.forest.APART`; some may be missing
+
+
 class PrologueWorkload(Workload):
     """Workload of a forest whose kernels compute the compared numbers from float64 rows."""
 
@@ -128,6 +134,11 @@ def prologue_of(workload: Mapping[str, Any]) -> tuple[str, ...] | None:
     return None if known is None else tuple(str(known).split())
 
 
+def apart_of(workload: Mapping[str, Any]) -> int:
+    """Return the number of trees of an `ApartWorkload`; 0 for other workloads."""
+    return int(workload.get("apart", 0))
+
+
 def rank_groups_of(workload: Mapping[str, Any]) -> int:
     """Return the number of groups of a `WideWorkload`; 0 for other workloads."""
     return int(workload.get("rank_groups", 0))
@@ -179,6 +190,7 @@ def is_known(workload: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
     if family == "trees":
         forms: list[type] = [Workload]
         more = {"prologue": PrologueWorkload, "rank_groups": WideWorkload, "oblivious": ObliviousWorkload}
+        more["apart"] = ApartWorkload
         forms += [form for name, form in more.items() if name in workload]
     else:
         forms = [LinearWorkload if family == "linear" else NetworkWorkload]

@@ -19,8 +19,9 @@ from tvm.s_tir import Schedule
 
 from hbtvm.runtime.package.signature import Argument, Signature, rows_argument, scores_argument
 from hbtvm.schedules.cpu.sharing import with_threads
+from hbtvm.schedules.cpu.steps import apart_config, apart_space
 from hbtvm.schedules.space import Config, Space
-from hbtvm.schedules.workload import Target, Workload, row_dtype_of
+from hbtvm.schedules.workload import Target, Workload, apart_of, row_dtype_of
 from hbtvm.strategies.columns import column_arguments, column_tables
 from hbtvm.strategies.trees.forest import DType, Forest
 
@@ -88,7 +89,7 @@ class Strategy(ABC):
 
     def space(self, workload: Workload, target: Target) -> Space:
         """Return the schedule choices on a target (as `target.resolve` describes it)."""
-        return self.schedule.space(workload, target)
+        return apart_space(self.schedule.space(workload, target), workload)
 
     def default(self, workload: Workload, target: Target) -> Config:
         """Return a good configuration for unmeasured workloads."""
@@ -104,18 +105,19 @@ class Strategy(ABC):
 
     def serial_default(self, workload: Workload, target: Target) -> Config:
         """Return a good single-thread configuration for unmeasured workloads."""
-        return self.schedule.default(workload, target)
+        return apart_config(self.schedule.default(workload, target), workload)
 
     def signature(self, workload: Workload, config: Config) -> Signature:
         """Return the arguments of a configuration's kernel, in the order of `function`'s parameters."""
         rows, scores, parts = self.ends(workload, config)
         tables = (*column_arguments(workload), *self.arguments(workload, config))
-        return Signature((rows, *tables, scores), int(workload["groups"]), parts)
+        return Signature((rows, *tables, scores), apart_of(workload) or int(workload["groups"]), parts)
 
     def ends(self, workload: Workload, config: Config) -> tuple[Argument, Argument, int]:
         """Return a kernel's first and last argument (rows, scores), and the partial sums of each score."""
         row_tile = int(config["row_tile"])
-        scores = scores_argument((workload["groups"], workload["width"], row_tile))
+        groups = apart_of(workload) or workload["groups"]
+        scores = scores_argument((groups, workload["width"], row_tile))
         return rows_argument(row_dtype_of(workload), row_tile, workload["features"]), scores, 1
 
     @abstractmethod
@@ -170,10 +172,10 @@ def tile_trees(forest: Forest, tree_tile: int, parts: int = 1) -> np.ndarray:
     Returns int64, shape (tiles, parts * G, tree_tile): tree indices, -1 where a tile has no tree. Part b of
     group g is at b * G + g.
     """
-    groups, trees = forest.group_trees.shape
+    groups, trees = forest.tiled_trees.shape
     tiles = -(-trees // (parts * tree_tile))
     padded = np.full((groups, tiles * tree_tile * parts), -1, np.int64)
-    padded[:, :trees] = forest.group_trees
+    padded[:, :trees] = forest.tiled_trees
     by_part = padded.reshape(groups, tiles, tree_tile, parts).transpose(1, 3, 0, 2)
     tiled: np.ndarray = by_part.reshape(tiles, parts * groups, tree_tile)
     return tiled

@@ -12,7 +12,7 @@ from tvm import te, tirx
 from hbtvm.runtime.package.signature import TREE_TILES, Argument, table
 from hbtvm.schedules.cpu.steps import transposed_lanes, transposes_blocks
 from hbtvm.schedules.space import Config
-from hbtvm.schedules.workload import Workload, row_dtype_of
+from hbtvm.schedules.workload import Workload, apart_of, row_dtype_of
 from hbtvm.strategies.columns import ColumnStage, column_stage, placeholder, row_stage
 from hbtvm.strategies.intrinsics.lookup import lookup, padded
 
@@ -32,7 +32,9 @@ class StageBuilder:
         self.row_tile, self.tree_tile = int(config["row_tile"]), int(config["tree_tile"])
         self.trees_inner = config["axis"] == "trees"
         self.groups: int = workload["groups"]
-        self.tiles, self.tree_tiles = te.var("tiles", "int64"), te.var("tree_tiles", "int64")
+        self.apart = apart_of(workload)
+        self.tiles = te.var("tiles", "int64")
+        self.tree_tiles = self.apart // self.tree_tile or te.var("tree_tiles", "int64")
         self.column_lookup = str(config.get("column_lookup", "scalar"))
         count = workload["numeric"] + workload["categorical"]
         room = max(room, padded(count, workload["dtype"], self.column_lookup))
@@ -99,7 +101,7 @@ class StageBuilder:
         return tensor[i, o, g, r, t] if self.trees_inner else tensor[i, o, g, t, r]
 
     def scores(self, leaf_value: Callable[..., Any]) -> Any:
-        """Return the sums of the trees' values.
+        """Return the sums of the trees' values; in an `ApartWorkload` the values themselves, G trees of them.
 
         Trees of a tile are summed in the type of the leaf values, and tiles in float64, so the error does not
         grow with the number of trees.
@@ -108,6 +110,14 @@ class StageBuilder:
         Returns tensor, float64, shape (tiles, G, V, row_tile).
         """
         width: int = self.workload["width"]
+        if self.apart:
+            return te.compute(
+                (self.tiles, self.apart, width, self.row_tile),
+                lambda i, p, v, r: leaf_value(i, p // self.tree_tile, 0, p % self.tree_tile, r, v).astype(
+                    "float64"
+                ),
+                name="scores",
+            )
         shape = (self.tiles, self.groups, width, self.row_tile)
         tile = te.reduce_axis((0, self.tree_tiles), "tile")
         tree = te.reduce_axis((0, self.tree_tile), "tree")
@@ -156,8 +166,10 @@ def tree_table(
 ) -> Argument:
     """Return a table with `shape` entries for each tree, in a configuration's tiles of trees."""
     trees = int(config["tree_tile"])
+    # Trees with outputs of their own are of a known number, and no part of them is a kernel's work.
+    tiles = apart_of(workload) // trees or TREE_TILES
     entries = (*shape, trees) if config["axis"] == "trees" else (trees, *shape)
-    return table(name, dtype, (TREE_TILES, workload["groups"], *entries), kind, **bounds)
+    return table(name, dtype, (tiles, workload["groups"], *entries), kind, **bounds)
 
 
 def leaf_table(workload: Workload, config: Config, leaves: int) -> Argument:

@@ -27,7 +27,7 @@ from hbtvm.schedules.cpu.steps import (
     vectorize,
 )
 from hbtvm.schedules.space import Config, Knob, Space
-from hbtvm.schedules.workload import Target, Workload
+from hbtvm.schedules.workload import Target, Workload, apart_of
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -93,14 +93,21 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place (blocks ``positions``, ``ranks``, ``walk_<level>``)."""
     lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
     depth, row_tile = workload["depth"], int(config["row_tile"])
-    scores, sums = sch.get_sblock("scores"), sch.get_sblock("lane_sums")
+    scores, apart = sch.get_sblock("scores"), apart_of(workload)
     tile = sch.get_loops(scores)[0]
-    sch.compute_at(sums, tile, True)
-    g, v, r, t, o = sch.get_loops(sums)[-5:]
-    _, register, lane = sch.split(t, [None, vectors, lanes])
+    if apart:
+        tile, p, v, r = sch.get_loops(scores)
+        o, register, lane = sch.split(p, [None, vectors, lanes])
+        around = (tile,)
+    else:
+        sums = sch.get_sblock("lane_sums")
+        sch.compute_at(sums, tile, True)
+        g, v, r, t, o = sch.get_loops(sums)[-5:]
+        _, register, lane = sch.split(t, [None, vectors, lanes])
+        around = (g,)
     block, row = sch.split(r, [None, together])
     outer = (o, block) if config["order"] == "trees" else (block, o)
-    sch.reorder(g, *outer, row, v, register, lane)
+    sch.reorder(*around, *outer, row, v, register, lane)
     sch.unroll(row)
     mark(sch, register, lane)
     for level in reversed(range(depth)):
@@ -135,4 +142,5 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         vectorize(sch, lane, count)
         if stage is positions:
             decompose(sch, positions, step, count)
-    decompose(sch, sums, g, lanes)
+    if not apart:
+        decompose(sch, sums, g, lanes)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hbtvm.schedules.space import Config, Knob, Space
-from hbtvm.schedules.workload import Workload
+from hbtvm.schedules.workload import Workload, apart_of
 
 WORTH_SHARING = 15_000
 """Least work, in nanoseconds, to split between threads: a hand-off to a running thread takes two thousand,
@@ -28,7 +28,7 @@ def thread_knobs(workload: Workload) -> tuple[Knob, ...]:
     if workload["threads"] == 1:
         return ()
     rows = int(workload["rows"])
-    shared = ("none", "rows", "trees") if rows > 1 else ("none", "trees")
+    shared = ("none", *(("rows",) if rows > 1 else ()), *(() if apart_of(workload) else ("trees",)))
     return Knob("parallel", shared), Knob("grain", (1, 4, 16) if rows > 64 else (1,))
 
 
@@ -53,7 +53,7 @@ def with_threads(config: Config, workload: Workload, nanoseconds: float, space: 
         return alone
     by_trees: Config = {**alone, "parallel": "trees"}
     if rows == 1:
-        return by_trees
+        return alone if apart_of(workload) else by_trees
     by_rows = _balanced({**alone, "parallel": "rows"}, workload, space)
     # Threads that share the trees each compute all columns.
     pays = _cost(by_rows, config, workload) * 1.3 <= _cost(alone, config, workload)

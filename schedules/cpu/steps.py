@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,8 +11,8 @@ from tvm.s_tir.schedule import _ffi_api
 from tvm.tirx import IndexMap
 
 from hbtvm.schedules.cpu.sharing import thread_knobs, threads_are_valid
-from hbtvm.schedules.space import Config, Knob
-from hbtvm.schedules.workload import Target, Workload
+from hbtvm.schedules.space import Config, Knob, Space
+from hbtvm.schedules.workload import Target, Workload, apart_of
 
 SMALL_BATCH = 64  # up to this many rows, vectors of trees (and single rows) are in the search space
 
@@ -162,6 +163,29 @@ def transposed_lanes(lanes: int, dtype: str) -> int:
     return min(lanes, 8 if dtype == "float64" else 16)
 
 
+def apart_space(space: Space, workload: Workload) -> Space:
+    """Return the space, for trees with outputs of their own without tiles that would lack trees."""
+    trees, valid = apart_of(workload), space.valid
+    if not trees:
+        return space
+    return replace(
+        space,
+        valid=lambda config: trees % int(config["tree_tile"]) == 0 and (valid is None or valid(config)),
+    )
+
+
+def apart_config(config: Config, workload: Workload) -> Config:
+    """Return a configuration, for trees with outputs of their own with a tile that divides them."""
+    trees = apart_of(workload)
+    if not trees:
+        return config
+    tile = math.gcd(trees, int(config["tree_tile"]))
+    if config["axis"] == "rows":
+        return {**config, "tree_tile": tile}
+    vectors = int(config["vectors"]) * tile // int(config["tree_tile"])
+    return {**config, "tree_tile": tile, "vectors": vectors}
+
+
 @dataclass(frozen=True)
 class Placed:
     """A strategy's main stage, placed among the stages around it."""
@@ -173,8 +197,8 @@ class Placed:
     lane: Any
     reduction: Any | None  # the stage's reduction loop, if it has one
     inside: Any  # the loop that the stage was placed in
-    # The block that sums leaf values, and the loop its initial value belongs in front of
-    sums: tuple[Any, Any]
+    # The block that sums leaf values, and the loop its initial value belongs in front of; None without sums
+    sums: tuple[Any, Any] | None
 
 
 def place(sch: Any, config: Config, stage: str, together: int = 1, reduces: bool = True) -> Placed:
@@ -191,12 +215,17 @@ def place(sch: Any, config: Config, stage: str, together: int = 1, reduces: bool
         for tile: for group: for row: for tree tile: <stage>; sums += values
             scores = total of sums
 
+    If trees have outputs of their own (`hbtvm.schedules.workload.ApartWorkload`), ``scores = values`` takes
+    the place of the sums, in the same loops.
+
     `stage`: name of the block of the strategy's main stage.
     `together`: trees that the stage handles at once (vectors of rows only).
     `reduces`: whether the stage is a reduction.
     """
     lanes, vectors = int(config["lanes"]), int(config["vectors"])
     scores = sch.get_sblock("scores")
+    if sch.get(scores).init is None:
+        return _place_apart(sch, config, stage, together, reduces)
     if config["axis"] == "trees":
         i = sch.get_loops(scores)[0]
         sums = sch.get_sblock("lane_sums")
@@ -221,6 +250,24 @@ def place(sch: Any, config: Config, stage: str, together: int = 1, reduces: bool
     sch.unroll(member)
     mark(sch, register, lane)
     return _place_stage(sch, config, stage, Placed(i, tree, None, None, None, tree, (sums, tree)), reduces)
+
+
+def _place_apart(sch: Any, config: Config, stage: str, together: int, reduces: bool) -> Placed:
+    """Do as `place` for trees with outputs of their own."""
+    lanes, vectors = int(config["lanes"]), int(config["vectors"])
+    i, p, v, r = sch.get_loops(sch.get_sblock("scores"))
+    if config["axis"] == "trees":
+        o, register, lane = sch.split(p, [None, vectors, lanes])
+        sch.reorder(i, r, o, v, register, lane)
+        tree = o
+    else:
+        o, tree, member = sch.split(p, [None, int(config["tree_tile"]) // together, together])
+        block, register, lane = sch.split(r, [None, vectors, lanes])
+        outer = (o, block) if config["order"] == "trees" else (block, o)
+        sch.reorder(i, *outer, tree, member, v, register, lane)
+        sch.unroll(member)
+    mark(sch, register, lane)
+    return _place_stage(sch, config, stage, Placed(i, tree, None, None, None, tree, None), reduces)
 
 
 def place_before(sch: Any, config: Config, placed: Placed, stage: str) -> Placed:
@@ -260,9 +307,9 @@ def finish(
     if column_lanes is None:
         column_lanes = 1 if by_tree else lanes
     place_columns(sch, placed.tile, column_lanes)
-    for block, loop in (*reductions, placed.sums):
+    for block, loop in (*reductions, *([] if placed.sums is None else [placed.sums])):
         decompose(sch, block, loop, lanes)
-    if not by_tree:
+    if not by_tree and placed.sums is not None:
         scores = sch.get_sblock("scores")
         decompose(sch, scores, sch.get_loops(scores)[1], lanes)
 

@@ -138,8 +138,8 @@ class OutputSpec:
             raise ValueError(f"label_dtype is {self.label_dtype!r:.100}")
         if self.selects and len(self.selects) != self.n_outputs:
             raise ValueError(f"{len(self.selects)} columns are selected, not {self.n_outputs}")
-        if self.shape and prod(self.shape) != self.n_outputs:
-            raise ValueError(f"results of shape {self.shape} have not {self.n_outputs} numbers")
+        if self.shape and any(node.width != prod(self.shape) for node in self.nodes.values()):
+            raise ValueError(f"nodes have not the width of results of shape {self.shape}")
         for name, node in self.nodes.items():
             if name not in ("response", *_NODES.values()):
                 raise ValueError(f"nodes have the name {name!r:.40}")

@@ -14,6 +14,8 @@ from hbtvm.graph.graph import Graph
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.views.view import NoView, trees_of, view_of
 
+_TILE = 16  # trees that kernels compute side by side (`hbtvm.strategies.trees.forest.APART`)
+
 _SMALL = frozenset(("xgboost", "lightgbm", "catboost"))
 """Libraries whose leaf indices have 32 bits; scikit-learn's have 64."""
 
@@ -46,39 +48,40 @@ def tree_scores(graph: Graph) -> Graph:
     """
     trees = trees_of(graph)
     count, outputs = trees.n_trees, trees.n_outputs
-    rounds = np.arange(count) % outputs
-    if trees.value_width == outputs:
-        shape, place = (count, outputs), np.arange(count) * outputs
-    elif trees.value_width == 1 and count % outputs == 0 and np.array_equal(trees.tree_output, rounds):
-        shape, place = (count // outputs, outputs), np.arange(count)
-    else:
-        shape, place = (count, outputs), np.arange(count) * outputs + trees.tree_output
+    in_turn = count % outputs == 0 and np.array_equal(trees.tree_output, np.arange(count) % outputs)
+    if outputs == 1 or (trees.value_width == 1 and in_turn):
+        shape = (count,) if outputs == 1 else (count // outputs, outputs)
+        return view_of(graph, lambda ensemble: _apart(ensemble, ensemble.value), shape, None)
 
-    def terms(ensemble: TreeEnsemble) -> TreeEnsemble:
-        return _apart(ensemble, ensemble.value, place, shape[0] * shape[1])
+    def spread(ensemble: TreeEnsemble) -> TreeEnsemble:
+        value = np.zeros((ensemble.n_nodes, outputs))
+        first = np.repeat(ensemble.tree_output, np.diff(ensemble.offset))
+        columns = first[:, None] + np.arange(ensemble.value_width)
+        np.put_along_axis(value, columns, ensemble.value, axis=1)
+        return _apart(ensemble, value)
 
-    return view_of(graph, terms, shape[:1] if outputs == 1 else shape, None)
+    return view_of(graph, spread, (count, outputs), None)
 
 
 def _leaves(ensemble: TreeEnsemble) -> TreeEnsemble:
     assert ensemble.leaf_id is not None
-    number = np.where(ensemble.is_leaf(), ensemble.leaf_id, 0).astype(np.float64)[:, None]
-    return _apart(ensemble, number, np.arange(ensemble.n_trees), ensemble.n_trees)
+    number = np.where(ensemble.is_leaf(), ensemble.leaf_id, 0).astype(np.float64)
+    return _apart(ensemble, number[:, None])
 
 
-def _apart(ensemble: TreeEnsemble, value: np.ndarray, place: np.ndarray, outputs: int) -> TreeEnsemble:
-    """Return trees with other values that add to outputs of their own.
+def _apart(ensemble: TreeEnsemble, value: np.ndarray) -> TreeEnsemble:
+    """Return trees with other values, float64, shape (N, width), each of which adds to outputs of its own.
 
-    `value`: float64, shape (N, width).
-    `place`: int, shape (T,): the first output of each tree.
-    `outputs`: number of outputs.
+    Outputs without a tree follow, as kernels compute whole tiles of trees.
     """
+    count, width = ensemble.n_trees, value.shape[1]
+    tiled = -(-count // _TILE) * _TILE if count > 1 else 1
     return replace(
         ensemble,
-        n_outputs=outputs,
+        n_outputs=tiled * width,
         value=value,
-        tree_output=place.astype(np.int32),
-        base_score=np.zeros(outputs),
+        tree_output=(np.arange(count) * width).astype(np.int32),
+        base_score=np.zeros(tiled * width),
         divisor=1.0,
         precise=bool(np.any(value != value.astype(np.float32))),
     ).validate()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.operators.base import Input
+from hbtvm.operators.shapes import select
 
 
 class NoView(Exception):
@@ -33,20 +35,21 @@ def view_of(
 
     `change`: from the model's trees to the view's; also applied to trees for other types of rows, which have
         the same leaves.
-    `shape`: of a row's results; its product is the number of the view's outputs.
+    `shape`: of a row's results, the first of the view's outputs.
     `dtype`: of the results; None for float64.
     """
     anchor, single, scaled = trees_of(graph), graph.single, graph.scaled
     assert single is None or isinstance(single, TreeEnsemble)
     viewed = change(anchor)
     scores = Input(viewed.n_outputs)
+    results = select(scores, range(prod(shape)))
     return replace(
         graph,
         anchor=viewed,
         single=None if single is None else change(single),
         scaled=None if scaled is None else replace(scaled, ensemble=change(scaled.ensemble)),
         output=OutputSpec(
-            "booster", scores.width, {"response": scores}, label_dtype=dtype, keeps_axis=True, shape=shape
+            "booster", scores.width, {"response": results}, label_dtype=dtype, keeps_axis=True, shape=shape
         ),
         rewrites=(),
         transform_predicts=False,

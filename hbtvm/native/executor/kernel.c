@@ -110,15 +110,22 @@ int hbtvm_call(struct call *call, const struct bound *bound, const void *rows, i
   return HBTVM_OK;
 }
 
-/* Copy tiles of scores [G * V, R] to rows. */
+/* Copy `width` outputs of a tile of scores [G * V, R] to rows. */
+static inline void transpose_few(const double *tile, int64_t row_tile, int64_t width, int64_t rows, double *sums,
+                                 int64_t stride) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t o = 0; o < width; ++o) sums[r * stride + o] = tile[o * row_tile + r];
+}
+
+/* Copy tiles of scores [G * V, R] to rows, a cache line of each row at a time. */
 static void transpose(const struct bound *bound, const double *tiles, int64_t n, double *sums, int64_t stride) {
+  enum { LINE = HBTVM_ALIGNMENT / sizeof(double) };
   int64_t outputs = bound->outputs, tile = bound->kernel->row_tile;
   for (int64_t start = 0; start < n; start += tile, tiles += outputs * tile) {
-    int64_t rows = n - start < tile ? n - start : tile;
-    for (int64_t r = 0; r < rows; ++r) {
-      double *to = sums + (start + r) * stride;
-      for (int64_t o = 0; o < outputs; ++o) to[o] = tiles[o * tile + r];
-    }
+    int64_t rows = n - start < tile ? n - start : tile, o = 0;
+    double *to = sums + start * stride;
+    for (; o + LINE <= outputs; o += LINE) transpose_few(tiles + o * tile, tile, LINE, rows, to + o, stride);
+    transpose_few(tiles + o * tile, tile, outputs - o, rows, to + o, stride);
   }
 }
 

@@ -26,9 +26,20 @@ from hbtvm.graph.trees.ensemble import LEAF, ZERO_THRESHOLD, TreeEnsemble
 from hbtvm.graph.trees.prologue import Prologue
 from hbtvm.graph.trees.rounding import float32_at_most
 from hbtvm.schedules.cpu.steps import WIDE
-from hbtvm.schedules.workload import RANK_GROUP, ObliviousWorkload, PrologueWorkload, WideWorkload, Workload
+from hbtvm.schedules.workload import (
+    RANK_GROUP,
+    ApartWorkload,
+    ObliviousWorkload,
+    PrologueWorkload,
+    WideWorkload,
+    Workload,
+)
 
 DType = Literal["float32", "float64"]
+
+APART = 16
+"""Trees with outputs of their own share tiles if their number is a multiple of this, at least any tile
+of trees in registers."""
 
 PARALLEL_WORK = 20_000
 """Rows times trees from which threads may pay."""
@@ -99,10 +110,24 @@ class Forest:
         elif not self.on_gpu and self.oblivious:
             level_uniform: ObliviousWorkload = {**workload, "oblivious": True}
             workload = level_uniform
+        if self.apart:
+            each: ApartWorkload = {**workload, "groups": 1, "trees": self.apart, "apart": self.apart}
+            workload = each
         if self.prologue is None:
             return workload
         with_prologue: PrologueWorkload = {**workload, "prologue": " ".join(self.prologue.operations)}
         return with_prologue
+
+    @property
+    def apart(self) -> int:
+        """The number of groups if kernels compute single trees' groups side by side; else 0."""
+        groups, trees = self.group_trees.shape
+        return groups if trees == 1 and groups % APART == 0 and not self.on_gpu else 0
+
+    @property
+    def tiled_trees(self) -> np.ndarray:
+        """The trees that tiles are made of, as `group_trees`; in one group if their outputs are apart."""
+        return self.group_trees.T if self.apart else self.group_trees
 
     @property
     def row_dtype(self) -> DType:
