@@ -28,18 +28,13 @@ from hbtvm.graph.networks.network import Trees
 from hbtvm.graph.trees import reference
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.operators.base import Input, in_order
+from tests.by_reference import leaf_numbers
 from tests.feeds import feed_matrix
 from tests.folded_trees import TREES, numbers
 from tests.models import CATEGORY_COLUMN, ZOO, data, targets
 from tests.oracle import edge_rows, encoded
 
 Counts = dict[int, int]
-
-
-def _numbers(trees: TreeEnsemble, rows: np.ndarray) -> np.ndarray:
-    """Return the library's numbers of the leaves that rows reach, shape (n, T)."""
-    assert trees.leaf_id is not None
-    return trees.leaf_id[reference.leaves(trees, rows) + trees.offset[:-1]]
 
 
 def _assert_covers(trees: TreeEnsemble, expected: Sequence[np.ndarray]) -> None:
@@ -52,7 +47,7 @@ def _assert_covers(trees: TreeEnsemble, expected: Sequence[np.ndarray]) -> None:
 def _assert_leaves(graph: Graph, theirs: Callable[[np.ndarray], np.ndarray], **options: Any) -> None:
     for dtype in ("float32", "float64"):
         rows = edge_rows(graph, dtype, **options)
-        found = _numbers(graph.anchor, encoded(graph, rows))
+        found = leaf_numbers(graph.anchor, encoded(graph, rows))
         np.testing.assert_array_equal(found, np.asarray(theirs(rows)).reshape(found.shape))
 
 
@@ -93,7 +88,7 @@ def test_hist_gradient_boosting(name: str) -> None:
     _assert_covers(graph.anchor, [part["count"].astype(np.float64) for part in nodes])
     # The library numbers nodes, and has no method for the leaves of rows: its values tell them.
     rows = encoded(graph, edge_rows(graph, "float64"))
-    numbers = _numbers(graph.anchor, rows)
+    numbers = leaf_numbers(graph.anchor, rows)
     values = np.stack([part["value"][numbers[:, t]] for t, part in enumerate(nodes)], axis=1)
     at = reference.leaves(graph.anchor, rows) + graph.anchor.offset[:-1]
     np.testing.assert_array_equal(values, graph.anchor.value[at, 0])
@@ -192,13 +187,26 @@ def test_lightgbm(name: str) -> None:
     _assert_leaves(graph, lambda rows: model.predict(rows, pred_leaf=True))
 
 
+@pytest.mark.filterwarnings("ignore:.*eval_set.*")
+def test_lightgbm_stops_early() -> None:
+    X, y = data()
+    model = lgb.LGBMRegressor(n_estimators=60, learning_rate=0.9, num_leaves=6, verbose=-1, n_jobs=1)
+    stop = lgb.early_stopping(2, verbose=False)
+    model.fit(X[:120], y[:120], eval_set=[(X[120:], y[120:])], callbacks=[stop])
+    graph = from_object(model)
+    assert graph.anchor.n_trees == model.best_iteration_ < model.booster_.num_trees()
+    # The dump ends with the best iteration, too.
+    _assert_covers(graph.anchor, _lightgbm_covers(model.booster_))
+    _assert_leaves(graph, lambda rows: model.predict(rows, pred_leaf=True))
+
+
 def test_constant_trees_of_lightgbm_stay() -> None:
     X, y = data()
     parameters = {"verbose": -1, "min_data_in_leaf": 200, "num_threads": 1}
     booster = lgb.train(parameters, lgb.Dataset(X, y), 2)
     graph = from_object(booster)
     _assert_covers(graph.anchor, [np.array([len(X)])] * booster.num_trees())
-    np.testing.assert_array_equal(_numbers(graph.anchor, X), booster.predict(X, pred_leaf=True))
+    np.testing.assert_array_equal(leaf_numbers(graph.anchor, X), booster.predict(X, pred_leaf=True))
 
 
 def test_linear_trees_of_lightgbm() -> None:
@@ -210,7 +218,7 @@ def test_linear_trees_of_lightgbm() -> None:
     nodes = in_order(graph.scores_of(Input(X.shape[1])))
     (trees,) = (node.ensemble for node in nodes if isinstance(node, Trees))
     assert trees.cover is not None and trees.n_trees == booster.num_trees()
-    np.testing.assert_array_equal(_numbers(trees, X), booster.predict(X, pred_leaf=True))
+    np.testing.assert_array_equal(leaf_numbers(trees, X), booster.predict(X, pred_leaf=True))
     for tree, expected in enumerate(_lightgbm_covers(booster)):
         # Splits on missing values follow the tree's own nodes.
         start = trees.offset[tree]
@@ -248,7 +256,7 @@ def test_encoders_keep_them() -> None:
         _assert_covers(graph.anchor, [tree.tree_.weighted_n_node_samples for tree in model.estimators_])
         rows = feed_matrix(graph.feeds, [frame[name].to_numpy() for name in frame], "float64")
         expected = model.apply(columns.transform(frame))
-        np.testing.assert_array_equal(_numbers(graph.anchor, rows), expected)
+        np.testing.assert_array_equal(leaf_numbers(graph.anchor, rows), expected)
 
 
 BAGS: dict[str, Callable[[], Any]] = {
@@ -275,7 +283,7 @@ def test_merged_estimators(name: str) -> None:
     used = getattr(model, "estimators_features_", [np.arange(X.shape[1])] * len(model.estimators_))
     reached = [tree.apply(X[:, part]) for tree, part in zip(model.estimators_, used, strict=True)]
     rows = feed_matrix(graph.feeds, X.T, "float64") if graph.feeds else X
-    np.testing.assert_array_equal(_numbers(graph.anchor, rows), np.stack(reached, axis=1))
+    np.testing.assert_array_equal(leaf_numbers(graph.anchor, rows), np.stack(reached, axis=1))
 
 
 def test_damaged_covers_do_not_refuse_a_model() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import UnsupportedModel
+from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends.catboost.flatbuffers import Buffer, Table, damaged
 from hbtvm.frontends.catboost.parts import (
     CTR_TYPES,
@@ -21,6 +21,7 @@ from hbtvm.frontends.catboost.parts import (
     StepTree,
     SymmetricTree,
 )
+from hbtvm.graph.trees.covers import cover_of
 from hbtvm.words.printable import shown
 
 _TABLES = "static_provider_v1"  # the part of a file that has the counters' tables
@@ -173,23 +174,40 @@ def _trees(trees: Table, width: int) -> list[SymmetricTree | StepTree]:
         raise damaged(f"it has {len(values)} leaf values for {width} scores")
     result: list[SymmetricTree | StepTree] = []
     table, first, at = values.reshape(-1, width), 0, 0
+    weight = _weights(trees, len(table))
     for size in sizes:
         if not 0 <= size <= len(splits) - at:
             raise damaged("a tree's splits lie outside of it")
         here = slice(at, at + size)
         if len(steps):
-            result.append(_step_tree(splits[here], steps[here], leaf_of[here], table))
+            result.append(_step_tree(splits[here], steps[here], leaf_of[here], table, weight))
         else:
             leaves = 1 << min(size, 40)
             if first + leaves > len(table):
                 raise damaged("a tree lacks leaves")
-            result.append(SymmetricTree(splits[here], table[first : first + leaves]))
+            of_tree = slice(first, first + leaves)
+            known = None if weight is None else weight[of_tree]
+            result.append(SymmetricTree(splits[here], table[of_tree], known))
             first += leaves
         at += size
     return result
 
 
-def _step_tree(split: np.ndarray, steps: np.ndarray, leaf_of: np.ndarray, table: np.ndarray) -> StepTree:
+def _weights(trees: Table, leaves: int) -> np.ndarray | None:
+    """Return the weights of the training rows in all leaves; None if they are damaged."""
+    try:
+        return cover_of(trees.vector(9, "<f8"), leaves)
+    except ModelError:
+        return None
+
+
+def _step_tree(
+    split: np.ndarray,
+    steps: np.ndarray,
+    leaf_of: np.ndarray,
+    table: np.ndarray,
+    weight: np.ndarray | None,
+) -> StepTree:
     """Read a tree of steps.
 
     A node's children are some nodes further on; a step of 0 ends in the node's leaf. So a node of two steps
@@ -205,16 +223,24 @@ def _step_tree(split: np.ndarray, steps: np.ndarray, leaf_of: np.ndarray, table:
     alone = ends & ~leaf  # shape (2, count): a leaf beside an inner node
     child[alone] = count + np.arange(np.count_nonzero(alone))
     owner = np.concatenate([np.flatnonzero(leaf), *(np.flatnonzero(side) for side in alone)])
-    number = leaf_of[owner]
-    if np.any(number % width) or np.any(number // width >= len(table)):
+    place = leaf_of[owner]
+    if np.any(place % width) or np.any(place // width >= len(table)):
         raise damaged("a node's leaf lies outside of it")
+    row = place // width
     total = count + np.count_nonzero(alone)
-    value = np.zeros((total, width))
-    value[np.concatenate([np.flatnonzero(leaf), np.arange(count, total)])] = table[number // width]
+    leaves = np.concatenate([np.flatnonzero(leaf), np.arange(count, total)])
+    value, number = np.zeros((total, width)), np.zeros(total, np.int64)
+    value[leaves], number[leaves] = table[row], row - row.min(initial=len(table))
+    weights = None
+    if weight is not None:
+        weights = np.zeros(total)
+        weights[leaves] = weight[row]
     more = np.full(total - count, -1)
     return StepTree(
         np.concatenate([split, more]),
         np.concatenate([child[0], more]),
         np.concatenate([child[1], more]),
         value,
+        number,
+        weights,
     )

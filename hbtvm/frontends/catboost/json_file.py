@@ -20,6 +20,7 @@ from hbtvm.frontends.catboost.parts import (
     StepTree,
     SymmetricTree,
 )
+from hbtvm.graph.trees.covers import cover_of
 from hbtvm.words.printable import shown
 
 _NO_HASH = (1 << 64) - 1
@@ -148,11 +149,12 @@ def _symmetric(tree: dict[str, Any], width: int) -> SymmetricTree:
     values = np.array(tree["leaf_values"], np.float64)
     if values.size != width << min(len(splits), 40):
         raise ValueError(f"a tree of {len(splits)} splits has {values.size} leaf values")
-    return SymmetricTree(np.array(splits, np.int64), values.reshape(-1, width))
+    weight = cover_of(tree.get("leaf_weights"), values.size // width)
+    return SymmetricTree(np.array(splits, np.int64), values.reshape(-1, width), weight)
 
 
 def _steps(tree: dict[str, Any], width: int) -> StepTree:
-    nodes, children, values = [tree], [], []
+    nodes, children, values, weights = [tree], [], [], []
     for node in nodes:  # grows
         if "split" in node:
             children.append((int(node["split"]["split_index"]), len(nodes), len(nodes) + 1))
@@ -161,5 +163,20 @@ def _steps(tree: dict[str, Any], width: int) -> StepTree:
         else:
             children.append((-1, -1, -1))
             values.append(np.array(node["value"], np.float64).reshape(width))
+        weights.append(node.get("weight", 0.0 if "split" in node else None))
     split, left, right = np.array(children, np.int64).T
-    return StepTree(split, left, right, np.stack(values))
+    number = _numbers(left.tolist(), right.tolist())
+    return StepTree(split, left, right, np.stack(values), number, cover_of(weights, len(nodes)))
+
+
+def _numbers(left: list[int], right: list[int]) -> np.ndarray:
+    """Return the numbers of leaves from left to right, as CatBoost numbers those of a JSON; 0 at splits."""
+    numbers, count, open_nodes = np.zeros(len(left), np.int64), 0, [0]
+    while open_nodes:
+        node = open_nodes.pop()
+        if left[node] >= 0:
+            open_nodes += [right[node], left[node]]
+        else:
+            numbers[node] = count
+            count += 1
+    return numbers

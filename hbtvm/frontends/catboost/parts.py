@@ -78,6 +78,8 @@ class StepTree:
     left: np.ndarray  # int64, shape (M,): -1 at leaves
     right: np.ndarray
     value: np.ndarray  # float64, shape (M, O)
+    number: np.ndarray  # int64, shape (M,): CatBoost's number of each leaf
+    weight: np.ndarray | None = None  # float64, shape (M,): weight of the training rows in each leaf
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class SymmetricTree:
 
     splits: np.ndarray  # int64, shape (depth,): split i is bit i of a leaf's number
     value: np.ndarray  # float64, shape (2 ** depth, O)
+    weight: np.ndarray | None = None  # float64, shape (2 ** depth,), of the training rows
 
 
 @dataclass(frozen=True)

@@ -48,11 +48,9 @@ def ensemble(parts: Parts, splits: Splits, columns: np.ndarray, width: int) -> T
     shapes: dict[int, tuple[np.ndarray, ...]] = {}
     trees = []
     for tree in parts.trees:
-        split, left, right, value = (
-            (tree.split, tree.left, tree.right, tree.value)
-            if isinstance(tree, StepTree)
-            else _expanded(tree, shapes)
-        )
+        if isinstance(tree, SymmetricTree):
+            tree = _expanded(tree, shapes)
+        split, left = tree.split, tree.left
         inner = left != LEAF
         if np.any(split[inner] < 0) or np.any(split[inner] >= len(splits.feature)):
             raise damaged("a tree has an unknown split")
@@ -63,9 +61,12 @@ def ensemble(parts: Parts, splits: Splits, columns: np.ndarray, width: int) -> T
                 np.zeros(len(at), np.int64) if none else columns[splits.feature[at]],
                 np.zeros(len(at)) if none else splits.threshold[at],
                 left,
-                right,
+                tree.right,
                 np.zeros(len(at), bool) if none else splits.nan_left[at],
-                value * parts.scale,
+                tree.value * parts.scale,
+                # CatBoost stores no weights of splits.
+                cover=None if tree.weight is None else np.where(inner, np.nan, tree.weight),
+                leaf_id=tree.number,
             )
         )
     return assemble(
@@ -77,19 +78,19 @@ def ensemble(parts: Parts, splits: Splits, columns: np.ndarray, width: int) -> T
     )
 
 
-def _expanded(
-    tree: SymmetricTree, shapes: dict[int, tuple[np.ndarray, ...]]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return a symmetric tree's nodes, level by level: splits, children and values."""
+def _expanded(tree: SymmetricTree, shapes: dict[int, tuple[np.ndarray, ...]]) -> StepTree:
+    """Return a symmetric tree's nodes, level by level."""
     depth = len(tree.splits)
     if depth > _DEEPEST:
         raise ModelError(f"the CatBoost model is damaged: a tree has {depth} levels; expected {_DEEPEST}.")
     if depth not in shapes:
         shapes[depth] = _shape(depth)
     level, left, right, leaf = shapes[depth]
-    value = np.zeros((len(left), tree.value.shape[1]))
-    value[(1 << depth) - 1 :] = tree.value[leaf]
-    return np.append(tree.splits, -1)[level], left, right, value
+    inner = np.zeros((1 << depth) - 1, np.int64)
+    value = np.concatenate([np.zeros((len(inner), tree.value.shape[1])), tree.value[leaf]])
+    number = np.concatenate([inner, leaf])
+    weight = None if tree.weight is None else tree.weight[number]
+    return StepTree(np.append(tree.splits, -1)[level], left, right, value, number, weight)
 
 
 def _shape(depth: int) -> tuple[np.ndarray, ...]:

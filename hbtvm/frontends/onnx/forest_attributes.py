@@ -9,6 +9,7 @@ import numpy as np
 
 from hbtvm.frontends.onnx.call import Call
 from hbtvm.frontends.onnx.forests import AGGREGATES, MEMBER, MODES, Forest
+from hbtvm.graph.trees.covers import cover_of
 from hbtvm.graph.trees.ensemble import LEAF
 
 _MOST_ID = 1 << 31
@@ -82,7 +83,19 @@ def of_attributes(call: Call, kind: Literal["target", "class"], outputs: int | N
         starts.astype(np.int64), feature[order], mode, values[order], children[0], children[1],
         missing_left[order],
         holders, targets, weights, total, base, call.text("aggregate_function", "SUM"), double,
+        number=nodes[order], rate=_rates(call, order),
     )  # fmt: skip
+
+
+def _rates(call: Call, order: np.ndarray) -> np.ndarray | None:
+    """Return the nodes' hit rates; None if the model has none, or (as converters write) the same for all."""
+    stored = [call.operation.attributes.get(f"nodes_hitrates{ending}") for ending in ("", "_as_tensor")]
+    for values in stored:
+        rates = cover_of(values, len(order))
+        if rates is not None and np.any(rates != rates[0]):
+            result: np.ndarray = rates[order]
+            return result
+    return None
 
 
 def _numbers(call: Call, name: str) -> tuple[np.ndarray, bool]:
@@ -121,6 +134,8 @@ def of_tensors(call: Call) -> Forest:
         raise call.damaged(f"its aggregate_function is {aggregate}.")
     members = _members(call, mode)
     order, starts, children, holders, leaf = _laid_out(call, roots, (yes, no), (yes_leaf, no_leaf))
+    number = np.zeros(len(order), np.int64)
+    number[holders] = leaf
     inner = order >= 0
     at = np.where(inner, order, 0)
     return Forest(
@@ -129,6 +144,7 @@ def of_tensors(call: Call) -> Forest:
         holders, targets[leaf], weights[leaf], call.whole("n_targets", 1), np.zeros(0), AGGREGATES[aggregate],
         splits.dtype == np.float64,
         {int(i): members[int(order[i])] for i in np.flatnonzero(inner & (mode[at] == MEMBER))},
+        number=number,
     )  # fmt: skip
 
 

@@ -43,6 +43,9 @@ class Forest:
     aggregate: str = "SUM"  # one of `AGGREGATES`
     double: bool = False  # whether the numbers are float64
     members: dict[int, tuple[float, ...]] = field(default_factory=dict)  # by node, the values of a set
+    # `number`, `rate`: shape (N,): the file's number of each leaf, and the nodes' hit rates; None if unknown
+    number: np.ndarray | None = None
+    rate: np.ndarray | None = None
     # Features with sets of values that splits test: columns behind the others
     sets: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
 
@@ -164,8 +167,18 @@ def _leaves(
         tree, targets, weights = tree[once], targets[once], weights[once]
     np.add.at(value, (holders, targets - first[tree]), weights)
     spans = zip(forest.starts[:-1].tolist(), forest.starts[1:].tolist(), strict=True)
+    number, rate = forest.number, forest.rate
     trees = [
-        Tree(feature[a:b], threshold[a:b], left[a:b], right[a:b], default_left[a:b], value[a:b])
+        Tree(
+            feature[a:b],
+            threshold[a:b],
+            left[a:b],
+            right[a:b],
+            default_left[a:b],
+            value[a:b],
+            cover=None if rate is None else rate[a:b],
+            leaf_id=None if number is None else number[a:b],
+        )
         for a, b in spans
     ]
     return trees, first

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.spark import parquet
@@ -64,8 +66,7 @@ class Folders:
         if name == PIPELINE:
             state["stages"] = self._of_pipeline(folder, state.get("stageUids"), depth)
         elif name.startswith(("DecisionTree", "RandomForest", "GBT")) and (folder / "data").is_dir():
-            stats = ("impurityStats",) if name.endswith("ClassificationModel") else ()
-            state["trees"] = parquet.trees(folder / "data", (*_NODES, *stats))
+            state["trees"] = _trees(folder / "data", name)
             if (folder / "treesMetadata").is_dir():
                 # Numbers, metadata and weights of the trees; the names differ by release.
                 rows = [list(row.values()) for row in parquet.cells(folder / "treesMetadata")]
@@ -86,6 +87,17 @@ class Folders:
                 raise ModelError(f"the pipeline is damaged: its stage {shown(inner, 400)} is missing.")
             stages.append(self.read(inner, depth + 1))
         return stages
+
+
+def _trees(folder: Path, name: str) -> list[dict[str, np.ndarray]]:
+    """Return the nodes of each tree, of regression trees without their statistics if these are damaged."""
+    by_class = name.endswith("ClassificationModel") and not name.startswith("GBT")
+    try:
+        return parquet.trees(folder, (*_NODES, "impurityStats"))
+    except ModelError:
+        if by_class:
+            raise
+        return parquet.trees(folder, _NODES)
 
 
 def _metadata(folder: Path) -> dict[str, Any]:

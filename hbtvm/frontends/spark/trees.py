@@ -22,6 +22,7 @@ from hbtvm.graph.columns.steps import Cast, Encode
 from hbtvm.graph.columns.table import Column, Table
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.trees.covers import cover_of
 from hbtvm.graph.trees.ensemble import CategorySet, TreeEnsemble
 from hbtvm.operators.base import Input
 from hbtvm.operators.formulas import shares, sigmoid
@@ -142,7 +143,20 @@ def _tree(record: Record, nodes: dict[str, np.ndarray], value: np.ndarray) -> Tr
         default_left=np.zeros(len(left), bool),
         value=value,
         categories=_category_sets(record, nodes),
+        cover=_cover(record, nodes),
+        # Spark numbers the leaves from left to right, as the ids of nodes do.
+        leaf_id=np.cumsum(left < 0) - 1,
     )
+
+
+def _cover(record: Record, nodes: dict[str, np.ndarray]) -> np.ndarray | None:
+    """Return the weights of the rows in training, of which Spark's importances of features are made."""
+    stats = nodes.get("impurityStats")
+    if stats is None or not stats.shape[1]:
+        return None
+    # By class; of regression trees, also within GBTClassificationModel, the sums of 1, y and y².
+    by_class = record.kind.endswith("ClassificationModel") and not record.kind.startswith("GBT")
+    return cover_of(stats.sum(axis=1) if by_class else stats[:, 0], len(stats))
 
 
 def _categorical(nodes: dict[str, np.ndarray]) -> list[tuple[int, int]]:

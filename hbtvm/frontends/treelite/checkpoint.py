@@ -36,7 +36,7 @@ class Header:
 
 
 Nodes = dict[str, np.ndarray]
-"""A tree's arrays by name, each of a value per node but for `_LISTS`."""
+"""A tree's arrays by name, each of a value per node but for `_LISTS` and `_STATISTICS`."""
 
 _LISTS = ("leaf_vector", "categories")
 
@@ -48,7 +48,11 @@ _NODES: dict[str, Any] = {
 }  # fmt: skip
 """Types of a tree's arrays, in order; None for the type of thresholds."""
 
-_STATISTICS = (np.uint64, np.bool_, np.float64, np.bool_, np.float64, np.bool_)
+_STATISTICS: dict[str, Any] = {
+    "data_count": np.uint64, "has_data_count": np.bool_, "sum_hess": np.float64, "has_sum_hess": np.bool_,
+    "gain": np.float64, "has_gain": np.bool_,
+}  # fmt: skip
+"""Types of the arrays behind them, which are empty if no node has such a number."""
 
 
 def read(content: bytes) -> tuple[Header, list[Nodes]]:
@@ -89,8 +93,7 @@ def _tree(cursor: _Cursor, dtype: Any) -> Nodes:
     for name, array in arrays.items():
         if name not in _LISTS and len(array) != nodes:
             raise ModelError(f"the treelite checkpoint is damaged: a tree has {len(array)} of {nodes} nodes.")
-    for kind in _STATISTICS:
-        cursor.array(kind)
+    arrays |= {name: cursor.array(kind) for name, kind in _STATISTICS.items()}
     for _ in range(2):  # fields of the tree, and of nodes
         cursor.no_fields()
     return arrays

@@ -11,6 +11,7 @@ from hbtvm.frontends.build import Tree, assemble, feature_count
 from hbtvm.frontends.treelite.checkpoint import Header, Nodes, read
 from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.outputs.output import OutputSpec
+from hbtvm.graph.trees.covers import cover_of
 from hbtvm.graph.trees.ensemble import LEAF, CategorySet
 from hbtvm.operators.base import Input, Node
 from hbtvm.operators.formulas import sigmoid, signed_square, softmax
@@ -129,7 +130,18 @@ def _tree(nodes: Nodes, width: int, n_features: int, budget: _Budget) -> Tree:
         default_left=nodes["default_left"] ^ swapped,
         value=_values(nodes, leaf, width),
         categories=sets,
+        cover=_cover(nodes),
+        leaf_id=np.arange(len(leaf)),
     )
+
+
+def _cover(nodes: Nodes) -> np.ndarray | None:
+    """Return the nodes' sums of Hessians, else their numbers of rows; None if a node has neither."""
+    for name in ("sum_hess", "data_count"):
+        known = nodes[f"has_{name}"]
+        if len(known) == len(nodes["kind"]) and known.all():
+            return cover_of(nodes[name], len(known))
+    return None
 
 
 def _values(nodes: Nodes, leaf: np.ndarray, width: int) -> np.ndarray:

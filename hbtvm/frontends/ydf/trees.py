@@ -59,14 +59,17 @@ class Forest:
         left, right = [], []
         value: list[np.ndarray | None] = []
         categories = {}
-        open_splits: list[int] = []  # whose right child is not read yet
+        open_splits: list[tuple[int, float]] = []  # whose right child is not read yet, and this child's cover
+        cover: list[float] = []
+        expected = 0.0  # a tree of a single leaf has no numbers of rows
         while True:
             if self._at >= len(self._nodes):
                 raise ModelError("the YDF model is damaged: its last tree is cut off.")
             node, number = Message(self._nodes[self._at]), self._at - first
             self._at += 1
             if 3 in node:
-                column, cut, missing_left, members = self._split(node.message(3))
+                split = node.message(3)
+                column, cut, missing_left, members = self._split(split)
                 feature.append(column)
                 threshold.append(cut)
                 default_left.append(missing_left)
@@ -75,7 +78,10 @@ class Forest:
                 value.append(None)
                 if members is not None:
                     categories[number] = members
-                open_splits.append(number)
+                total, right_rows = _rows(split)
+                cover.append(total)
+                expected = total - right_rows
+                open_splits.append((number, right_rows))
                 continue
             feature.append(0)
             threshold.append(0.0)
@@ -83,9 +89,11 @@ class Forest:
             left.append(LEAF)
             right.append(LEAF)
             value.append(self._leaf(node))
+            cover.append(expected)
             if not open_splits:
                 break
-            right[open_splits.pop()] = number + 1
+            parent, expected = open_splits.pop()
+            right[parent] = number + 1
         width = len(next(v for v in value if v is not None))
         return Tree(
             feature=np.array(feature),
@@ -95,6 +103,8 @@ class Forest:
             default_left=np.array(default_left),
             value=np.array([np.zeros(width) if v is None else v for v in value]),
             categories=categories,
+            cover=np.array(cover),
+            leaf_id=np.cumsum(np.array(left) == LEAF) - 1,
         )
 
     def _split(self, split: Message) -> tuple[int, float, bool, CategorySet | None]:
@@ -155,6 +165,16 @@ class Forest:
                 raise UnsupportedModel("the YDF model has too many sets of categories.")
             self._sets[key] = CategorySet(~right)
         return self._sets[key]
+
+
+def _rows(split: Message) -> tuple[float, float]:
+    """Return the weights of the training rows of a split and of its positive child; NaN if unknown."""
+    try:
+        total, positive = (split.numbers(number, "<f8") for number in (5, 8))
+    except ModelError:
+        return np.nan, np.nan
+    known = len(total) and len(positive)
+    return (float(total[-1]), float(positive[-1])) if known else (np.nan, np.nan)
 
 
 def _below(threshold: float) -> float:

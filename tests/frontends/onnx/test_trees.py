@@ -135,7 +135,10 @@ def five(*, members: bool = False, loop: bool = False) -> Any:
 
 @pytest.mark.parametrize("members", [False, True])
 def test_version_5(members: bool) -> None:
-    check(five(members=members), rows(14, missing=True), anchor="TreeEnsemble")
+    trees = check(five(members=members), rows(14, missing=True), anchor="TreeEnsemble").anchor
+    # Leaves have their numbers in the list that trees share.
+    at, weights = np.flatnonzero(trees.is_leaf()), np.array([1.0, -2.0, 3.0, 0.5, 10.0])
+    np.testing.assert_array_equal(trees.value[at].sum(axis=1), weights[trees.leaf_id[at]])
 
 
 def test_sets_of_categories_become_one_split() -> None:

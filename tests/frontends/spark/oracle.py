@@ -14,6 +14,11 @@ from tests.feeds import feed_matrix
 
 def scores(graph: Graph, rows: pd.DataFrame | np.ndarray) -> np.ndarray:
     """Return the raw scores of rows, float64, shape (n, scores)."""
+    return _anchor(graph.anchor, matrix_of(graph, rows))
+
+
+def matrix_of(graph: Graph, rows: pd.DataFrame | np.ndarray) -> np.ndarray:
+    """Return the matrix that the graph's anchor reads of rows."""
     if isinstance(rows, pd.DataFrame):
         assert graph.input.feature_names is not None
         raw = [_column(rows[name]) for name in graph.input.feature_names]
@@ -22,7 +27,7 @@ def scores(graph: Graph, rows: pd.DataFrame | np.ndarray) -> np.ndarray:
     x = feed_matrix(graph.feeds, raw, "float64") if graph.feeds else np.column_stack(raw)
     for stage in graph.stages:
         x = np.hstack([x, _anchor(stage.anchor, x[:, list(stage.columns)])])
-    return _anchor(graph.anchor, x[:, list(graph.columns)] if graph.stages else x)
+    return x[:, list(graph.columns)] if graph.stages else x
 
 
 def answer(graph: Graph, rows: pd.DataFrame | np.ndarray, output: Any = None) -> Any:

@@ -19,7 +19,7 @@ from hbtvm.errors import MissingPackageError, ModelError, UnsupportedModel
 from hbtvm.frontends import load_model
 from tests.frontends.spark.oracle import answer
 
-pytest.importorskip("pyarrow")
+pa = pytest.importorskip("pyarrow")
 
 ROOT = Path(__file__).parents[3]
 
@@ -40,6 +40,29 @@ def test_files_of_spark_3_5(saved: Path) -> None:
     np.testing.assert_allclose(answer(graph, rows, "proba"), known["probability"], rtol=1e-14)
     found = answer(load_model(saved / "logistic"), np.array(known["vectors"]), "proba")
     np.testing.assert_allclose(found, known["logistic"], rtol=1e-14)
+
+
+@pytest.mark.parametrize("damage", ["absent", "negative", "short"])
+def test_boosted_trees_predict_without_statistics(damage: str, saved: Path) -> None:
+    import pyarrow.parquet as pq
+
+    known = json.loads((saved / "answers.json").read_text())
+    rows = pd.DataFrame(known["rows"])
+    whole = load_model(saved / "pipeline")
+    assert whole.anchor.cover is not None and whole.anchor.leaf_id is not None
+    path = _files(saved, "pipeline/stages/*GBT*/data/*.parquet")
+    table = pq.read_table(path).to_pylist()
+    for row in table:
+        if damage == "absent":
+            del row["nodeData"]["impurityStats"]
+        else:
+            row["nodeData"]["impurityStats"] = [-1.0, 0.0, 0.0] if damage == "negative" else []
+    schema = pq.read_schema(path)
+    pq.write_table(pa.Table.from_pylist(table, None if damage == "absent" else schema), path)
+    graph = load_model(saved / "pipeline")
+    assert graph.anchor.cover is None
+    np.testing.assert_array_equal(graph.anchor.leaf_id, whole.anchor.leaf_id)
+    assert answer(graph, rows).tolist() == known["prediction"]
 
 
 def _files(folder: Path, pattern: str) -> Path:

@@ -24,7 +24,8 @@ from hbtvm.frontends.spark import pipeline
 from hbtvm.frontends.spark.saved import Folders
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.trees.ensemble import TreeEnsemble
-from tests.frontends.spark.oracle import answer
+from tests.by_reference import leaf_numbers
+from tests.frontends.spark.oracle import answer, matrix_of
 
 pytest.importorskip("pyspark")
 if shutil.which("java") is None:
@@ -278,9 +279,14 @@ def test_models_by_themselves(
     X = prepared.answers[column]
     if isinstance(graph.anchor, TreeEnsemble):
         X = edge_rows(graph, X)
+        model.setLeafCol("leaf")
     X = np.abs(X) if column == "v3" else X
     vectors = session.createDataFrame([(Vectors.dense(row),) for row in X.tolist()], [column])
     results = model.transform(vectors).collect()
+    if isinstance(graph.anchor, TreeEnsemble):
+        leaves = leaf_numbers(graph.anchor, matrix_of(graph, X))
+        np.testing.assert_array_equal(leaves, np.array([array_of(row["leaf"]) for row in results]))
+        np.testing.assert_array_equal(graph.anchor.cover, covers(model))
     for output, name in ((None, "prediction"), ("proba", "probability"), ("decision", "rawPrediction")):
         if name in results[0].asDict():
             expected = np.array([array_of(row[name]) for row in results])
@@ -289,6 +295,18 @@ def test_models_by_themselves(
             if exact or (output is None and isinstance(graph.anchor, TreeEnsemble)):
                 np.testing.assert_array_equal(found, expected)
             np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-300)
+
+
+def covers(model: Any) -> list[float]:
+    """Return the weights of the rows at all nodes of Spark's trees, parents and left children first."""
+    found, trees = [], getattr(model, "trees", [model])
+    nodes = [tree._java_obj.rootNode() for tree in reversed(trees)]
+    while nodes:
+        node = nodes.pop()
+        found.append(node.impurityStats().count())
+        if node.subtreeDepth():
+            nodes += [node.rightChild(), node.leftChild()]
+    return found
 
 
 @dataclass

@@ -23,7 +23,7 @@ from hbtvm.graph.columns.steps import Encode, Lookup
 from hbtvm.graph.columns.table import Table
 from hbtvm.graph.networks.network import Trees
 from hbtvm.graph.outputs.output import OutputSpec
-from hbtvm.graph.trees.ensemble import CompareDtype, TreeEnsemble
+from hbtvm.graph.trees.ensemble import PER_NODE_FACTS, CompareDtype, TreeEnsemble
 from hbtvm.operators.base import Input, Node
 from hbtvm.operators.formulas import sigmoid, softmax, with_complement
 from hbtvm.operators.pointwise import apply
@@ -102,6 +102,7 @@ def _combined(call: Call, x: Rows, trees: TreeEnsemble, function: str) -> Node:
             "zero_as_missing",
             "category_set",
             "value",
+            *(fact for fact in PER_NODE_FACTS if getattr(trees, fact) is not None),
         )
         parts.append(
             Trees(
