@@ -20,7 +20,19 @@ from typing import Any
 
 from hbtvm import __version__
 from hbtvm.cli.arguments import UsageError, examples
-from hbtvm.cli.commands import check, completion, export, inspect, log, measure, predict, report, serve, tune
+from hbtvm.cli.commands import (
+    check,
+    completion,
+    explain,
+    export,
+    inspect,
+    log,
+    measure,
+    predict,
+    report,
+    serve,
+    tune,
+)
 from hbtvm.cli.commands import compile as compile_command
 from hbtvm.cli.parser import Parser
 from hbtvm.cli.show import print_line
@@ -88,7 +100,9 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"hbtvm {__version__}")
     parser.set_defaults(run=lambda _: _print_help(parser))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (tune, compile_command, predict, check, serve, export, measure, inspect, log, report):
+    for command in (tune, compile_command, predict, explain, check, serve, export):
+        command.add_parser(commands)
+    for command in (measure, inspect, log, report):
         command.add_parser(commands)
     completion.add_parser(commands, parser)
     _add_help(commands, parser)

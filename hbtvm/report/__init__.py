@@ -1,6 +1,1 @@
-"""Renders a tuning log as one self-contained HTML page."""
-
-from hbtvm.report.page import render
-from hbtvm.report.story import Story, tell
-
-__all__ = ["Story", "render", "tell"]
+"""Self-contained HTML pages: of a tuning log (`page`), and of explained rows (`reasons`)."""

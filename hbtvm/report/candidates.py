@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hbtvm.logs.record import Record
-from hbtvm.report.parts import table, text
+from hbtvm.report.parts import table
 from hbtvm.report.story import Chapter
+from hbtvm.report.style import text
 from hbtvm.words.quantities import config, count, duration
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from hbtvm.logs.ranking import is_final
 from hbtvm.logs.record import Record
-from hbtvm.report.parts import table, text
+from hbtvm.report.parts import table
 from hbtvm.report.story import Story
+from hbtvm.report.style import text
 from hbtvm.words.quantities import duration
 
 

@@ -9,16 +9,15 @@ from hbtvm.logs.ranking import is_final
 from hbtvm.report.candidates import every_candidate, is_busy
 from hbtvm.report.gains import gains
 from hbtvm.report.parts import (
-    STYLE,
     call_words,
     chart_of_ranking,
     chart_of_search,
     machine_facts,
     table,
-    text,
 )
 from hbtvm.report.ranking import Ranking
 from hbtvm.report.story import Chapter, Story
+from hbtvm.report.style import document, text
 from hbtvm.words.quantities import config, count, duration, model_shape
 
 _FINALS = (
@@ -58,12 +57,7 @@ def render(
         sections.append(_chapter(story.chapters[index], rankings.get(index), colours))
     sections += [_failures(story), _machines(story)]
     body = "\n".join(section for section in sections if section)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body><main>"
-        f"<h1>{text(title)}</h1>\n{body}\n<footer>{text(made_by)}</footer></main></body></html>\n"
-    )
+    return document(title, body, made_by)
 
 
 def _overview(story: Story, colours: Mapping[str, int]) -> str:

@@ -11,7 +11,7 @@ from hbtvm.api import search
 from hbtvm.cli.main import main
 from hbtvm.cli.progress.summary import print_report
 from hbtvm.logs import Log
-from hbtvm.report import tell
+from hbtvm.report.story import tell
 from hbtvm.words.quantities import duration
 from tests import models
 

@@ -15,6 +15,7 @@ CASES = {
     "hbtvm tune model.pkl --time": {"--time-budget"},
     "hbtvm tune --rpc-": {"--rpc-key", "--rpc-tracker"},
     "hbtvm predict m.tar rows.csv --output s": {"score"},
+    "hbtvm explain m.tar rows.csv --sign n": {"negative"},
     "hbtvm log me": {"merge"},
     "hbtvm log best --strategy bit": {"bitvector"},
     "hbtvm log best log.jsonl --js": {"--json"},

@@ -16,9 +16,10 @@ from hbtvm.comparison import compare
 from hbtvm.cost_model import RankModel
 from hbtvm.cost_model.models.gaussian_process import FeatureSpace
 from hbtvm.logs import Log, Record
-from hbtvm.report import render, tell
 from hbtvm.report.gains import gains
+from hbtvm.report.page import render
 from hbtvm.report.ranking import validate
+from hbtvm.report.story import tell
 from hbtvm.report.svg import counting, linear, seconds
 from hbtvm.schedules.space import Space
 from tests import models

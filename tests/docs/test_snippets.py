@@ -25,7 +25,10 @@ from tests.docs.pages import PAGES, blocks, commands
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-RUN = ("README.md", *(f"docs/howto/{name}.md" for name in ("tune", "check", "logs", "deploy", "c")))
+RUN = (
+    "README.md",
+    *(f"docs/howto/{name}.md" for name in ("tune", "check", "logs", "deploy", "explain", "c")),
+)
 """Pages whose commands are run."""
 
 WITH_PYTHON = [
@@ -59,7 +62,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hbtvm.tune(model, batch_sizes=(1,), trials=3, threads=1, log=log).save(folder / "model.tar")
     for name in ("team", "a", "b"):
         (folder / f"{name}.jsonl").write_text(log.read_text())
-    pd.DataFrame(X).to_csv(folder / "rows.csv", index=False, header=False)
+    for name in ("rows", "train"):
+        pd.DataFrame(X).to_csv(folder / f"{name}.csv", index=False, header=False)
     shutil.copy(folder / "model.pkl", folder / "churn.pkl")
     pd.DataFrame(X, columns=["age", "hours", "visits"]).to_parquet(folder / "customers.parquet")
     return folder

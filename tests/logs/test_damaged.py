@@ -22,8 +22,9 @@ from hbtvm.logs import Log, Record, RecordError, best, merge, prune, stats
 from hbtvm.logs.bounds import MOST_BYTES
 from hbtvm.logs.ranking import final_mark
 from hbtvm.logs.store import parse
-from hbtvm.report import render, tell
+from hbtvm.report.page import render
 from hbtvm.report.ranking import validate
+from hbtvm.report.story import tell
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.learning.learner import Learner

@@ -36,12 +36,13 @@ compiler is needed.
 A package is machine code that runs with your rights: use only packages that you trust, and pin them with
 --sha256 or --allowed-signers. hbtvm inspect reads a package without running it.
 
-The suffix sets the format of DATA and OUT: .csv, .csv.gz, .npy (a two-dimensional array) or .parquet (with
-pyarrow). DATA may also be .tsv, .npz (a sparse matrix that scipy.sparse.save_npz wrote), .arrow or .feather
-(with pyarrow), or .json, .jsonl or .ndjson (an object per row); text may end in .gz. The name - is CSV on
-standard input or output. In CSV an empty field is a missing value. Column names of file and model
-must agree; a pipeline that selects columns by name finds them in any order and among others. OUT appears when
-it is complete, or not at all. Errors count rows from 1 in every format, and a header is not a row.
+The suffix sets the format of DATA and OUT: .csv, .csv.gz, .npy (a two-dimensional array), .parquet (with
+pyarrow) or .jsonl (an object per row). DATA may also be .tsv, .npz (a sparse matrix that
+scipy.sparse.save_npz wrote), .arrow or .feather (with pyarrow), .json or .ndjson; text may end in .gz. The
+name - is CSV on standard input or output. In CSV an empty field is a missing value. Column names of file and
+model must agree; a pipeline that selects columns by name finds them in any order and among others. OUT
+appears when it is complete, or not at all. Errors count rows from 1 in every format, and a header is not a
+row.
 
 DATA may also be a folder of .parquet, .csv or .arrow files, with subfolders called name=value for columns.
 OUT is then a folder with a file of predictions for each; the same command resumes a stopped run. Only
@@ -108,7 +109,7 @@ def add_parser(commands: Any) -> None:
         "-o",
         "--out",
         metavar="OUT",
-        help="where to write: .csv, .csv.gz, .npy or .parquet (default: -, print CSV)",
+        help="where to write: .csv, .csv.gz, .npy, .parquet or .jsonl (default: -, print CSV)",
     )
     parser.add_argument(
         "--output",

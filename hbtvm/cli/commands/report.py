@@ -75,8 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
     from hbtvm.compiler.candidates.tasks import describe
     from hbtvm.compiler.selection.choose import default_record
     from hbtvm.cost_model.create import maker
-    from hbtvm.report import render, tell
+    from hbtvm.report.page import render
     from hbtvm.report.ranking import validate
+    from hbtvm.report.story import tell
     from hbtvm.tuning.choices import Choices
 
     story = tell(read.records, read.skipped, default_record)

@@ -51,7 +51,7 @@ class Data:
     `path`: a file with one of `SUFFIXES`.
     `spec`: the model's input.
     `header`: see `CsvFile`.
-    `drop`: names of columns to leave out.
+    `drop`, `drop_present`: names of columns to leave out; only those of `drop` have to be there.
     `keep`: names of columns that `blocks` yields beside the rows.
     `delimiter`, `na`: see `CsvFile`.
     `pipeline`: columns of a pipeline, instead of `spec`.
@@ -65,6 +65,7 @@ class Data:
         *,
         header: Header = "auto",
         drop: Collection[str] = (),
+        drop_present: Collection[str] = (),
         keep: Sequence[str] = (),
         delimiter: str | None = None,
         na: Collection[str] = (),
@@ -80,7 +81,10 @@ class Data:
             refuse_dialect(path, delimiter, na)
             self._file = _open(path, spec, suffix)
         try:
-            self._read = self._matched(spec, drop)
+            present = self._file.names or ()
+            features = () if spec.feature_names is None else spec.feature_names
+            drop_present = [name for name in drop_present if name in present and name not in features]
+            self._read = self._matched(spec, {*drop, *drop_present})
         except BaseException:
             self.close()
             raise

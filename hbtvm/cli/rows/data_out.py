@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import gzip
+import json
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,7 +21,7 @@ from hbtvm.cli.arguments import UsageError
 from hbtvm.cli.rows.arrow_in import arrow_parquet
 from hbtvm.cli.rows.text_in import is_compressed, suffix_of
 
-SUFFIXES = (".csv", ".csv.gz", ".npy", ".parquet")  # suffixes of files of predictions
+SUFFIXES = (".csv", ".csv.gz", ".npy", ".parquet", ".jsonl")  # suffixes of files of predictions
 
 
 class Writer(Protocol):
@@ -77,11 +79,13 @@ class _FileWriter:
             self._file: IO[Any]
             if is_compressed(path):
                 self._file = gzip.open(temporary, "wt", 6, "utf-8", newline="")  # noqa: SIM115
-            elif suffix == ".csv":
+            elif suffix in (".csv", ".jsonl"):
                 self._file = open(temporary, "w", encoding="utf-8", newline="")  # noqa: SIM115  (`close`)
             else:
                 self._file = open(temporary, "wb")  # noqa: SIM115
-            kinds = {".csv": CsvWriter, ".npy": NpyWriter, ".parquet": ParquetWriter}
+            kinds: dict[str, Any] = {
+                ".csv": CsvWriter, ".npy": NpyWriter, ".parquet": ParquetWriter, ".jsonl": JsonlWriter
+            }  # fmt: skip
             self._writer: Writer = kinds[suffix](self._file, names)
 
     def write(self, block: np.ndarray, before: Sequence[Any] = ()) -> None:
@@ -125,6 +129,25 @@ class CsvWriter:
             columns = map(_values, before)
             rows = [[*first, *row] for *first, row in zip(*columns, rows, strict=True)]
         self._csv.writerows(rows)
+
+    def close(self) -> None:
+        """See `Writer`."""
+
+
+class JsonlWriter:
+    """A JSON object per row; missing values are null."""
+
+    def __init__(self, file: IO[str], names: Sequence[str]) -> None:
+        self._file, self._names = file, list(names)
+
+    def write(self, block: np.ndarray, before: Sequence[Any] = ()) -> None:
+        """See `Writer`."""
+        table = _columns(block)
+        columns = [*map(_json, before), *(_json(column) for column in table.T)]
+        rows = zip(*columns, strict=True) if columns else iter(())
+        self._file.writelines(
+            json.dumps(dict(zip(self._names, row, strict=True)), ensure_ascii=False) + "\n" for row in rows
+        )
 
     def close(self) -> None:
         """See `Writer`."""
@@ -209,6 +232,22 @@ def _values(column: Any) -> list[Any]:
         return cast(list[Any], column.tolist())
     floats = str(column.type) in ("halffloat", "float", "double")
     return cast(list[Any], (column.cast("string") if floats else column).to_pylist())
+
+
+def _json(column: Any) -> list[Any]:
+    """Return a column's values for JSON."""
+    if isinstance(column, np.ndarray) and column.dtype == np.float32:
+        column = column.astype(str).astype(np.float64)  # the fewest digits that identify them
+    return list(map(_plain, _values(column) if isinstance(column, list | np.ndarray) else column.to_pylist()))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value for JSON, which has no NaN and no infinity; dates and the like as text."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
 def _columns(block: np.ndarray) -> np.ndarray:

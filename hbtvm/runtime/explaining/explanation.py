@@ -133,11 +133,7 @@ class Explanation:
             raise InputError("expected an explanation of rows and features.")
         values = self.values
         if values.ndim == 3:
-            if output is None:
-                highest = (self.base_values + values.sum(axis=1)).argmax(axis=1)
-                values = np.take_along_axis(values, highest[:, None, None], 2)[:, :, 0]
-            else:
-                values = self[..., output].values
+            values = (self.highest()[0] if output is None else self[..., output]).values
         strength = {"any": np.abs, "positive": np.positive, "negative": np.negative}[sign](values)
         order = np.argsort(-strength, axis=1, kind="stable")[:, :k]
         absent = np.take_along_axis(strength, order, 1) <= 0
@@ -148,6 +144,31 @@ class Explanation:
             np.where(absent, None, data),  # type: ignore[call-overload]
             np.where(absent, np.nan, np.take_along_axis(values, order, 1)),
         )
+
+    def highest(self) -> tuple[Explanation, np.ndarray]:
+        """Return the explanation of each row's highest score, and the outputs' names, objects, shape (n,).
+
+        Raises
+        ------
+        InputError
+            If there is only one output.
+        """
+        if self.values.ndim != 3:
+            raise InputError("expected an explanation of several outputs.")
+        at = (self.base_values + self.values.sum(axis=1)).argmax(axis=1)
+
+        def taken(array: np.ndarray) -> np.ndarray:
+            return np.take_along_axis(array, at[:, None, None], 2)[:, :, 0]
+
+        highest = Explanation(
+            taken(self.values),
+            taken(self.base_values[:, None])[:, 0],
+            self.data,
+            self.feature_names,
+            None,
+            None if self.errors is None else taken(self.errors),
+        )
+        return highest, np.array(self.output_names, object)[at]
 
     def to_pandas(self) -> Any:
         """Return a data frame: the column ``base_value``, then a column for each feature.
