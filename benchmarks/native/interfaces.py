@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.native.programs import PeerError, compiled, package_folder, shared_library
+from benchmarks.native.programs import PeerError, compiled, compiled_cpp, package_folder, shared_library
+from benchmarks.peers.cells import GRID, MODELS
 from benchmarks.peers.libraries import Job
 
 Made = tuple[Path, dict[str, Any]]
@@ -60,7 +61,7 @@ class Interface:
     """
 
     make: Callable[[Order], Made]
-    models: tuple[str, ...] = ("lightgbm", "xgboost", "forest", "extra", "hist", "deep")
+    models: tuple[str, ...] = GRID
     converts: bool = True
 
 
@@ -97,7 +98,19 @@ def _xgboost(order: Order) -> Made:
     return program, {"library": library, "model": order.job.path, "outputs": outputs}
 
 
+def _catboost(order: Order) -> Made:
+    source = order.folder / "catboost-model.cpp"
+    code = (
+        "import catboost, sys; model = catboost.CatBoostClassifier().load_model(sys.argv[1]);"
+        "model.save_model(sys.argv[2], format='cpp')"
+    )
+    _run(order.python, "-c", code, order.job.path, str(source))
+    return compiled_cpp("catboost", order.folder / "catboost", f'-DMODEL="{source}"'), {}
+
+
 def _native(order: Order) -> Made:
+    if order.job.model in ("catboost-6", "catboost-8"):
+        return _catboost(order)
     return (_lightgbm if order.job.model == "lightgbm" else _xgboost)(order)
 
 
@@ -139,8 +152,8 @@ def _run(*command: str) -> str:
 
 
 INTERFACES = {
-    "hbtvm": Interface(_hbtvm),
-    "native": Interface(_native, ("lightgbm", "xgboost"), converts=False),
+    "hbtvm": Interface(_hbtvm, tuple(MODELS)),
+    "native": Interface(_native, ("lightgbm", "xgboost", "catboost-6", "catboost-8"), converts=False),
     "lleaves": Interface(_lleaves, ("lightgbm",)),
     "onnx": Interface(_onnx),
     "tl2cgen": Interface(_tl2cgen),

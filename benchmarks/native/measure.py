@@ -45,6 +45,7 @@ def measure(
                     batches=batches,
                     search=settings.search,
                     time_budget=settings.time_budget,
+                    mcpu=settings.mcpu,
                 )
                 for peer in settings.pythons
             }

@@ -14,13 +14,13 @@ from benchmarks.peers.processes import PeerError, Process
 _FOLDER = Path(__file__).parent
 
 
-def compiled(source: str, to: Path, *more: str, limit: float = 600.0) -> Path:
+def compiled(source: str | None, to: Path, *more: str, limit: float = 600.0) -> Path:
     """Compile the program of a library.
 
     Parameters
     ----------
     source
-        The file in this folder that adapts it, without its ending.
+        The file in this folder that adapts it, without its ending; None if that is in `more`.
     to
         The program.
     more
@@ -33,7 +33,7 @@ def compiled(source: str, to: Path, *more: str, limit: float = 600.0) -> Path:
     PeerError
         If the compiler is missing or refuses.
     """
-    sources = [str(_FOLDER / "driver.c"), str(_FOLDER / f"{source}.c")]
+    sources = [str(_FOLDER / f"{name}.c") for name in ("driver", source) if name is not None]
     command = [
         "gcc",
         "-std=c11",
@@ -47,6 +47,11 @@ def compiled(source: str, to: Path, *more: str, limit: float = 600.0) -> Path:
         "-lm",
         "-lpthread",
     ]
+    _compile(command, limit)
+    return to
+
+
+def _compile(command: list[str], limit: float) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -54,7 +59,23 @@ def compiled(source: str, to: Path, *more: str, limit: float = 600.0) -> Path:
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         raise PeerError(f"compile: {next((line for line in lines if 'error' in line), lines[-1])}")
-    return to
+
+
+def compiled_cpp(source: str, to: Path, *more: str, limit: float = 600.0) -> Path:
+    """Compile the program of a library in C++ for this CPU; otherwise as `compiled`."""
+    made = to.with_suffix(".o")
+    command = [
+        "g++",
+        "-std=c++17",
+        "-O3",
+        "-march=native",
+        "-fopenmp",
+        "-c",
+        str(_FOLDER / f"{source}.cpp"),
+        "-o",
+    ]
+    _compile([*command, str(made), *more], limit)
+    return compiled(None, to, str(made), "-lstdc++", limit=limit)
 
 
 class Program(Process):

@@ -13,6 +13,10 @@ MODELS = {
     "extra": "ExtraTrees",
     "hist": "HistGradientBoosting",
     "deep": "Deep RandomForest",
+    "catboost-6": "CatBoost depth 6",
+    "catboost-8": "CatBoost depth 8",
+    "ydf": "YDF GradientBoostedTrees",
+    "ydf-forest": "YDF RandomForest",
 }
 """Kinds of models, and how a report calls them."""
 
@@ -23,8 +27,15 @@ LIBRARIES = {
     "extra": "scikit-learn",
     "hist": "scikit-learn",
     "deep": "scikit-learn",
+    "catboost-6": "catboost",
+    "catboost-8": "catboost",
+    "ydf": "ydf",
+    "ydf-forest": "ydf",
 }
 """The package on an index that trains each kind."""
+
+GRID = ("lightgbm", "xgboost", "forest", "extra", "hist", "deep")
+"""Kinds of models that are measured unless others are named."""
 
 DATA = ("fraud", "higgs", "year", "covtype", "epsilon", "airline")
 ROWS = (1, 100, 10_000)
@@ -34,7 +45,7 @@ PAIRS = tuple(
     (model, data)
     for model, data in itertools.product(MODELS, DATA)
     # Unlimited depth only for data sets of two classes, where trees have thousands of leaves.
-    if model != "deep" or data in ("fraud", "higgs", "airline")
+    if data in (("fraud", "higgs", "airline") if model == "deep" else DATA if model in GRID else ("higgs",))
 )
 """The whole grid's models."""
 

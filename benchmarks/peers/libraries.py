@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peers.cells import GRID, MODELS
 from benchmarks.peers.cells import LIBRARIES as TRAINED_BY
-from benchmarks.peers.cells import MODELS
 
 Call = Callable[[np.ndarray], Any]
 
@@ -50,6 +50,8 @@ class Job:
         Seconds that it may search; None for its default.
     dtype
         Type of the rows; with ``"float64"``, sums in float64 too, where a peer has the choice.
+    mcpu
+        CPU that hbtvm compiles for, such as ``"x86-64-v3"``; None for this machine's.
     """
 
     peer: str
@@ -63,6 +65,7 @@ class Job:
     search: bool = True
     time_budget: float | None = None
     dtype: str = "float32"
+    mcpu: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,18 @@ class Library:
         Whether the artifact depends on the number of threads.
     dtypes
         Types of rows that it takes without casting them.
+    rows
+        Makes the function from a batch of rows to what calls take; it is called before times are taken.
+        None where calls take the array.
     """
 
     load: Callable[[Job], dict[str, Call]]
     packages: tuple[str, ...]
-    models: tuple[str, ...] = tuple(MODELS)
+    models: tuple[str, ...] = GRID
     convert: Callable[[Job], None] | None = None
     for_threads: bool = False
     dtypes: tuple[str, ...] = ("float32", "float64")
+    rows: Callable[[Job], Callable[[np.ndarray], Any]] | None = None
 
 
 def versions(name: str) -> dict[str, str] | None:
@@ -111,6 +118,14 @@ def _original(job: Job) -> Any:
         import xgboost
 
         return xgboost.Booster({"nthread": job.threads}, model_file=job.path)
+    if TRAINED_BY[job.model] == "catboost":
+        import catboost
+
+        return catboost.CatBoostClassifier().load_model(job.path)
+    if TRAINED_BY[job.model] == "ydf":
+        import ydf
+
+        return ydf.load_model(job.path)
     return pickle.loads(Path(job.path).read_bytes())
 
 
@@ -136,6 +151,12 @@ def _native(job: Job) -> dict[str, Call]:
             "inplace_predict": model.inplace_predict,
             "predict(DMatrix)": lambda X: model.predict(xgboost.DMatrix(X, nthread=job.threads)),
         }
+    if TRAINED_BY[job.model] == "catboost":
+        return _each(
+            "predict_proba", job, lambda n: lambda X: model.predict_proba(X, thread_count=n, verbose=False)
+        )
+    if TRAINED_BY[job.model] == "ydf":
+        return _each("predict", job, lambda n: lambda X: model.predict({"x": X}, num_threads=n))
     name = "predict" if job.task == "regression" else "predict_proba"
     if job.model == "hist":
         return {name: _method(model, job)}
@@ -148,10 +169,37 @@ def _native(job: Job) -> dict[str, Call]:
     return _each(name, job, with_threads)
 
 
+def _engine(job: Job) -> dict[str, Call]:
+    model = _original(job)
+    if TRAINED_BY[job.model] == "catboost":
+        return _each(
+            "predict_proba(Pool)", job, lambda n: lambda pool: model.predict_proba(pool, thread_count=n)
+        )
+    return _each("predict(VerticalDataset)", job, lambda n: lambda rows: model.predict(rows, num_threads=n))
+
+
+def _engine_rows(job: Job) -> Callable[[np.ndarray], Any]:
+    if TRAINED_BY[job.model] == "catboost":
+        import catboost
+
+        return catboost.Pool  # type: ignore[no-any-return]
+    import ydf
+
+    spec = ydf.load_model(job.path).data_spec()
+
+    def dataset(X: np.ndarray) -> Any:
+        # The model's columns include the label.
+        return ydf.create_vertical_dataset({"x": X, "y": np.zeros(len(X), np.int32)}, data_spec=spec)
+
+    return dataset
+
+
 def _hbtvm_convert(job: Job) -> None:
     import hbtvm
 
     options: dict[str, Any] = {"batch_sizes": job.batches, "threads": job.threads, "dtype": job.dtype}
+    if job.mcpu is not None:
+        options["target"] = {"kind": "llvm", "mcpu": job.mcpu}
     if not job.search:
         model = hbtvm.compile(job.path, **options)
     elif job.time_budget is None:
@@ -166,7 +214,7 @@ def _hbtvm(job: Job) -> dict[str, Call]:
 
     model = hbtvm.load(job.artifact, threads=job.threads)
     # Boosters predict probabilities; scikit-learn's predict would be labels.
-    labels = TRAINED_BY[job.model] == "scikit-learn" and job.task != "regression"
+    labels = job.model not in ("lightgbm", "xgboost") and job.task != "regression"
     return {"predict_proba": model.predict_proba} if labels else {"predict": model.predict}
 
 
@@ -296,8 +344,8 @@ def _hummingbird(job: Job) -> dict[str, Call]:
 
 
 LIBRARIES = {
-    "hbtvm": Library(_hbtvm, ("hbtvm",), convert=_hbtvm_convert, for_threads=True),
-    "native": Library(_native, ()),
+    "hbtvm": Library(_hbtvm, ("hbtvm",), tuple(MODELS), _hbtvm_convert, for_threads=True),
+    "native": Library(_native, (), tuple(MODELS)),
     "lleaves": Library(_lleaves, ("lleaves",), ("lightgbm",), _lleaves_convert),
     "onedal": Library(_onedal, ("scikit-learn-intelex", "treelite")),
     "onnx": Library(
@@ -305,5 +353,9 @@ LIBRARIES = {
     ),
     "tl2cgen": Library(_tl2cgen, ("tl2cgen", "treelite"), convert=_tl2cgen_convert),
     "hummingbird": Library(_hummingbird, ("hummingbird-ml", "torch"), dtypes=("float32",)),
+    "engine": Library(
+        _engine, (), ("catboost-6", "catboost-8", "ydf", "ydf-forest"), dtypes=("float32",), rows=_engine_rows
+    ),
 }
-"""Peers by name. "native" is the library that trained the model."""
+"""Peers by name. "native" is the library that trained the model; "engine" is that library too, on rows that
+were converted to its own form beforehand."""

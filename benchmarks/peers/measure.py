@@ -55,6 +55,8 @@ class Settings:
         on a machine do not disturb each other.
     artifacts
         What peers other than hbtvm compiled or converted in earlier runs; None to keep nothing.
+    mcpu
+        CPU that hbtvm compiles for; None for this machine's.
     """
 
     pythons: dict[str, str]
@@ -66,6 +68,7 @@ class Settings:
     log: TextIO
     lock: Path | None = None
     artifacts: Artifacts | None = None
+    mcpu: str | None = None
 
 
 def measure(
@@ -107,6 +110,7 @@ def measure(
                     settings.search,
                     settings.time_budget,
                     cells[0].dtype,
+                    settings.mcpu,
                 )
                 for peer in settings.pythons
             }

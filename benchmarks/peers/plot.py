@@ -17,11 +17,11 @@ from benchmarks.peers.results import Results
 _COLOURS = dict(
     zip(
         LIBRARIES,
-        ["#000000", "#999999", "#009E73", "#0072B2", "#E69F00", "#56B4E9", "#CC79A7"],
+        ["#000000", "#999999", "#009E73", "#0072B2", "#E69F00", "#56B4E9", "#CC79A7", "#D55E00"],
         strict=True,
     )
 )
-_MARKS = dict(zip(LIBRARIES, ["D", "o", "^", "s", "v", "P", "X"], strict=True))
+_MARKS = dict(zip(LIBRARIES, ["D", "o", "^", "s", "v", "P", "X", "*"], strict=True))
 
 
 def plots(results: Results, folder: Path) -> list[Path]:

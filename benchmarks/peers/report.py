@@ -22,6 +22,7 @@ NAMES = {
     "onnx": "ONNX Runtime",
     "tl2cgen": "tl2cgen",
     "hummingbird": "Hummingbird",
+    "engine": "engine alone",
 }
 
 CELL_GOAL = 1.5
@@ -57,11 +58,11 @@ def per_row(seconds: float, rows: int) -> str:
 
 
 def best_peer(figures: dict[str, Any], wrong: float = WRONG) -> str | None:
-    """The fastest but hbtvm, of those with no larger share of rows off."""
+    """The fastest but hbtvm, of those that take the user's rows and have no larger share of rows off."""
     times = {
         peer: figure["seconds"]
         for peer, figure in figures.items()
-        if peer != "hbtvm" and "seconds" in figure and figure.get("rows_off", 0.0) <= wrong
+        if peer not in ("hbtvm", "engine") and "seconds" in figure and figure.get("rows_off", 0.0) <= wrong
     }
     return min(times, key=times.__getitem__, default=None)
 
@@ -119,10 +120,11 @@ def _conditions(results: Results, cells: dict[Cell, dict[str, Any]]) -> str:
     named = ", ".join(f"{name} {'/'.join(sorted(found))}" for name, found in sorted(versions.items()))
     commits = ", ".join(sorted({str(cell["commit"]) for cell in cells.values()}))
     searched = {cell["search"] for cell in cells.values()}
+    cpus = {cell.get("mcpu") for cell in cells.values()} - {None}
     how = {(True,): "tuned", (False,): "compiled without a search"}.get(tuple(searched), "partly tuned")
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {', '.join(machine['vectors'])}; {machine['system']}. "
-        f"hbtvm at {commits}, {how}. {named}."
+        f"hbtvm at {commits}, {how}{''.join(f', for {cpu}' for cpu in sorted(cpus))}. {named}."
     )
 
 

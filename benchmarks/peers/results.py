@@ -56,10 +56,12 @@ class Results:
         found: dict[str, Any] = self._document["models"]
         return found
 
-    def has(self, cell: Cell, peers: Sequence[str], search: bool) -> bool:
-        """Whether a cell was measured with these peers, and with a search or without as asked."""
+    def has(self, cell: Cell, peers: Sequence[str], search: bool, mcpu: str | None = None) -> bool:
+        """Whether a cell was measured with these peers, with or without a search, for this CPU."""
         found = self.cells.get(cell)
-        return found is not None and set(peers) <= set(found["peers"]) and found["search"] == search
+        if found is None or not set(peers) <= set(found["peers"]):
+            return False
+        return found["search"] == search and found.get("mcpu") == mcpu
 
     def add(
         self,
@@ -67,12 +69,14 @@ class Results:
         figures: dict[str, Any],
         *,
         search: bool,
+        mcpu: str | None = None,
         versions: dict[str, dict[str, str]],
         model: dict[str, Any],
     ) -> None:
         """Keep a cell; it replaces what was there, since only peers measured together compare."""
         kept = {
             "search": search,
+            **({"mcpu": mcpu} if mcpu else {}),
             "measured": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "commit": commit(),
             "versions": versions,
@@ -102,7 +106,7 @@ def machine() -> dict[str, Any]:
     return {
         "cpu": cpu,
         "cores": len(os.sched_getaffinity(0)),
-        "vectors": [name for name in ("avx2", "avx512f", "avx512_vbmi", "amx_tile") if name in flags],
+        "vectors": [name for name in ("avx2", "avx512f", "avx512vbmi", "amx_tile") if name in flags],
         "system": f"{platform.system()} {platform.machine()}",
     }
 

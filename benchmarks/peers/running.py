@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.peers import plot, report
 from benchmarks.peers.artifacts import Artifacts
-from benchmarks.peers.cells import DATA, LIBRARIES, MODELS, PAIRS, QUICK, ROWS, THREADS, Cell, grid
+from benchmarks.peers.cells import DATA, GRID, LIBRARIES, MODELS, PAIRS, QUICK, ROWS, THREADS, Cell, grid
 from benchmarks.peers.libraries import LIBRARIES as PEERS
 from benchmarks.peers.measure import Say, Settings
 from benchmarks.peers.processes import PeerError, Process, find_interpreters
@@ -96,9 +96,10 @@ def _parser(comparison: Comparison) -> argparse.ArgumentParser:
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("build", comparison.name), help="folder of the results"
     )
-    for name, known in (("models", MODELS), ("data", DATA), ("peers", comparison.peers)):
-        parser.add_argument(f"--{name}", nargs="+", choices=list(known), default=list(known), metavar="NAME",
-                            help=", ".join(known))  # fmt: skip
+    choices = (("models", MODELS, GRID), ("data", DATA, DATA), ("peers", comparison.peers, comparison.peers))
+    for name, known, default in choices:
+        parser.add_argument(f"--{name}", nargs="+", choices=list(known), default=list(default),
+                            metavar="NAME", help=", ".join(known))  # fmt: skip
     parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS), metavar="N", help="rows per call")
     parser.add_argument("--threads", nargs="+", type=int, default=list(THREADS), metavar="N")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="type of the rows")
@@ -107,6 +108,8 @@ def _parser(comparison: Comparison) -> argparse.ArgumentParser:
         "--no-search", action="store_true", help="hbtvm compiles with defaults, and does not tune"
     )
     parser.add_argument("--time-budget", type=float, metavar="S", help="seconds that hbtvm may search")
+    parser.add_argument("--mcpu", metavar="NAME",
+                        help="CPU that hbtvm compiles for, such as x86-64-v3; default: this")  # fmt: skip
     parser.add_argument("--again", action="store_true", help="measure finished cells again")
     parser.add_argument("--report", action="store_true", help="measure nothing, only write the report")
     parser.add_argument("--draw", type=Path, metavar="REPORT.md",
@@ -153,7 +156,7 @@ def _measure(comparison: Comparison, arguments: argparse.Namespace, results: Res
             log,
             arguments.lock,
         )
-        versions = _versions(settings)
+        versions = _versions(settings, sorted({LIBRARIES[model] for model, _ in pairs}))
         missing = [peer for peer in arguments.peers if peer not in versions]
         if missing:
             print(f"Not installed, so left out: {', '.join(missing)} (see benchmarks/PEERS.md).", flush=True)
@@ -161,9 +164,14 @@ def _measure(comparison: Comparison, arguments: argparse.Namespace, results: Res
             settings,
             pythons={peer: pythons[peer] for peer in versions},
             artifacts=Artifacts(arguments.artifacts, versions) if arguments.artifacts else None,
+            mcpu=arguments.mcpu,
         )
         for (model, data), cells in grid(pairs, arguments.rows, arguments.threads, arguments.dtype).items():
-            open_cells = [c for c in cells if arguments.again or not results.has(c, list(versions), search)]
+            open_cells = [
+                cell
+                for cell in cells
+                if arguments.again or not results.has(cell, list(versions), search, arguments.mcpu)
+            ]
             if not open_cells:
                 print(f"{cells[0].title}: finished before.", flush=True)
                 continue
@@ -173,15 +181,15 @@ def _measure(comparison: Comparison, arguments: argparse.Namespace, results: Res
             used = {**versions, "native": native}
             measured = comparison.measure(about, open_cells, settings, lambda line: print(line, flush=True))
             for cell, figures in measured:
-                results.add(cell, figures, search=search, versions=used, model=about)
+                results.add(cell, figures, search=search, mcpu=arguments.mcpu, versions=used, model=about)
                 print(f"  {_line(cell, figures)}", flush=True)
 
 
-def _versions(settings: Settings) -> dict[str, dict[str, str]]:
-    """Versions of the packages of each peer that is installed."""
+def _versions(settings: Settings, libraries: list[str]) -> dict[str, dict[str, str]]:
+    """Versions of the packages of each peer that is installed; `libraries` trained the models."""
     found = {}
     for peer, python in settings.pythons.items():
-        packages = sorted(set(LIBRARIES.values())) if peer == "native" else []
+        packages = libraries if peer == "native" else []
         process = Process(python, 1, settings.log)
         try:
             answer = process.ask("versions", peer=peer, packages=packages)

@@ -24,7 +24,14 @@ from benchmarks.peers.data import SETS, TEST_ROWS, DataSet, make
 
 TREES, DEPTH, LEAVES = 500, 8, 31
 
-_SUFFIX = {"lightgbm": "txt", "xgboost": "json"}
+_SUFFIX = {
+    "lightgbm": "txt",
+    "xgboost": "json",
+    "catboost-6": "cbm",
+    "catboost-8": "cbm",
+    "ydf": "ydf",
+    "ydf-forest": "ydf",
+}
 
 
 def trained(model: str, data: str, cache: Path) -> dict[str, Any]:
@@ -153,6 +160,43 @@ def _hist(X: np.ndarray, y: np.ndarray, shape: DataSet, path: Path) -> tuple[int
     return len(trees), sum(tree.get_n_leaf_nodes() for tree in trees)
 
 
+def _catboost(depth: int) -> Any:
+    def train(X: np.ndarray, y: np.ndarray, shape: DataSet, path: Path) -> tuple[int, int]:
+        import catboost
+
+        model = catboost.CatBoostClassifier(
+            iterations=TREES,
+            depth=depth,
+            learning_rate=0.1,
+            random_seed=0,
+            verbose=False,
+            allow_writing_files=False,
+        )
+        model.fit(X, y)
+        model.save_model(path)
+        return model.tree_count_, int(model.get_tree_leaf_counts().sum())
+
+    return train
+
+
+def _ydf(learner: str, **options: Any) -> Any:
+    def train(X: np.ndarray, y: np.ndarray, shape: DataSet, path: Path) -> tuple[int, int]:
+        import ydf
+
+        make_learner = getattr(ydf, learner)
+        model = make_learner(label="y", num_trees=TREES, random_seed=0, **options).train({"x": X, "y": y})
+        model.save(str(path))
+        trees = list(model.iter_trees())
+        return len(trees), sum(_leaves(tree.root) for tree in trees)
+
+    return train
+
+
+def _leaves(node: Any) -> int:
+    """Leaves below a node of YDF's trees."""
+    return 1 if node.is_leaf else _leaves(node.pos_child) + _leaves(node.neg_child)
+
+
 _TRAIN: dict[str, Any] = {
     "lightgbm": _lightgbm,
     "xgboost": _xgboost,
@@ -160,6 +204,17 @@ _TRAIN: dict[str, Any] = {
     "extra": _forest("ExtraTrees"),
     "deep": _forest("RandomForest", depth=None),
     "hist": _hist,
+    "catboost-6": _catboost(6),
+    "catboost-8": _catboost(8),
+    # YDF counts the root as a level. Its QuickScorer takes at most 64 leaves.
+    "ydf": _ydf(
+        "GradientBoostedTreesLearner",
+        max_depth=7,
+        shrinkage=0.1,
+        validation_ratio=0.0,
+        early_stopping="NONE",
+    ),
+    "ydf-forest": _ydf("RandomForestLearner", max_depth=DEPTH + 1, compute_oob_performances=False),
 }
 
 

@@ -36,7 +36,8 @@ class Worker:
     def __init__(self) -> None:
         self._ways: dict[str, Call] = {}
         self._X = np.empty((0, 0), np.float32)
-        self._blocks: dict[int, list[np.ndarray]] = {}
+        self._rows: Callable[[np.ndarray], Any] | None = None
+        self._blocks: dict[int, list[Any]] = {}
         self._best: dict[int, str] = {}
 
     def versions(self, peer: str, packages: list[str]) -> dict[str, str] | None:
@@ -68,14 +69,20 @@ class Worker:
             # Values that float32 does not hold, or a peer might take the short cut.
             self._X = self._X.astype(np.float64) * (1 + 2.0**-40)
         start = time.perf_counter()
-        self._ways = LIBRARIES[given.peer].load(given)
+        library = LIBRARIES[given.peer]
+        self._ways = library.load(given)
+        self._rows = library.rows(given) if library.rows else None
         return {"seconds": time.perf_counter() - start}
 
     def calibrate(self, rows: int) -> dict[str, Any]:
         """Warm up; find the fastest way to predict so many rows, and the seconds of a call."""
         # The branch predictor would learn a row that is repeated, which does not happen in
         # production: calls cycle through many batches.
-        blocks = [self._X[i * rows : (i + 1) * rows] for i in range(min(_BLOCKS, len(self._X) // rows))]
+        blocks: list[Any] = [
+            self._X[i * rows : (i + 1) * rows] for i in range(min(_BLOCKS, len(self._X) // rows))
+        ]
+        if self._rows is not None:
+            blocks = [self._rows(block) for block in blocks]
         self._blocks[rows] = blocks
         seconds = {}
         for name, call in self._ways.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import re
 import sys
@@ -12,13 +13,14 @@ import numpy as np
 import pytest
 
 from benchmarks import growth, growth_plot
-from benchmarks.peers import plot, report
+from benchmarks.peers import plot, report, train
 from benchmarks.peers.cells import QUICK, Cell, grid
 from benchmarks.peers.data import SETS, TEST_ROWS, make
-from benchmarks.peers.libraries import LIBRARIES
+from benchmarks.peers.libraries import LIBRARIES, Job
 from benchmarks.peers.measure import compare
 from benchmarks.peers.processes import PeerError, Process
 from benchmarks.peers.results import Results
+from benchmarks.peers.worker import Worker
 
 CELL = Cell("lightgbm", "higgs", 100, 2)
 MODEL = {"trees": 5, "leaves": 4.0, "features": 3, "task": "binary", "classes": 2, "train_seconds": 1.0}
@@ -60,6 +62,11 @@ def test_a_peer_that_computes_another_model_is_not_raced():
     assert report.ratio({**figures, "hbtvm": {"failed": "why"}}, "onnx") is None
 
 
+def test_an_engine_on_converted_rows_is_not_raced():
+    figures = {"hbtvm": figure(1.0), "native": figure(9.0), "engine": figure(2.0)}
+    assert report.best_peer(figures) == "native"
+
+
 def test_results_carry_on_and_are_reported(tmp_path):
     path = tmp_path / "results.json"
     figures = {
@@ -74,6 +81,7 @@ def test_results_carry_on_and_are_reported(tmp_path):
     assert again.has(CELL, ["hbtvm", "native"], True)
     assert not again.has(CELL, ["hbtvm"], False)
     assert not again.has(CELL, ["hbtvm", "lleaves"], True)
+    assert not again.has(CELL, ["hbtvm"], True, "x86-64-v3")
     text = report.markdown(again)
     assert "10.00×" in text
     assert "tl2cgen, LightGBM Higgs: gave up" in text
@@ -113,6 +121,32 @@ def test_workers_answer_and_report_failures(tmp_path):
             process.close()
         with pytest.raises(PeerError):
             process.ask("memory")
+
+
+@pytest.mark.parametrize(("library", "model"), [("catboost", "catboost-6"), ("ydf", "ydf")])
+def test_an_engine_gets_rows_that_were_converted_before(library, model, tmp_path, monkeypatch):
+    pytest.importorskip(library)
+    monkeypatch.setattr(train, "TREES", 3)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4)).astype(np.float32)
+    path = tmp_path / f"model.{train._SUFFIX[model]}"
+    trees, leaves = train._TRAIN[model](X, (X[:, 0] > X[:, 1]).astype(np.int32), SETS["higgs"], path)
+    assert trees == 3
+    assert 3 <= leaves <= 3 * 64
+    np.save(tmp_path / "rows.npy", X)
+    outputs = {}
+    for peer in ("hbtvm", "native", "engine"):
+        job = Job(peer, model, str(path), "binary", 4, str(tmp_path / "a.tar"), 1, (100,), search=False)
+        worker = Worker()
+        if peer == "hbtvm":
+            worker.convert(dataclasses.asdict(job))
+        worker.load(dataclasses.asdict(job), str(tmp_path / "rows.npy"))
+        worker.calibrate(100)
+        assert worker.time(100, 2) > 0
+        assert worker.outputs(100, str(tmp_path / f"{peer}.npy"))[0] == 400
+        outputs[peer] = np.load(tmp_path / f"{peer}.npy")
+    assert compare(outputs["engine"], outputs["native"])["difference"] == 0
+    assert compare(outputs["hbtvm"], outputs["native"])["difference"] < 1e-5
 
 
 def test_every_peer_has_a_name_for_reports():

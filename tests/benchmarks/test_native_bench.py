@@ -145,6 +145,26 @@ def test_the_exported_library_is_called(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "outputs.npy"), model.predict_proba(X))
 
 
+def test_exported_cpp_of_catboost_is_called(tmp_path: Path) -> None:
+    catboost = pytest.importorskip("catboost")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4)).astype(np.float32)
+    model = catboost.CatBoostClassifier(iterations=5, verbose=False, allow_writing_files=False)
+    model.fit(X, (X[:, 0] > X[:, 1]).astype(int))
+    model.save_model(tmp_path / "model.cbm")
+    X.tofile(tmp_path / "rows.bin")
+    job = dataclasses.replace(JOB, peer="native", model="catboost-6", path=str(tmp_path / "model.cbm"))
+    program, arguments = INTERFACES["native"].make(Order(job, 2, sys.executable, tmp_path))
+    arguments = {**arguments, "rows": tmp_path / "rows.bin", "features": 4, "threads": 1}
+    with open(tmp_path / "log", "w") as log:
+        process = Program(program, arguments, 1, log)
+        process.ask("open")
+        process.ask("calibrate", rows=100)
+        process.ask("outputs", rows=100, to=str(tmp_path / "outputs.npy"))
+        process.close()
+    np.testing.assert_allclose(np.load(tmp_path / "outputs.npy")[:, 0], model.predict_proba(X)[:, 1])
+
+
 def test_artifacts_are_kept_by_model_and_version(tmp_path: Path) -> None:
     job = dataclasses.replace(JOB, artifact=str(tmp_path / "made.bin"))
     kept = Artifacts(tmp_path / "kept", {"lleaves": {"lleaves": "1"}})
