@@ -67,6 +67,12 @@ class ApartWorkload(Workload):
     apart: int  # number of trees, a multiple of `hbtvm.strategies.trees.forest.APART`; some may be missing
 
 
+class DigitsWorkload(ObliviousWorkload):
+    """Workload of such a forest whose leaf values digits can hold, see `hbtvm.strategies.trees.digits`."""
+
+    leaf_digits: bool
+
+
 class PrologueWorkload(Workload):
     """Workload of a forest whose kernels compute the compared numbers from float64 rows."""
 
@@ -189,8 +195,13 @@ def is_known(workload: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
     family = family_of(workload)
     if family == "trees":
         forms: list[type] = [Workload]
-        more = {"prologue": PrologueWorkload, "rank_groups": WideWorkload, "oblivious": ObliviousWorkload}
-        more["apart"] = ApartWorkload
+        more = {
+            "prologue": PrologueWorkload,
+            "rank_groups": WideWorkload,
+            "oblivious": ObliviousWorkload,
+            "leaf_digits": DigitsWorkload,
+            "apart": ApartWorkload,
+        }
         forms += [form for name, form in more.items() if name in workload]
     else:
         forms = [LinearWorkload if family == "linear" else NetworkWorkload]

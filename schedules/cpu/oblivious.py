@@ -11,6 +11,13 @@ Two programs, chosen by the knob ``axis``. Vectors of rows (large batches)::
                 for register: sums[register] += value[tree, leaf]
             scores[row block] += sums
 
+With ``leaf_lookup`` = ``"digits"`` (`hbtvm.strategies.trees.digits`), the tile's body is::
+
+            for pair of trees in tile:
+                leaf[2, row block] = ...
+                for digit: digit_sums[digit, row block] += digits[pair, digit, leaf]
+            scores[row block] += low + step * digit_sums
+
 Vectors of trees (one row, small batches)::
 
     for row:
@@ -32,14 +39,17 @@ from hbtvm.schedules.cpu.steps import (
     MAX_SUMMED,
     SMALL_BATCH,
     common_knobs,
+    decompose,
     few_or_many,
     finish,
     is_arm,
     lookup_default,
     lookup_is_valid,
     lookup_knob,
+    mark,
     place,
     place_before,
+    place_columns,
     shape_is_valid,
     state_tile,
     vector_lanes,
@@ -50,6 +60,7 @@ from hbtvm.schedules.workload import Target, Workload
 
 _MOST_PERMUTED = 256  # most leaves whose values permutes look up
 _FEW_LEAVES = 64  # most leaves whose values take few loads
+_MOST_PAIRED = 128  # most trees whose digits, of up to 7 bits, are added in 16 bits, with room to spare
 _REGISTER = 64  # bytes of the widest register
 
 
@@ -74,6 +85,18 @@ def rank_room(columns: int, bits: int) -> tuple[int, int]:
     return -(-columns // step) * step, max(2**bits, 2 * step)
 
 
+def byte_lanes(workload: Workload, config: Config) -> int:
+    """Return the rows of a register of bytes, for lookups of digits."""
+    return int(config["lanes"]) * np.dtype(workload["dtype"]).itemsize
+
+
+def _digits(workload: Workload, target: Target) -> bool:
+    """Whether instructions look up the digits of leaf values: 64 bytes, or 256 with AVX-512 VBMI."""
+    most = 8 if "avx512vbmi" in target["features"] else 6
+    fits = workload["depth"] <= most and workload["rank_bits"] <= 8 and workload["rows"] > 1
+    return fits and bool(workload.get("leaf_digits")) and int(target["vector_bits"]) >= 256
+
+
 def space(workload: Workload, target: Target) -> Space:
     """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
@@ -85,6 +108,13 @@ def space(workload: Workload, target: Target) -> Space:
             return False
         if int(config["search_permutes"]) == bits - 1 and config["search_lookup"] != "scalar":
             return False
+        if config["leaf_lookup"] == "digits":
+            block = int(config["lanes"]) * int(config["vectors"])
+            if not by_row or config["lanes"] != widest or block % byte_lanes(workload, config):
+                return False
+            if not 2 <= int(config["tree_tile"]) <= _MOST_PAIRED:
+                return False
+            config = {**config, "tree_tile": 2, "leaf_lookup": "scalar"}
         return (
             shape_is_valid(config)
             and lookup_is_valid(config, "leaf_lookup", by_row)
@@ -99,6 +129,9 @@ def space(workload: Workload, target: Target) -> Space:
     leaf = lookup_knob("leaf_lookup", target, leaves, shared=rows > 1)
     if wide and rows > 1 and leaves <= _MOST_PERMUTED:
         leaf = Knob("leaf_lookup", ("scalar", "gather", "permute"))
+    if _digits(workload, target):
+        leaf = Knob("leaf_lookup", (*leaf.choices, "digits"))
+    widest = vector_lanes(target, workload["dtype"])[-1]
     return Space(
         (
             *common_knobs(workload, target),
@@ -132,6 +165,10 @@ def default(workload: Workload, target: Target) -> Config:
         common["row_lookup"] = "scalar" if by_row else lookup_default(target, count, True)
     if not by_row:
         return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
+    item = np.dtype(workload["dtype"]).itemsize
+    if rows >= lanes * item and "digits" in known["leaf_lookup"]:
+        shape: Config = {"row_tile": lanes * item, "vectors": item, "tree_tile": 64}
+        return {**common, **shape, "axis": "rows", "leaf_lookup": "digits"}
     vectors = few_or_many(workload, lanes)
     if vectors == 4 and rows > 4 * lanes and leaves > _FEW_LEAVES:
         vectors = 8  # more rows for each load of a large table
@@ -146,6 +183,9 @@ def default(workload: Workload, target: Target) -> Config:
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place (blocks ``ranks``, ``leaf_<part>``)."""
+    if config["leaf_lookup"] == "digits":
+        _apply_digits(sch, workload, config)
+        return
     by_tree, lanes = config["axis"] == "trees", int(config["lanes"])
     parts = -(-workload["depth"] // leaf_bits(workload, config))
     placed = place(sch, config, "leaf_0", reduces=False)
@@ -161,12 +201,48 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         vectorize(sch, lane, lanes)
         leaf = sch.get_sblock(f"leaf_{part}")
         state_tile(sch, leaf, "ranks", 3 if by_tree else 4, by_row=by_tree)
+    _place_ranks(sch, workload, placed.tile, lanes)
+    finish(sch, config, placed, [], [])
+
+
+def _place_ranks(sch: Any, workload: Workload, tile: Any, lanes: int) -> None:
     ranks = sch.get_sblock("ranks")
-    sch.compute_at(ranks, placed.tile, True)
+    sch.compute_at(ranks, tile, True)
     block, lane = sch.split(sch.get_loops(ranks)[-1], [None, lanes])
     vectorize(sch, lane, lanes)
     for level in reversed(range(int(workload["rank_bits"]) - 1)):
         search = sch.get_sblock(f"search_{level}")
         sch.compute_at(search, block, True)
         vectorize(sch, sch.get_loops(search)[-1], lanes)
-    finish(sch, config, placed, [], [])
+
+
+def _apply_digits(sch: Any, workload: Workload, config: Config) -> None:
+    lanes, vectors, rows = int(config["lanes"]), int(config["vectors"]), byte_lanes(workload, config)
+    scores, sums = sch.get_sblock("scores"), sch.get_sblock("digit_sums")
+    tile, g, v, r, o = sch.get_loops(scores)
+    block, register, lane = sch.split(r, [None, vectors, lanes])
+    outer = (o, block) if config["order"] == "trees" else (block, o)
+    sch.reorder(tile, g, *outer, v, register, lane)
+    mark(sch, register, lane)
+    total = sch.get_sblock("tile_sums")
+    sch.compute_at(total, outer[1], True)
+    _, register, lane = sch.split(sch.get_loops(total)[-1], [None, vectors, lanes])
+    mark(sch, register, lane)
+    sch.compute_at(sums, outer[1], True)
+    p, r, pair = sch.get_loops(sums)[-3:]
+    register, lane = sch.split(r, [None, rows])
+    sch.reorder(pair, p, register, lane)
+    sch.unroll(p)
+    mark(sch, register, lane)
+    leaf = sch.get_sblock("leaf_0")
+    sch.compute_at(leaf, pair, True)
+    tree, r = sch.get_loops(leaf)[-2:]
+    register, lane = sch.split(r, [None, rows])
+    sch.unroll(tree)
+    mark(sch, register, lane)
+    state_tile(sch, leaf, "ranks", 4)
+    _place_ranks(sch, workload, tile, lanes)
+    place_columns(sch, tile, lanes)
+    init = sch.decompose_reduction(sums, pair)
+    vectorize(sch, sch.get_loops(init)[-1], rows)
+    decompose(sch, scores, sch.get_loops(scores)[1], lanes)

@@ -29,6 +29,7 @@ from hbtvm.schedules.cpu.steps import WIDE
 from hbtvm.schedules.workload import (
     RANK_GROUP,
     ApartWorkload,
+    DigitsWorkload,
     ObliviousWorkload,
     PrologueWorkload,
     WideWorkload,
@@ -110,6 +111,9 @@ class Forest:
         elif not self.on_gpu and self.oblivious:
             level_uniform: ObliviousWorkload = {**workload, "oblivious": True}
             workload = level_uniform
+            if self.leaf_digits:
+                digits: DigitsWorkload = {**level_uniform, "leaf_digits": True}
+                workload = digits
         if self.apart:
             each: ApartWorkload = {**workload, "groups": 1, "trees": self.apart, "apart": self.apart}
             workload = each
@@ -190,6 +194,24 @@ class Forest:
             if np.any(self.threshold[split] != self.threshold[same]):
                 return False
         return self.depth > 0
+
+    @cached_property
+    def leaf_digits(self) -> bool:
+        """Whether the values of each tree are multiples of a step that hardly changes the scores.
+
+        A step is 2**-28 of a range of values (see `hbtvm.strategies.trees.digits`), so the error of a tree is
+        below 2**-18 of the median size of the values that are not zero.
+        """
+        if self.value_dtype != "float32" or self.value.shape[1] != 1 or self.apart:
+            return False
+        leaves = self.left == LEAF
+        values = self.value[leaves, 0].astype(np.float64)
+        starts = np.searchsorted(np.flatnonzero(leaves), self.offset[:-1])
+        if not np.all(np.isfinite(values)):
+            return False
+        widest = np.max(np.maximum.reduceat(values, starts) - np.minimum.reduceat(values, starts))
+        sizes = np.abs(values[values != 0])
+        return bool(len(sizes) and widest <= 2**10 * np.median(sizes))
 
     @property
     def rank_groups(self) -> int:

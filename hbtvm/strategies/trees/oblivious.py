@@ -10,6 +10,8 @@ an instruction compares four times as many rows as with float32 numbers::
 All trees share the ranks. A binary search computes each in a perfect tree of the column's thresholds, stored
 level by level, so that permutes of registers look up its first levels. Ranks take two bytes if a column has
 more than 255 thresholds.
+
+Vectors of rows may look up leaf values as bytes, too (see `digits`).
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from hbtvm.strategies.base import Strategy, spread, tile_trees
 from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.intrinsics.lookup import lookup
 from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
+from hbtvm.strategies.trees.digits import digit_arguments, digit_scores, digit_tables
 from hbtvm.strategies.trees.forest import Forest
 from hbtvm.strategies.trees.perfect import MAX_DEPTH, perfect_levels
 from hbtvm.strategies.trees.ranks import level_order, node_ranks, search_stage
@@ -81,16 +84,26 @@ class Oblivious(Strategy):
         tiles = tile_trees(forest, int(config["tree_tile"]))
         tables = {"column": column, "rank": (rank + lowest).astype(dtype), "value": value}
         empty = {"rank": never + lowest}
-        return {name: spread(table, tiles, empty.get(name, 0), by_tree) for name, table in tables.items()}
+        laid = {name: spread(table, tiles, empty.get(name, 0), by_tree) for name, table in tables.items()}
+        if config["leaf_lookup"] == "digits":
+            del laid["value"]
+            laid |= digit_tables(value[:, : 2**depth, 0], tiles)
+        return laid
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         depth, columns = (workload["depth"],), _columns(workload)
         rank = rank_dtype(workload["rank_bits"])
+        leaves = 2 ** workload["depth"]
+        values = (
+            digit_arguments(workload, config, leaves)
+            if config["leaf_lookup"] == "digits"
+            else (leaf_table(workload, config, leaves),)
+        )
         return (
             table("rank_threshold", workload["dtype"], rank_room(columns, workload["rank_bits"])),
             tree_table(workload, config, "column", "int32", depth, "index", below=columns),
             tree_table(workload, config, "rank", rank, depth),
-            leaf_table(workload, config, 2 ** workload["depth"]),
+            *values,
         )
 
     def function(self, workload: Workload, config: Config) -> Any:
@@ -99,7 +112,7 @@ class Oblivious(Strategy):
         room = rank_room(_columns(workload), workload["rank_bits"])[0] if by_tree else 0
         builder = StageBuilder(workload, config, room=room)
         tables = builder.placeholders(self.arguments(workload, config))
-        searched, column, rank, value = tables
+        searched, column, rank, *values = tables
         depth, dtype = workload["depth"], row_dtype(workload, config)
         ranks = search_stage(workload, config, builder.stage.columns, searched, dtype)
         bits = leaf_bits(workload, config)
@@ -129,6 +142,10 @@ class Oblivious(Strategy):
             builder.per_tree(number(range(max(stop - bits, 0), stop)), f"leaf_{at}")
             for at, stop in enumerate(range(depth, 0, -bits))
         ]
+
+        if config["leaf_lookup"] == "digits":
+            return builder.function(tables, digit_scores(builder, parts[0], *values))
+        (value,) = values
 
         def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
             leaf = tirx.const(0, "int32")
