@@ -1,7 +1,8 @@
 """Pipelines in memory whose refused steps stay in Python: the graphs around these steps.
 
 ``last(python(lead(rows)))``: `last` is the longest end of the pipeline that compiles, `python` are the steps
-in front of it that do not, and `lead` is the rest, read in the same way.
+in front of it that do not, and `lead` is the rest, read in the same way. Of a ColumnTransformer, only the
+transformers that are refused stay in Python: their results are further columns of its rows.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import Any
 from hbtvm.errors import ModelError, UnsupportedModel
 from hbtvm.frontends import pickles, registry
 from hbtvm.frontends.files import from_object
+from hbtvm.frontends.kept_branches import split
 from hbtvm.frontends.pickles import Global, Record
 from hbtvm.frontends.transformers.containers import is_sampler, last_step
 from hbtvm.frontends.transformers.functions import function_transformer
 from hbtvm.frontends.transformers.where import Estimator
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.python_steps import PythonStep
+from hbtvm.runtime.branches import Branches
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def from_pipeline(model: Any) -> Graph:
             f"{refused} python_steps='keep' keeps steps of a Pipeline, and this is a {type(inner).__name__}."
         ) from refused
     steps = list(_steps(inner))
-    graph = _graph(steps, registry.read_plain)
+    graph = _graph([part for step in steps for part in _split(step)], registry.read_plain)
     return replace(graph, steps=tuple((step.name, step.record.kind) for step in steps))
 
 
@@ -70,6 +73,25 @@ def _steps(pipeline: Any, prefix: str = "") -> Iterator[_Step]:
         record = pickles.from_live(live)
         if not is_sampler(record):
             yield _Step(f"{prefix}{name}", live, record)
+
+
+def _split(step: _Step) -> list[_Step]:
+    """Return a ColumnTransformer's refused transformers as a step in front of the rest; else the step."""
+    if not step.record.is_a("sklearn", "ColumnTransformer") or _transforms(step.record):
+        return [step]
+    parts = split(step.live, step.record, _transforms)
+    if parts is None or not _transforms(parts[2]):
+        return [step]
+    branches, names, rest = parts
+    name = ", ".join(f"{step.name}__{name}" for name in names)
+    python = Record(Global("hbtvm.runtime.branches", "Branches"))
+    return [_Step(name, branches, python), _Step(step.name, step.live, rest)]
+
+
+def _transforms(record: Record) -> bool:
+    """Return whether a transformer compiles."""
+    step = _Step("step", None, record)
+    return _tried([step], lambda record: _required(registry.read_plain(record))) is not None
 
 
 def _graph(steps: Sequence[_Step], read: Callable[[Record], Graph]) -> Graph:
@@ -117,7 +139,7 @@ def _leads(step: _Step) -> bool:
     frames = library is not None and library.get_config().get("transform_output", "default") != "default"
     if frames or _how(step.live).transforms is function_transformer:
         return False
-    return _tried([step], lambda record: _required(registry.read_plain(record))) is not None
+    return _transforms(step.record)
 
 
 def _required(graph: Graph) -> Graph:
@@ -142,7 +164,9 @@ def _is_function(step: Any) -> bool:
 
 
 def _imported(step: Any) -> str:
-    """Return the module and name that a step's pickle imports."""
+    """Return the modules and names that a step's pickle imports."""
+    if isinstance(step, Branches):
+        return ", ".join(_imported(branch.estimator) for branch in step.branches)
     named = step.func if _is_function(step) else type(step)
     if not hasattr(named, "__qualname__"):
         named = type(named)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.compose import ColumnTransformer
@@ -17,7 +18,8 @@ from sklearn.decomposition import NMF
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 import hbtvm
 from hbtvm.cli.main import main
@@ -169,7 +171,7 @@ def test_what_is_kept(own: Any) -> None:
     assert graph.lead is not None and graph.lead.model == "StandardScaler"
     assert [step.kind for step in graph.lead.python] == ["sklearn.decomposition._nmf.NMF"]
     assert graph.lead.lead is not None and graph.lead.lead.model == "MinMaxScaler"
-    columns = ColumnTransformer([("own", own.AddRatios(), [0, 1])], remainder="passthrough")
+    columns = ColumnTransformer([("own", own.AddRatios(), [0, 1])])
     graph = from_pipeline(make_pipeline(columns, LinearRegression()).fit(X, X[:, 0]))
     assert [step.name for step in graph.python] == ["columntransformer"]
     function = make_pipeline(FunctionTransformer(np.log1p), own.AddRatios(), LinearRegression())
@@ -181,6 +183,67 @@ def test_what_is_kept(own: Any) -> None:
         assert from_pipeline(scaled).lead is None
     whole = from_pipeline(make_pipeline(StandardScaler(), LinearRegression()).fit(X, X[:, 0]))
     assert not whole.python and whole.lead is None
+
+
+FRAME = pd.DataFrame(X, columns=["a", "b", "c"]).assign(
+    kind=pd.array(RNG.choice(["x", "y", "z"], len(X)), "str"), n=RNG.integers(0, 5, len(X))
+)
+
+
+def beside(own: Any, **options: Any) -> Pipeline:
+    """A ColumnTransformer with a class of the user's and a lambda among others."""
+    columns = ColumnTransformer(
+        [
+            ("scaled", StandardScaler(), ["c", "n"]),
+            ("own", make_pipeline(FunctionTransformer(np.asarray), own.AddRatios()), ["b", "a"]),
+            ("kinds", OneHotEncoder(handle_unknown="ignore"), ["kind"]),
+            ("length", FunctionTransformer(lambda kinds: kinds.map(ord).to_frame()), "kind"),
+        ],
+        **options,
+    )
+    return Pipeline([("columns", columns), ("clf", LogisticRegression(max_iter=1000))]).fit(FRAME, Y)
+
+
+def test_a_remainder_in_python(own: Any) -> None:
+    columns = ColumnTransformer([("s", StandardScaler(), [2])], remainder=own.AddRatios())
+    pipeline = make_pipeline(columns, LinearRegression()).fit(X, X[:, 0])
+    model = hbtvm.compile(pipeline, python_steps="keep", batch_sizes=1, threads=1)
+    assert [step.name for step in model.package.python] == ["columntransformer__remainder"]
+    np.testing.assert_allclose(model.predict(X), pipeline.predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"remainder": "passthrough", "transformer_weights": {"own": 2.0}}])
+def test_branches(own: Any, options: dict[str, Any]) -> None:
+    """A ColumnTransformer's refused transformers stay in Python, and the others are compiled."""
+    pipeline = beside(own, **options)
+    model = hbtvm.compile(pipeline, python_steps="keep", batch_sizes=1, threads=1)
+    (step,) = model.package.python
+    assert step.name == "columns__own, columns__length"
+    assert model.package.lead is None and model.package.steps == (
+        ("columns", "ColumnTransformer"), ("clf", "LogisticRegression"),
+    )  # fmt: skip
+    assert len(model._parts) == 1 and model._parts[0].pipeline is not None
+    for rows in (FRAME, FRAME[:1], FRAME[:1], FRAME[::-1][["kind", "n", "c", "b", "a"]], FRAME.assign(z=1)):
+        np.testing.assert_allclose(model.predict_proba(rows), pipeline.predict_proba(rows), rtol=1e-6)
+    narrow = FRAME.astype({"a": np.float32, "b": np.float32, "c": np.float32})
+    np.testing.assert_allclose(model.predict_proba(narrow), pipeline.predict_proba(narrow), rtol=1e-5)
+    with pytest.raises(InputError, match="column 'c', which the pipeline reads, is missing"):
+        model.predict(FRAME.drop(columns="c"))
+
+
+def test_branches_of_arrays(own: Any, tmp_path: Path) -> None:
+    columns = ColumnTransformer([("s", StandardScaler(), [2, 0]), ("own", own.AddRatios(), slice(0, 2))])
+    pipeline = make_pipeline(columns, DecisionTreeClassifier(max_depth=4, random_state=0)).fit(X, Y)
+    model = hbtvm.compile(pipeline, python_steps="keep", batch_sizes=1, threads=1)
+    assert str(model.package.python[0]) == "step 'columntransformer__own' (my_steps.AddRatios)"
+    model.save(tmp_path / "model.tar")
+    with pytest.raises(PackageError, match="runs Python code, step 'columntransformer__own'"):
+        hbtvm.load(tmp_path / "model.tar")
+    loaded = hbtvm.load(tmp_path / "model.tar", trust=True)
+    for rows in (X, X[:1], X.astype(np.float32), X[:3].tolist()):
+        np.testing.assert_array_equal(loaded.predict(rows), pipeline.predict(rows))
+    with pytest.raises(InputError, match=r"expected rows of 3 columns, got shape \(90, 2\)"):
+        model.predict(X[:, :2])
 
 
 def test_refusals(own: Any, tmp_path: Path) -> None:

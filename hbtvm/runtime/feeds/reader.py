@@ -17,6 +17,7 @@ from hbtvm.runtime.codes.dense import DenseCodes
 from hbtvm.runtime.feeds.host import HostFeeds, refuse
 from hbtvm.runtime.feeds.plan import FeedPlan
 from hbtvm.runtime.feeds.text import TextFeeds
+from hbtvm.runtime.rows.beside import Beside, beside_rows
 from hbtvm.runtime.rows.containers import ArrayRows, Container, container_of, values_of
 from hbtvm.runtime.rows.inputs import Inputs, all_finite
 from hbtvm.runtime.rows.layouts import Layouts, Positions
@@ -45,6 +46,7 @@ class FeedReader:
     `plain`: checks rows apart from the feeds.
     `refuses`: by feed, refused values: 1 NaN, 2 infinities, 3 both; uint8, shape (feeds,).
     `ready`: dtypes of arrays that are the matrix without conversion.
+    `typed`: the unread columns whose types determine the matrix's.
     `interleave`: the executor's function that copies columns, once it is loaded.
     """
 
@@ -121,7 +123,7 @@ class FeedReader:
         self.ready = frozenset(kernels if plain else ())
         # Columns that share a type: the library makes one array of them.
         self._unread = [] if spec.by_name else [i for i in range(spec.n_features) if i not in plan.raws]
-        self._typed = self._unread if float32_apart and wide else []
+        self.typed = self._unread if float32_apart and wide else []
 
     def prepare(self, X: Any) -> np.ndarray:
         """Return the matrix of rows.
@@ -171,7 +173,7 @@ class FeedReader:
                 order = [at[self._raw_of[j]] for j in self._numbers]
                 taken = array if order == list(range(rows.width)) else array[:, order]
                 return self._finished(taken, array.dtype)
-        if rows.rows == 1 and not (self._typed and isinstance(rows, PandasFrame) and rows.has_small()):
+        if rows.rows == 1 and not (self.typed and isinstance(rows, PandasFrame) and rows.has_small()):
             values = rows.row([at[raw] for raw in self._row_raws], self._row_nulls)
             if values is not None:
                 return self._single_row(values, False)
@@ -181,7 +183,7 @@ class FeedReader:
             if codes is not None:
                 return codes
         columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
-        return self._matrix(columns, rows.rows, _types_of(rows, self._typed))
+        return self._matrix(columns, rows.rows, _types_of(rows, self.typed))
 
     def _of_values(self, X: Any) -> np.ndarray:
         """Return the matrix of rows of one value each."""
@@ -212,11 +214,6 @@ class FeedReader:
         rows = self._container(X)
         at = self._layouts.positions(rows)
         return {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}, rows.rows
-
-    @property
-    def types_matter(self) -> bool:
-        """Whether the types of unread columns determine the matrix's."""
-        return bool(self._typed)
 
     def positions(self, X: Any) -> Positions:
         """Return the positions of the input's columns in a frame of pandas."""
@@ -277,6 +274,8 @@ class FeedReader:
             column = isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1 and not self.plan.texts
             return values_of(X[:, 0] if column else X)
         self.plain.check_types(X)
+        if isinstance(X, Beside):
+            return beside_rows(X, self.spec.feature_names)
         subclass = isinstance(X, np.ndarray) and type(X) is not np.ndarray  # masked, or a matrix
         rows = None if subclass else container_of(X, self.spec.feature_names)
         if rows is None:

@@ -166,7 +166,7 @@ def _may_read(package: Package, inputs: Inputs | FeedReader) -> bool:
     if package.transforms and (package.keeps_integers or package.output.container not in ("array", "rows")):
         return False
     if isinstance(inputs, FeedReader):
-        return not (inputs.spec.rows_are_values or inputs.plan.texts or inputs.types_matter)
+        return not (inputs.spec.rows_are_values or inputs.plan.texts or inputs.typed)
     return not inputs.columns.maps
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.graph.graph import InputSpec
 from hbtvm.graph.refused_rows import common
+from hbtvm.runtime.rows.beside import Beside
 
 TypeOf = Callable[[int], str | None]
 """From a column of the input to numpy's name of its type; None if unknown."""
@@ -54,6 +55,9 @@ class RowTypes:
                     )
 
     def _types_of(self, X: Any) -> TypeOf:
+        if isinstance(X, Beside):
+            first, own = self._types_of(X.rows), self._spec.n_features - X.more.shape[1]
+            return lambda column: first(column) if column < own else str(X.more.dtype.name)
         if isinstance(getattr(X, "dtype", None), np.dtype):  # an array, or a sparse matrix
             return lambda _: str(X.dtype.name)
         if isinstance(X, Mapping):
