@@ -18,7 +18,6 @@ from hbtvm import recursive as rec
 from hbtvm.cli.main import main
 from hbtvm.errors import InputError, InputTypeError, PackageError
 from hbtvm.frontends import from_object
-from hbtvm.graph.graph import Graph
 from hbtvm.graph.views import views_of
 from hbtvm.recursive import known
 from hbtvm.runtime.model import Model
@@ -31,13 +30,6 @@ TARGETS = np.digitize(X[:, 0] + X[:, 1] * X[:, 2], [-0.5, 0.5])
 ROWS = RANDOM.normal(size=(50, 5)).astype(np.float32)
 
 
-def numbered(graph: Graph) -> Graph:
-    """Return the graph with scikit-learn's numbers of leaves: the node's index in its tree."""
-    trees = graph.anchor
-    number = np.arange(trees.n_nodes) - np.repeat(trees.offset[:-1], np.diff(trees.offset))
-    return replace(graph, anchor=replace(trees, leaf_id=number.astype(np.int32)))
-
-
 def compiled(graph: Any, **options: Any) -> Model:
     return hbtvm.compile(graph, batch_sizes=64, threads=1, **options)
 
@@ -45,13 +37,13 @@ def compiled(graph: Any, **options: Any) -> Model:
 @cache
 def boosting() -> tuple[GradientBoostingClassifier, Model]:
     model = GradientBoostingClassifier(n_estimators=6, max_depth=3, random_state=0).fit(X, TARGETS)
-    return model, compiled(numbered(from_object(model)), explain=True)
+    return model, compiled(model, explain=True)
 
 
 @cache
 def forest() -> tuple[RandomForestClassifier, Model]:
     model = RandomForestClassifier(7, max_depth=4, random_state=0).fit(X, TARGETS > 0)
-    return model, compiled(numbered(from_object(model)), explain=True)
+    return model, compiled(model, explain=True)
 
 
 def test_leaves_are_the_librarys(tmp_path: Path) -> None:
@@ -101,7 +93,7 @@ def test_averages_are_of_the_trees_that_count() -> None:
 
 def test_packages_without_views_are_unchanged() -> None:
     _, model = boosting()
-    plain = compiled(numbered(from_object(boosting()[0])))
+    plain = compiled(boosting()[0])
     bare = replace(model.package, views={}, no_views={})
     same = replace(plain.package, tuning=bare.tuning)
     assert to_bytes(bare) == to_bytes(same)
@@ -129,7 +121,7 @@ def test_models_without_views() -> None:
 
 
 def test_large_leaf_numbers() -> None:
-    graph = numbered(from_object(GradientBoostingRegressor(n_estimators=2).fit(X, X[:, 0])))
+    graph = from_object(GradientBoostingRegressor(n_estimators=2).fit(X, X[:, 0]))
     large = graph.anchor.leaf_id + (1 << 30) + 1
     view = views_of(replace(graph, anchor=replace(graph.anchor, leaf_id=large)))["leaves"]
     assert view.anchor.precise
