@@ -12,8 +12,8 @@ from hbtvm.runtime.host import Output
 from hbtvm.runtime.package.entry import Package
 from hbtvm.runtime.python_steps import chained
 
-_WHAT = {"leaves": "leaf indices", "trees": "scores of each tree"}
-"""What views hold, by their names."""
+VIEWS = {"leaves": "leaf indices", "trees": "scores of each tree"}
+"""What views hold, by their names: leaves of trees, and scores of each."""
 
 
 class Explained:
@@ -132,18 +132,18 @@ class Explained:
             return chained(self.package.python, lead)(lambda rows: self._parts[-1]._viewed(name, rows), X)
         view = self.views.get(name)
         if view is None:
-            raise InputError(_lacking(self.package, name))
+            raise InputError(lacking(self.package, name))
         results = view.predict(X)
         shape = view.package.output.shape
         return results if len(shape) == 1 else results.reshape(len(results), *shape)
 
 
-def _lacking(package: Package, name: str) -> str:
+def lacking(package: Package, name: str) -> str:
     """Return why a package lacks a view, in a sentence."""
     reason = package.no_views.get(name)
     if reason is None and package.forest["operator"] == "trees":
         return (
-            f"the package has no {_WHAT[name]}; compile the model with explain=True "
+            f"the package has no {VIEWS[name]}; compile the model with explain=True "
             "(hbtvm compile --explain)."
         )
-    return f"{package.model} has no {_WHAT[name]}: {reason or 'it is not an ensemble of trees'}."
+    return f"{package.model} has no {VIEWS[name]}: {reason or 'it is not an ensemble of trees'}."

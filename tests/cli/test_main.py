@@ -199,6 +199,7 @@ def test_help_of_tune_is_what_most_need(capsys: pytest.CaptureFixture[str]) -> N
     words = re.split(r"[^\w-]+", short)
     rare = {name for name in options if name not in words}
     assert options - rare == {"--help", "--help-all", *(WHAT - {"-o", "--strategy"}), "--threads"} | {
+        "--explain",
         "--log",
         "--trials",
         "--time-budget",

@@ -165,3 +165,13 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "trees" in hbtvm.load(path).views
     assert main(["inspect", str(path)]) == 0
     assert ", trees" in capsys.readouterr().out
+    np.save(tmp_path / "rows.npy", ROWS)
+    shown = ["predict", str(path), str(tmp_path / "rows.npy"), "--output", "leaves"]
+    assert main(shown) == 0
+    heads, *lines = capsys.readouterr().out.splitlines()
+    assert heads.split(",")[:2] == ["leaves_0", "leaves_1"]
+    leaves = boosting()[0].apply(ROWS).reshape(50, -1).astype(int)
+    np.testing.assert_array_equal(np.loadtxt(lines, delimiter=","), leaves)
+    compiled(boosting()[0]).save(path)
+    assert main(shown) == 2
+    assert "the package has no leaf indices; compile the model with explain=True" in capsys.readouterr().err

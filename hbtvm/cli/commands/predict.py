@@ -113,11 +113,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--output",
-        choices=("label", "proba", "raw", "decision", "score", "transform"),
+        choices=("label", "proba", "raw", "decision", "score", "transform", "leaves", "trees"),
         metavar="KIND",
         help="what to predict, if the model has it: label (class labels), proba (probabilities), raw (raw "
-        "scores), decision (decision function), score (anomaly scores) or transform (columns of the last "
-        "step) (default: the library's predict)",
+        "scores), decision (decision function), score (anomaly scores), transform (columns of the last "
+        "step), or, of packages compiled with --explain, leaves (each tree's leaf) or trees (each tree's "
+        "scores) (default: the library's predict)",
     )
     parser.add_argument(
         "--drop",
@@ -211,6 +212,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.keep and out.suffix.lower() == ".npy":
             raise UsageError(f"--keep needs a table, and {out} is an array; write .csv or .parquet")
 
+    from hbtvm.runtime.explained import VIEWS, lacking
     from hbtvm.runtime.model import load
 
     model = load(
@@ -220,7 +222,7 @@ def run(arguments: argparse.Namespace) -> int:
         sha256=trust.sha256,
         allowed_signers=trust.allowed_signers,
     )
-    output = arguments.output
+    output, view = arguments.output, None
     spec = model.package.output
     available = (*spec.outputs, *(("transform",) if model.beside is not None else ()))
     if output == "transform" and (model.beside is not None or model.package.transforms):
@@ -229,6 +231,10 @@ def run(arguments: argparse.Namespace) -> int:
     elif output == "score" and model.scores is not None:
         model = model.scores
         spec = model.package.output
+    elif output in VIEWS:
+        if output not in model.views:
+            raise UsageError(f"--output {output}: {lacking(model.package, output)}".rstrip("."))
+        model, output, view = model.views[output], None, output
     elif output not in (None, *available):
         has = ", ".join(available) or "only its prediction"
         raise UsageError(f"--output {output}: this {spec.kind} has {has}")
@@ -254,7 +260,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"{shown(path)}: there are no rows to predict")
         layout = model.package.parts.table
         predicted = None if layout is None or layout.names is None else list(layout.names)
-        predicted = predicted or column_names(spec, output, first[0].shape)
+        predicted = predicted or column_names(spec, output or view, first[0].shape)
         for i, name in enumerate(arguments.keep):
             if name in (*predicted, *arguments.keep[:i]):
                 raise UsageError(f"--keep {name}: this column would be in the output twice")
