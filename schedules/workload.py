@@ -81,6 +81,16 @@ class PrologueWorkload(Workload):
     prologue: str
 
 
+class ReasonsWorkload(Workload):
+    """Workload of the Shapley values of a forest."""
+
+    family: Literal["reasons"]
+    splits: int  # mean number of splits of a tree
+    # `players`, `points`: scores of a row for each output of the forest, and points of the quadrature
+    players: int
+    points: int
+
+
 class LinearWorkload(TypedDict):
     """Shapes and types of a linear model and of a call; strategies for these `cast` a `Workload` to it."""
 
@@ -203,6 +213,8 @@ def is_known(workload: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
             "apart": ApartWorkload,
         }
         forms += [form for name, form in more.items() if name in workload]
+    elif family == "reasons":
+        forms = [ReasonsWorkload]
     else:
         forms = [LinearWorkload if family == "linear" else NetworkWorkload]
     machine = _GPU if target.get("kind") == "cuda" else _CPU

@@ -20,6 +20,7 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.networks.network import Linear, Network
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.python_steps import PythonStep
+from hbtvm.graph.reasons.anchor import TreeReasons
 from hbtvm.graph.refused_rows import RefusedTypes
 from hbtvm.graph.stages import Stage
 from hbtvm.graph.trees.ensemble import TreeEnsemble
@@ -102,7 +103,7 @@ class InputSpec:
         return replace(self, categories={**unread, **known}, category_order=())
 
 
-KernelAnchor = TreeEnsemble | Linear | Network  # computed by a kernel
+KernelAnchor = TreeEnsemble | TreeReasons | Linear | Network  # computed by a kernel
 Anchor = KernelAnchor | Columns  # computes a graph's scores: a kernel, or (`Columns`) the host
 
 

@@ -18,6 +18,8 @@ from hbtvm.strategies.linear import LinearSum
 from hbtvm.strategies.linear_operand import LinearOperand, make_linear
 from hbtvm.strategies.network.operand import FAMILIES, NetworkOperand, make_network
 from hbtvm.strategies.network.strategy import Fused
+from hbtvm.strategies.reasons.operand import ReasonsOperand, make_reasons
+from hbtvm.strategies.reasons.strategy import Quadrature
 from hbtvm.strategies.trees.bitvector import Bitvector
 from hbtvm.strategies.trees.forest import Forest, make_forest
 from hbtvm.strategies.trees.gemm import Gemm
@@ -37,6 +39,7 @@ STRATEGIES: dict[str, Strategy] = {
 _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     ("llvm", "trees"): STRATEGIES,
     ("llvm", "linear"): {"linear": LinearSum()},
+    ("llvm", "reasons"): {"quadrature": Quadrature()},
     **{("llvm", family): {"fused": Fused()} for family in FAMILIES},
     ("cuda", "linear"): {"linear": CudaLinearSum()},
     **{("cuda", family): {"fused": CudaFused()} for family in FAMILIES},
@@ -65,11 +68,13 @@ __all__ = [
     "LinearOperand",
     "NetworkOperand",
     "Operand",
+    "ReasonsOperand",
     "Strategy",
     "Workload",
     "make_forest",
     "make_linear",
     "make_network",
+    "make_reasons",
     "strategies_on",
     "workload_of",
 ]

@@ -17,6 +17,7 @@ BY_FAMILY: Mapping[str, tuple[str, ...]] = {
     "select": ("fused",),
     "pointwise": ("fused",),
     "recursive": ("levels",),
+    "reasons": ("quadrature",),
 }
 """Strategies by operand family (`hbtvm.strategies.base.Operand.family`)."""
 

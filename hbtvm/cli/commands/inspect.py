@@ -113,7 +113,7 @@ def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     elif isinstance(anchor, Network):
         size, more = {"network": anchor_words(anchor.facts())["network"]}, {}
         operand = make_network(anchor, "float64")
-    else:
+    elif isinstance(anchor, Linear):
         size, more = _linear_facts(anchor), {}
         operand = make_linear(anchor, "float64")
     facts = {

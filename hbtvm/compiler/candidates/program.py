@@ -24,7 +24,7 @@ from hbtvm.compiler.building.cuda import (
 )
 from hbtvm.compiler.building.cuda_stubs import compile_with_stubs
 from hbtvm.compiler.candidates.samples import (
-    CHECKED_ROWS,
+    checked_rows,
     error_scale,
     plain_sums,
     sample_rows,
@@ -50,7 +50,7 @@ class Study:
     """A model's data for workers, written once into a shared folder."""
 
     forests: dict[str, Operand]  # the operand of the kernels, by dtype of the rows
-    # Plain sums of the sample's first rows, by dtype: float64, shape (`CHECKED_ROWS`, O)
+    # Plain sums of the sample's first rows, by dtype: float64, shape (checked rows, O)
     expected: dict[str, np.ndarray]
     scale: float  # magnitude of the sums, which rounding errors are relative to (see `samples.error_scale`)
     executor: bytes = b""  # the shared library that runs a CPU's kernels; empty for other machines
@@ -78,8 +78,9 @@ def write_study(
         if not takes_nan(forest):
             X[np.isnan(X)] = 0
         np.save(folder / SAMPLE.format(dtype=forest.row_dtype), X)
-        expected[forest.row_dtype] = plain_sums(anchor, X[:CHECKED_ROWS])
-        scale = max(scale, error_scale(anchor, X[:CHECKED_ROWS]))
+        checked = X[: checked_rows(anchor)]
+        expected[forest.row_dtype] = plain_sums(anchor, checked)
+        scale = max(scale, error_scale(anchor, checked))
     study = Study({forest.row_dtype: forest for forest in forests}, expected, scale, executor)
     (folder / FORESTS).write_bytes(pickle.dumps(study))
 
@@ -176,9 +177,10 @@ class TreeProgram:
     def _check_data(self, forest: Operand) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         """Return rows to time, rows to check, their expected scores, and the absolute tolerance."""
         rows = np.ascontiguousarray(self._sample[: self._workload["rows"]])
-        checked = np.ascontiguousarray(self._sample[:CHECKED_ROWS])
+        expected = self._study.expected[forest.row_dtype]
+        checked = np.ascontiguousarray(self._sample[: len(expected)])
         tolerance = tolerance_of(forest.value_dtype, self._study.scale)
-        return rows, checked, self._study.expected[forest.row_dtype], tolerance
+        return rows, checked, expected, tolerance
 
 
 def make_executor(

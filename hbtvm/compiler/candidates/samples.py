@@ -9,10 +9,13 @@ import numpy as np
 from hbtvm.graph.graph import KernelAnchor
 from hbtvm.graph.networks.network import Linear, Network
 from hbtvm.graph.networks.samples import network_rows, network_scale
+from hbtvm.graph.reasons.anchor import TreeReasons
 from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.trees.reference import margins
 
 CHECKED_ROWS = 509  # rows to check: a prime number, so that the last tile is always partial
+
+_CHECKED_REASONS = 37  # the same for Shapley values, whose reference takes long
 
 _SUMMED = 256
 """Most terms of a float64 sum whose rounding errors stay well below 1e-13 of the terms' magnitudes."""
@@ -25,6 +28,8 @@ def sample_rows(anchor: KernelAnchor, rows: int, dtype: str, seed: int = 0) -> n
     around the shifts, and codes cover all table entries. Returns `dtype`, shape (rows, n_features).
     """
     rng = np.random.default_rng(seed)
+    if isinstance(anchor, TreeReasons):
+        return _tree_rows(anchor.ensemble, rows, dtype, rng)
     if isinstance(anchor, TreeEnsemble):
         return _tree_rows(anchor, rows, dtype, rng)
     if isinstance(anchor, Network):
@@ -32,12 +37,17 @@ def sample_rows(anchor: KernelAnchor, rows: int, dtype: str, seed: int = 0) -> n
     return _linear_rows(anchor, rows, dtype, rng)
 
 
+def checked_rows(anchor: KernelAnchor) -> int:
+    """Return the number of rows on which an anchor's kernels are checked."""
+    return _CHECKED_REASONS if isinstance(anchor, TreeReasons) else CHECKED_ROWS
+
+
 def plain_sums(anchor: KernelAnchor, X: np.ndarray) -> np.ndarray:
     """Return the sums that a kernel computes: float64, shape (n, O), without base score and divisor."""
     if isinstance(anchor, Network):
         return anchor.reference(X)
-    if isinstance(anchor, Linear):
-        scores, divisor = anchor.reference(X), 1.0
+    if isinstance(anchor, Linear | TreeReasons):
+        scores, divisor = anchor.reference(X), anchor.divisor
     else:
         scores, divisor = margins(anchor, X), anchor.divisor
     sums: np.ndarray = (scores - anchor.base_score) * divisor
@@ -55,6 +65,8 @@ def error_scale(anchor: KernelAnchor, X: np.ndarray) -> float:
     For trees the sum of their largest absolute leaf values; for linear models the largest sum of absolute
     terms of any row.
     """
+    if isinstance(anchor, TreeReasons):
+        return error_scale(anchor.ensemble, X)
     if isinstance(anchor, TreeEnsemble):
         largest = np.maximum.reduceat(np.abs(anchor.value).max(axis=1), anchor.offset[:-1])
         return float(largest.sum())

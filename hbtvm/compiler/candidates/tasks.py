@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.compiler.selection.choose import default_strategy
@@ -14,6 +14,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph, KernelAnchor
 from hbtvm.graph.networks.network import Network
+from hbtvm.graph.reasons.anchor import TreeReasons
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.trees.prologue import Prologue, Scaled
 from hbtvm.logs.record import Record
@@ -27,6 +28,7 @@ from hbtvm.strategies import (
     make_forest,
     make_linear,
     make_network,
+    make_reasons,
     strategies_on,
     workload_of,
 )
@@ -39,6 +41,7 @@ _HOLDS = {
     "linear": "linear models",
     **dict.fromkeys(("contract", "distance", "select", "pointwise"), "networks of operators"),
     "recursive": "recursive models",
+    "reasons": "reasons",
 }
 """Descriptions of operand families."""
 
@@ -75,6 +78,8 @@ def operands_of(
             forests.sort(key=lambda forest: forest.row_dtype != "float64")
         return forests
     types: tuple[DType, ...] = ("float64", "float32") if dtype == "float32" else ("float64",)
+    if isinstance(anchor, TreeReasons):
+        return reasons_of(anchor, dtype, graph.single)
     if isinstance(anchor, Columns):
         return []  # computed by the host
     if isinstance(anchor, Network):
@@ -94,6 +99,15 @@ def operands_of(
             for dtype in types
         ]
     return [make_linear(anchor, dtype, anchor.sums.fills_missing) for dtype in types]
+
+
+def reasons_of(reasons: TreeReasons, dtype: DType, single: Any = None) -> list[Operand]:
+    """Return the operands of Shapley values, with paths in `dtype`; `single` as in `forests_of`."""
+    narrow = single if isinstance(single, TreeReasons) else reasons
+    operands: list[Operand] = [make_reasons(narrow, "float32", dtype)]
+    if reasons.compare_dtype == "float64" or narrow is not reasons:
+        operands.append(make_reasons(reasons, "float64", dtype))
+    return operands
 
 
 def anchor_of(graph: Graph, operand: Operand) -> KernelAnchor:

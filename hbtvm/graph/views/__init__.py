@@ -6,10 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.views.reasons import reasons
 from hbtvm.graph.views.trees import leaves, tree_scores
 from hbtvm.graph.views.view import NoView
 
-VIEWS: Mapping[str, Callable[[Graph], Graph]] = {"leaves": leaves, "trees": tree_scores}
+VIEWS: Mapping[str, Callable[[Graph], Graph]] = {
+    "leaves": leaves,
+    "trees": tree_scores,
+    "reasons": reasons,
+}
 """Functions from a model's graph to a view, by the view's name; they raise `NoView` if there is none."""
 
 
@@ -18,11 +23,13 @@ def views_of(graph: Graph) -> dict[str, Graph]:
     return dict(with_views(graph).views)
 
 
-def with_views(graph: Graph) -> Graph:
+def with_views(graph: Graph, on_gpu: bool = False) -> Graph:
     """Return the graph with its views, and the reasons why it lacks the others."""
     views, lacking = dict[str, Graph](), dict[str, str]()
     for name, view in VIEWS.items():
         try:
+            if on_gpu and name == "reasons":
+                raise NoView("hbtvm computes reasons on CPUs only")
             views[name] = view(graph)
         except NoView as reason:
             lacking[name] = str(reason)

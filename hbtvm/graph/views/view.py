@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
+from typing import Any
 
-from hbtvm.graph.graph import Graph
+from hbtvm.graph.graph import Graph, KernelAnchor
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.operators.base import Input
@@ -29,25 +30,25 @@ def trees_of(graph: Graph) -> TreeEnsemble:
 
 
 def view_of(
-    graph: Graph, change: Callable[[TreeEnsemble], TreeEnsemble], shape: tuple[int, ...], dtype: str | None
+    graph: Graph, change: Callable[[Any], KernelAnchor], shape: tuple[int, ...], dtype: str | None
 ) -> Graph:
-    """Return a view of other trees, whose scores are its results.
+    """Return a view by another anchor, whose scores are its results.
 
-    `change`: from the model's trees to the view's; also applied to trees for other types of rows, which have
-        the same leaves.
+    `change`: from the model's anchor to the view's; also applied to anchors for other types of rows, which
+        have the same leaves.
     `shape`: of a row's results, the first of the view's outputs.
     `dtype`: of the results; None for float64.
     """
-    anchor, single, scaled = trees_of(graph), graph.single, graph.scaled
-    assert single is None or isinstance(single, TreeEnsemble)
-    viewed = change(anchor)
+    single, scaled = graph.single, graph.scaled
+    viewed = change(graph.anchor)
+    moved = None if scaled is None else change(scaled.ensemble)
     scores = Input(viewed.n_outputs)
     results = select(scores, range(prod(shape)))
     return replace(
         graph,
         anchor=viewed,
         single=None if single is None else change(single),
-        scaled=None if scaled is None else replace(scaled, ensemble=change(scaled.ensemble)),
+        scaled=replace(scaled, ensemble=moved) if scaled and isinstance(moved, TreeEnsemble) else None,
         output=OutputSpec(
             "booster", scores.width, {"response": results}, label_dtype=dtype, keeps_axis=True, shape=shape
         ),

@@ -46,6 +46,9 @@ def explain(
         raise InputError("a row of this model is a single value; expected a model of several columns.")
     if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 3):
         raise InputError(f"samples is {samples!r}; expected a whole number of at least 3.")
+    view = model.views.get("reasons")
+    if output in (None, *_SCALES) and view is not None and view.package.forest["operator"] == "linear":
+        return _centred(model, X, background)
     names, width = _columns(model)
     of = _output(model, output)
     # A frame may have columns that the model does not read.
@@ -75,8 +78,8 @@ def explain(
 def exact(model: Model, X: Any, output: str | None) -> Explanation:
     """Explain rows by the package's view "reasons", a kernel of Shapley values.
 
-    A row's results have the shape (outputs, players). The view's package has the names of both,
-    and the base values. Behind Python steps, the players are the steps' columns.
+    A row's results have the shape (outputs, columns + 1), the last of which is the base value. Behind Python
+    steps, the columns are the steps'.
 
     Raises `InputError` if the package has no such view.
     """
@@ -94,16 +97,31 @@ def exact(model: Model, X: Any, output: str | None) -> Explanation:
             else f"{model.package.model} has no exact reasons: {reason}"
         )
         raise InputError(f"{why}, or pass background= to estimate them.")
-    if output not in (None, "raw", "decision"):
+    if output not in (None, *_SCALES):
         raise InputError(f"the package has reasons of raw scores; for {output!r} pass background=.")
-    layout = view.package.reasons
-    names = tuple(layout.players)
-    base = np.asarray(layout.base_values, np.float64)
-    values = np.asarray(view.predict(X), np.float64)
-    values = values.reshape(len(values), len(base), len(names)).transpose(0, 2, 1)
-    data = table_of(_dense(X), names).values(names, len(names))
-    bases = np.broadcast_to(base, (len(values), len(base))).copy()
-    return _explanation(values, bases, data, names, tuple(layout.outputs), None)
+    return _of_view(model, view, X, _view_results(view, X))
+
+
+def _view_results(view: Model, X: Any) -> np.ndarray:
+    """Return contributions and base values: float64, shape (n, outputs, columns + 1)."""
+    results: np.ndarray = np.asarray(view.predict(X), np.float64)
+    return results.reshape(len(results), *view.package.output.shape)
+
+
+def _of_view(model: Model, view: Model, X: Any, results: np.ndarray) -> Explanation:
+    values, base = results[:, :, :-1].transpose(0, 2, 1), results[:, :, -1]
+    names, width = _columns(view)
+    data = table_of(_dense(X), names).values(names, width)
+    return _explanation(values, base, data, names, _output_names(model, "raw", values.shape[2]), None)
+
+
+def _centred(model: Model, X: Any, background: Any) -> Explanation:
+    """Explain rows of a linear model over a background: differences to its mean terms, without sampling."""
+    view = model.views["reasons"]
+    results, mean = _view_results(view, X), _view_results(view, background).mean(axis=0)
+    results[:, :, :-1] -= mean[:, :-1]
+    results[:, :, -1] += mean[:, :-1].sum(axis=1)
+    return _of_view(model, view, X, results)
 
 
 def _explanation(

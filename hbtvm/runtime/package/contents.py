@@ -224,6 +224,29 @@ def _path(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: 
     return bool(np.isin(needed_keys, key).all())
 
 
+def _visits(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Check splits of `hbtvm.strategies.reasons.tables`: a walk opens and closes them as a stack."""
+    column, place, earlier, level, closes, flags = tables[argument.name].astype(np.int64).T
+    first = tables["first"].astype(np.int64)
+    following = np.append(level[1:], 0)
+    following[first[1:] - 1] = 0
+    return (
+        _within(column, bounds["columns"])
+        and _within(place, bounds["places"])
+        and _within(level, bounds["levels"])
+        and _within(flags, 8)
+        and bool(np.all(level[first[:-1]] == 0) and np.all((earlier >= 0) & (earlier <= 2 * level)))
+        and bool(np.all((closes >= 0) & (level + 1 - closes == following)))
+    )
+
+
+def _visit_blocks(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Check the first splits of blocks: they ascend to the number of splits."""
+    first = tables[argument.name].astype(np.int64)
+    ends = len(first) > 1 and first[0] == 0 and first[-1] == len(tables["split"])
+    return bool(ends and np.all(first[1:] > first[:-1]))
+
+
 def _within(values: np.ndarray, below: int) -> bool:
     return not values.size or bool(values.min() >= 0 and values.max() < below)
 
@@ -240,5 +263,7 @@ CHECKS: Mapping[str, Check] = {
     "walk": _walk,
     "flagged_walk": _flagged_walk,
     "path": _path,
+    "visits": _visits,
+    "visit_blocks": _visit_blocks,
 }
 """Checks of contents, by their names in signatures."""

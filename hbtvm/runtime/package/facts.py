@@ -9,6 +9,7 @@ from typing import Annotated, Any, get_args
 
 from hbtvm.codec import Via
 from hbtvm.graph.graph import Anchor
+from hbtvm.graph.reasons.anchor import TreeReasons
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.runtime.cpu import architecture
 from hbtvm.runtime.package.signature import Dtype
@@ -17,6 +18,7 @@ _MOST = 2**40  # exclusive limit of counts
 
 _COUNTS = {
     "trees": {"trees": 1, "nodes": 0, "leaves": 0, "depth": 0},
+    "reasons": {"trees": 1, "nodes": 0, "leaves": 0, "depth": 0, "players": 1},
     "linear": {"numbers": 0, "categories": 0, "entries": 0},
     "columns": {},
     "network": {},
@@ -80,8 +82,16 @@ CudaVersion = Annotated[str, Via(str, None, _check_cuda_version)]
 def anchor_facts(anchor: Anchor) -> dict[str, Any]:
     """Return the facts on the kernels' computation that the runtime and its user need.
 
-    Its ``operator`` is ``"trees"``, ``"linear"`` or ``"columns"``.
+    Its ``operator`` is ``"trees"``, ``"reasons"``, ``"linear"``, ``"columns"`` or ``"network"``.
     """
+    if isinstance(anchor, TreeReasons):
+        return {
+            **forest_facts(anchor.ensemble),
+            "operator": "reasons",
+            "players": anchor.n_players,
+            "n_outputs": anchor.n_outputs,
+            "base_score": anchor.base_score.tolist(),
+        }
     return forest_facts(anchor) if isinstance(anchor, TreeEnsemble) else anchor.facts()
 
 

@@ -102,6 +102,9 @@ def anchor_words(facts: Mapping[str, Any]) -> dict[str, str]:
         return {"network": _operators(facts["operators"])}
     if facts["operator"] == "columns":
         return {"columns": f"{count(facts['n_outputs'], 'column')}, computed by numpy"}
+    if facts["operator"] == "reasons":
+        text = f"of {count(facts['players'], 'column')}, {facts['trees']:,} trees, depth {facts['depth']}"
+        return {"Shapley values": text}
     return {"forest": f"{facts['trees']:,} trees, {facts['leaves']:,} leaves, depth {facts['depth']}"}
 
 
@@ -133,7 +136,9 @@ def size_in_words(package: Package) -> str:
     if facts["operator"] == "network":
         kernels = f" in {len(package.stages) + 1} kernels" if package.stages else ""
         return f"{count(len(facts['operators']), 'operator')}{kernels}, {columns}"
-    return f"{facts['trees']} trees" if facts["operator"] == "trees" else f"{columns}, transformed"
+    return (
+        f"{facts['trees']} trees" if facts["operator"] in ("trees", "reasons") else f"{columns}, transformed"
+    )
 
 
 KernelTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]

@@ -196,14 +196,14 @@ def test_what_cannot_be_explained() -> None:
 
 def test_a_packages_own_kernel_explains() -> None:
     model = Model(compiled("xgb_three"))
-    players, outputs = ("a", "b", "c", "d"), ("x", "y", "z")
-    scores = np.arange(24.0).reshape(2, 12)
-    layout = SimpleNamespace(players=players, base_values=(1.0, 2.0, 3.0), outputs=outputs)
-    view = SimpleNamespace(package=SimpleNamespace(reasons=layout), predict=lambda X: scores)
+    width = model.n_features_in_
+    scores = np.arange(2.0 * 3 * (width + 1)).reshape(2, 3, width + 1)
+    package = SimpleNamespace(output=SimpleNamespace(shape=(3, width + 1)))
+    view = SimpleNamespace(package=package, predict=lambda X: scores.reshape(2, -1), _input=model._input)
     model.views = {"reasons": view}
-    explanation = model.explain(np.zeros((2, 4)))
-    assert explanation.feature_names == players and explanation.output_names == outputs
-    assert explanation[1, "b", "z"].values == scores[1, 2 * 4 + 1]
-    assert explanation.base_values.tolist() == [[1, 2, 3]] * 2
+    explanation = model.explain(np.zeros((2, width)))
+    assert explanation.values.shape == (2, width, 3) and len(explanation.output_names) == 3
+    assert explanation[1, 1, 2].values == scores[1, 2, 1]
+    np.testing.assert_array_equal(explanation.base_values, scores[:, :, -1])
     with pytest.raises(InputError, match="reasons of raw scores; for 'proba' pass background="):
-        model.explain(np.zeros((2, 4)), output="proba")
+        model.explain(np.zeros((2, width)), output="proba")

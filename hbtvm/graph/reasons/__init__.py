@@ -1,0 +1,1 @@
+"""Reasons: the contributions of raw columns to a model's raw scores."""

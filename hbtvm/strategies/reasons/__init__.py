@@ -1,0 +1,1 @@
+"""Strategies for the Shapley values of forests."""

@@ -1,0 +1,170 @@
+"""Reasons on raw columns: pipelines against the game of scikit-learn's own trees, and against libraries."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
+
+import hbtvm
+from hbtvm.errors import InputError
+
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame(RNG.normal(size=(300, 3)), columns=["a", "b", "c"])
+FRAME["city"] = RNG.choice(["Lyon", "Nice", "Paris", "Metz"], 300)
+FRAME.loc[RNG.random(300) < 0.1, "a"] = np.nan
+SCORE = FRAME["b"] * FRAME["c"] + FRAME["a"].fillna(0.5) + (FRAME["city"] == "Lyon")
+
+
+def pipeline(model: Any) -> Any:
+    """Return a pipeline with several derived columns for most raw columns, fitted."""
+    steps = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["city"]),
+        (make_pipeline(SimpleImputer(add_indicator=True), StandardScaler()), ["a"]),
+        (StandardScaler(), ["b"]),
+        (KBinsDiscretizer(4, encode="onehot-dense", quantile_method="averaged_inverted_cdf"), ["c"]),
+    )
+    return make_pipeline(steps, model)
+
+
+RAW_OF = [3, 3, 3, 3, 0, 0, 1, 2, 2, 2, 2]  # the raw column behind each derived column
+
+
+def worth(tree: Any, row: np.ndarray, known: tuple[int, ...]) -> float:
+    """Return the value of raw columns for a row of derived columns: a walk over scikit-learn's arrays."""
+    waiting, total = [(0, 1.0)], 0.0
+    while waiting:
+        node, weight = waiting.pop()
+        left, right = tree.children_left[node], tree.children_right[node]
+        if left < 0:
+            total += weight * tree.value[node, 0, 0]
+        elif RAW_OF[tree.feature[node]] in known:
+            goes = np.float32(row[tree.feature[node]]) <= tree.threshold[node]
+            waiting.append((left if goes else right, weight))
+        else:
+            share = tree.weighted_n_node_samples[left] / tree.weighted_n_node_samples[node]
+            waiting += [(left, weight * share), (right, weight * (1 - share))]
+    return total
+
+
+@pytest.mark.parametrize("boosted", [False, True])
+def test_all_coalitions_of_raw_columns(boosted: bool) -> None:
+    for seed in range(4):
+        model = (
+            GradientBoostingRegressor(n_estimators=3, max_depth=3, random_state=seed)
+            if boosted
+            else RandomForestRegressor(3, max_depth=4, random_state=seed)
+        )
+        fitted = pipeline(model).fit(FRAME, SCORE)
+        compiled = hbtvm.compile(fitted, batch_sizes=8, dtype="float64", threads=1, explain=True)
+        rows = FRAME[seed * 8 : seed * 8 + 8]
+        found = compiled.explain(rows)
+        assert found.feature_names == ("a", "b", "c", "city")
+        trees = [tree.tree_ for tree in np.ravel(fitted[-1].estimators_)]
+        scale = 0.1 if boosted else 1 / 3
+        for at, row in enumerate(fitted[0].transform(rows)):
+            value = {
+                known: scale * sum(worth(tree, row, known) for tree in trees)
+                for size in range(5)
+                for known in itertools.combinations(range(4), size)
+            }
+            expected = np.zeros(4)
+            for known, column in itertools.product(value, range(4)):
+                if column not in known:
+                    weight = 1 / (4 * math.comb(3, len(known)))
+                    expected[column] += weight * (value[tuple(sorted((*known, column)))] - value[known])
+            np.testing.assert_allclose(found.values[at], expected, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(
+            found.base_values + found.values.sum(axis=1), fitted.predict(rows), rtol=0, atol=1e-9
+        )
+
+
+def test_forests_of_two_and_more_classes_as_shap() -> None:
+    shap = pytest.importorskip("shap")
+    X = FRAME[["a", "b", "c"]].fillna(0).to_numpy()
+    for labels in (SCORE > 0.3, np.digitize(SCORE, [-0.5, 0.5, 1.5])):
+        forest = RandomForestClassifier(20, random_state=0).fit(X, labels)
+        compiled = hbtvm.compile(forest, batch_sizes=16, threads=1, explain=True)
+        found = compiled.explain(X[:20])
+        expected = shap.TreeExplainer(forest).shap_values(X[:20], check_additivity=False)
+        values = found.values if found.values.ndim == 3 else found.values[:, :, None]
+        assert values.shape[2] == (1 if len(forest.classes_) == 2 else 4)
+        np.testing.assert_allclose(values, expected[:, :, -values.shape[2] :], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("rows", ["float32", "float64"])
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_boosting_as_the_library(library: str, rows: Any) -> None:
+    lightgbm, xgboost = pytest.importorskip("lightgbm"), pytest.importorskip("xgboost")
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(800, 7)).astype(rows)
+    X[rng.random(X.shape) < 0.05] = np.nan
+    label = np.digitize(np.nan_to_num(X[:, 0] * X[:, 1] + X[:, 2]), [-0.5, 0.5])
+    if library == "xgboost":
+        model = xgboost.XGBClassifier(n_estimators=12, max_depth=5, n_jobs=1).fit(X, label)
+        expected = model.get_booster().predict(xgboost.DMatrix(X[:50]), pred_contribs=True)
+    else:
+        model = lightgbm.LGBMClassifier(n_estimators=12, num_leaves=17, verbose=-1, n_jobs=1).fit(X, label)
+        expected = np.asarray(model.predict(X[:50], pred_contrib=True)).reshape(50, 3, 8)
+    found = hbtvm.compile(model, batch_sizes=(1, 50), threads=1, explain=True).explain(X[:50])
+    largest = np.abs(expected).max()
+    np.testing.assert_allclose(found.values, expected[:, :, :-1].transpose(0, 2, 1), atol=5e-6 * largest)
+    np.testing.assert_allclose(found.base_values, expected[:, :, -1], rtol=0, atol=5e-6 * largest)
+
+
+def test_linear_models_by_column() -> None:
+    steps = make_column_transformer(
+        (OneHotEncoder(), ["city"]),
+        (make_pipeline(SimpleImputer(add_indicator=True), StandardScaler()), ["a"]),
+        (StandardScaler(), ["b", "c"]),
+    )
+    fitted = make_pipeline(steps, LogisticRegression()).fit(FRAME, SCORE > 0.3)
+    compiled = hbtvm.compile(fitted, batch_sizes=8, threads=1, explain=True)
+    found = compiled.explain(FRAME[:20])
+    weights, derived = fitted[-1].coef_[0], fitted[0].transform(FRAME[:20])
+    for column in range(4):
+        mine = [at for at, raw in enumerate([3, 3, 3, 3, 0, 0, 1, 2]) if raw == column]
+        expected = np.asarray(derived)[:, mine] @ weights[mine]
+        change = found.values[:, column] - expected
+        np.testing.assert_allclose(change, change[0], rtol=0, atol=1e-12)
+    middle = FRAME[["a", "b", "c"]].mean().to_dict() | {"city": "Lyon"}
+    np.testing.assert_allclose(compiled.explain(middle).values[0, :3], 0, atol=1e-12)
+    np.testing.assert_allclose(
+        found.base_values + found.values.sum(axis=1), fitted.decision_function(FRAME[:20]), atol=1e-12
+    )
+    over = compiled.explain(FRAME[:20], background=FRAME[50:90])
+    mean = fitted.decision_function(FRAME[50:90]).mean()
+    np.testing.assert_allclose(over.base_values, mean, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        over.base_values + over.values.sum(axis=1), fitted.decision_function(FRAME[:20]), atol=1e-12
+    )
+
+
+def test_steps_that_mix_columns_are_refused_with_advice() -> None:
+    X = FRAME[["a", "b", "c"]].fillna(0).to_numpy()
+    mixed = make_pipeline(PCA(2), RandomForestRegressor(3, random_state=0)).fit(X, SCORE)
+    compiled = hbtvm.compile(mixed, batch_sizes=8, threads=1, explain=True)
+    with pytest.raises(InputError, match="several raw columns, or pass background= to estimate them"):
+        compiled.explain(X[:2])
+    assert compiled.explain(X[:2], background=X[:5]).values.shape == (2, 3)
+
+
+def test_packages_keep_reasons(tmp_path: Any) -> None:
+    X = FRAME[["b", "c"]].to_numpy()
+    ridge, forest = Ridge().fit(X, SCORE), RandomForestRegressor(4, random_state=0).fit(X, SCORE)
+    for model in (ridge, forest):
+        compiled = hbtvm.compile(model, batch_sizes=8, threads=1, explain=True)
+        compiled.save(tmp_path / "model.tar")
+        loaded = hbtvm.load(tmp_path / "model.tar")
+        np.testing.assert_array_equal(loaded.explain(X[:9]).values, compiled.explain(X[:9]).values)
