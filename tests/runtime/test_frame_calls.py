@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,21 @@ def test_layouts() -> None:
     assert model._calls[None](renamed) is None
     with pytest.raises(InputError, match="column 'city', which the pipeline reads, is missing"):
         model.predict(renamed)
+
+
+def test_threads_learn_layouts() -> None:
+    """Threads that pass frames in different orders at once get the answers of their own rows."""
+    pipe = ordinal()
+    model = compiled(pipe)
+    model.warm_up()
+    orders = [list(np.roll(list(FRAME.columns), shift)) for shift in range(5)]
+    blocks = [mixed(30)[order] for order in orders for _ in range(4)]
+    expected = [pipe.predict(block) for block in blocks]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            for result, answer in zip(pool.map(model.predict, blocks), expected, strict=True):
+                np.testing.assert_array_equal(result, answer)
+    assert any(model._calls[None](block) is not None for block in blocks)
 
 
 def test_positions_as_names() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -131,16 +132,22 @@ class Frames:
     def __init__(self, package: Package, inputs: Inputs | FeedReader) -> None:
         self._package, self._inputs = package, inputs
         self._learns, self._misses = _may_read(package, inputs), 0
+        self._lock = threading.Lock()
         self.reader: FrameReader | None = None
 
     def learn(self, X: Any) -> bool:
         """Learn from rows that Python has read; return whether `reader` is now another one."""
         if not self._learns or not _is_frame(X) or len(X) > _MOST:
             return False
+        # Layouts that C may be reading must not be overwritten. After a fork, the lock may stay locked.
+        if not self._lock.acquire(blocking=False):
+            return False
         try:
             return self._learn(X)
         except AttributeError:  # an unknown version of pandas
             return self._stop()
+        finally:
+            self._lock.release()
 
     def _learn(self, X: Any) -> bool:
         known = self.reader
