@@ -137,11 +137,24 @@ def _zeros_missing(tree: Tree) -> np.ndarray:
     return np.zeros(len(tree.left), bool) if tree.zero_as_missing is None else tree.zero_as_missing
 
 
+def _in_order(tree: Tree) -> bool:
+    """Return whether each node but the first is a child of one node before it, so all are reachable."""
+    splits, count = np.flatnonzero(tree.left != LEAF), len(tree.left)
+    children = np.stack([tree.left[splits], tree.right[splits]])
+    if children.size != count - 1 or np.any((children <= splits) | (children >= count)):
+        return False
+    child = np.zeros(count, bool)
+    child[children] = True
+    return bool(np.count_nonzero(child) == count - 1)
+
+
 def _only_reachable(tree: Tree, number: int) -> Tree:
     """Drop nodes that no path reaches (XGBoost leaves pruned nodes behind); refuse loops."""
     nodes = len(tree.left)
     if nodes == 0:
         raise ValueError(f"tree {number} has no nodes")
+    if _in_order(tree):
+        return tree
     seen = np.zeros(nodes, bool)
     seen[0] = True
     frontier = np.zeros(1, np.int64)

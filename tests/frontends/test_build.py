@@ -43,6 +43,21 @@ def test_nodes_that_no_row_reaches_are_left_out() -> None:
     np.testing.assert_array_equal(found, [[12], [14], [12]])
 
 
+def test_children_may_come_before_their_parent() -> None:
+    tree = Tree(
+        feature=np.array([0, 9, 1, 9, 9]),
+        threshold=np.array([0.5, 0, 0.5, 0, 0]),
+        left=np.array([2, -1, 1, -1, -1]),
+        right=np.array([3, -1, 4, -1, -1]),
+        default_left=np.zeros(5, bool),
+        value=np.array([[9.0], [1.0], [9.0], [2.0], [4.0]]),
+    )
+    forest = _put(tree)
+    assert forest.n_nodes == 5
+    found = reference.margins(forest, np.array([[0, 0], [0, 1], [1, 0.0]]))
+    np.testing.assert_array_equal(found, [[11], [14], [12]])
+
+
 def test_equal_sets_are_kept_once() -> None:
     member = np.array([True, False, True])
     trees = [

@@ -85,16 +85,15 @@ def _expanded(tree: SymmetricTree, shapes: dict[int, tuple[np.ndarray, ...]]) ->
         raise ModelError(f"the CatBoost model is damaged: a tree has {depth} levels; expected {_DEEPEST}.")
     if depth not in shapes:
         shapes[depth] = _shape(depth)
-    level, left, right, leaf = shapes[depth]
-    inner = np.zeros((1 << depth) - 1, np.int64)
-    value = np.concatenate([np.zeros((len(inner), tree.value.shape[1])), tree.value[leaf]])
-    number = np.concatenate([inner, leaf])
+    level, left, right, number = shapes[depth]
+    inner, value = (1 << depth) - 1, np.zeros((len(left), tree.value.shape[1]))
+    value[inner:] = tree.value[number[inner:]]
     weight = None if tree.weight is None else tree.weight[number]
     return StepTree(np.append(tree.splits, -1)[level], left, right, value, number, weight)
 
 
 def _shape(depth: int) -> tuple[np.ndarray, ...]:
-    """Return the level and children of each node of a full tree, and the number of each leaf.
+    """Return the level, the children and (of leaves, else 0) the number of each node of a full tree.
 
     Node i has the children 2i + 1 and 2i + 2. The root is the first split, the lowest bit of leaf numbers.
     """
@@ -107,7 +106,7 @@ def _shape(depth: int) -> tuple[np.ndarray, ...]:
     for i in range(depth):
         # The first decision is the path's highest bit.
         leaf |= (path >> (depth - 1 - i) & 1) << i
-    return level, left, right, leaf
+    return level, left, right, np.concatenate([np.zeros(inner, np.int64), leaf])
 
 
 def used(parts: Parts, splits: Splits) -> np.ndarray:

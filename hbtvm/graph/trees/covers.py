@@ -36,9 +36,10 @@ def checked(cover: np.ndarray, left: np.ndarray, right: np.ndarray, offset: np.n
     children = np.stack([base + left[split], base + right[split]])
     if np.isnan(cover[split]).any():
         cover = _summed(cover, split, children, offset)
-    if not np.all(np.isfinite(cover) & (cover >= 0)):
+    # NaN fails the comparison, too.
+    if not 0 <= cover.min() <= cover.max() < np.inf:
         return None
-    largest = cover[children].max(axis=0, initial=0)
+    largest = np.maximum(cover[children[0]], cover[children[1]])
     return cover if np.all(largest <= _MOST_OF_PARENT * cover[split]) else None
 
 
