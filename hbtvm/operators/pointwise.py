@@ -62,6 +62,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "sin": Function(np.sin, cuda="sin"),
     "cos": Function(np.cos, cuda="cos"),
     "tan": Function(np.tan, cuda="tan"),
+    "arcsin": Function(np.arcsin, cuda="asin"),
     "arctan": Function(np.arctan, cuda="atan"),
     "arcsinh": Function(np.arcsinh, cuda="asinh"),
     "arctanh": Function(np.arctanh, cuda="atanh"),

@@ -36,6 +36,7 @@ static inline double sign(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x == 0
   F(expm1, LIBM, expm1(x), expm1f(y))                                             \
   F(cbrt, LIBM, cbrt(x), cbrtf(y))                                                \
   F(arcsinh, LIBM, asinh(x), asinhf(y))                                           \
+  F(arcsin, LIBM, asin(x), asinf(y))                                              \
   F(arctan, LIBM, atan(x), atanf(y))                                              \
   F(arctanh, LIBM, atanh(x), atanhf(y))                                           \
   F(tanh, LIBM, tanh(x), tanhf(y))                                                \

@@ -253,6 +253,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "sin": tirx.sin,
     "cos": tirx.cos,
     "tan": tirx.tan,
+    "arcsin": lambda x: _let(x, lambda x: tirx.atan(x / tirx.sqrt((number(1) - x) * (number(1) + x)))),
     "arctan": tirx.atan,
     "arcsinh": _arcsinh,
     "arctanh": lambda x: _let(x, lambda x: (log1p(x) - log1p(number(0) - x)) * number(0.5)),

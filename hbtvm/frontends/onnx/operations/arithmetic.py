@@ -19,8 +19,8 @@ from hbtvm.operators.pointwise import FUNCTIONS, apply
 _UNARY: Mapping[str, str] = {
     "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Abs": "absolute", "Neg": "negative", "Floor": "floor",
     "Ceil": "ceil", "Round": "rint", "Sign": "sign", "Sin": "sin", "Cos": "cos", "Tan": "tan", "Tanh": "tanh",
-    "Sinh": "sinh", "Cosh": "cosh", "Atan": "arctan", "Asinh": "arcsinh", "Atanh": "arctanh",
-    "Sigmoid": "sigmoid", "Relu": "relu", "Reciprocal": "reciprocal",
+    "Sinh": "sinh", "Cosh": "cosh", "Asin": "arcsin", "Atan": "arctan", "Asinh": "arcsinh",
+    "Atanh": "arctanh", "Sigmoid": "sigmoid", "Relu": "relu", "Reciprocal": "reciprocal",
 }  # fmt: skip
 
 
