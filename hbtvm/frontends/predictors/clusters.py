@@ -19,7 +19,7 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 from hbtvm.operators.shapes import reduce, select
 
-_MOST_CLUSTERS = 1 << 12  # bound of a `BisectingKMeans`, with a weight for each pair of cluster and fork
+MOST_CLUSTERS = 1 << 12  # bound of a `BisectingKMeans`, with a weight for each pair of cluster and fork
 
 
 def k_means(record: Record, table: Table, where: Where) -> Predictor:
@@ -62,26 +62,34 @@ def bisecting(record: Record, table: Table, where: Where) -> Predictor:
     shift = np.zeros(len(table))
     if "_X_mean" in record:
         shift = floats(record, "_X_mean", where, len(table))
-    differences, offsets, ways, labels = _forks(record.record("_bisecting_tree"), shift, where)
+    forks = _forks(record.record("_bisecting_tree"), shift, where)
+    return Predictor("clusterer", {"response": label_behind(TableRows(table), *forks)}, label_dtype="int32")
+
+
+def label_behind(
+    rows: Node, differences: np.ndarray, offsets: np.ndarray, ways: np.ndarray, labels: np.ndarray
+) -> Node:
+    """Return the label of the cluster at which a row arrives in a tree of I forks and I + 1 clusters.
+
+    `differences`, `offsets`: factors and offsets of the comparison at each fork, float64, shapes (I, F) and
+    (I,): rows go left where it is at most 0.
+    `ways`: for each cluster and fork, 1 if the cluster is on its left, -1 on its right, else 0, float64,
+    shape (I + 1, I).
+    `labels`: float64, shape (I + 1,).
+    """
     if not len(differences):
-        return Predictor("clusterer", {"response": constant(labels[0])}, label_dtype="int32")
+        return constant(labels[0])
     # Squared distance to the left centre minus that to the right centre; the row's square cancels.
-    further = apply("add", Contract(TableRows(table), differences.T.copy()).checked(), offsets)
+    further = apply("add", Contract(rows, differences.T.copy()).checked(), offsets)
     left = apply("less_equal", further, 0.0)
     # The forks above a cluster that lead to it, minus all forks above it: 0 for the row's cluster alone.
     lefts = (ways > 0).sum(axis=1)
     score = apply("subtract", Contract(left, ways.T.copy()), lefts.astype(np.float64))
-    index = Take(reduce("argmax", score), labels[:, None])
-    return Predictor("clusterer", {"response": index}, label_dtype="int32")
+    return Take(reduce("argmax", score), labels[:, None])
 
 
 def _forks(tree: Record, shift: np.ndarray, where: Where) -> tuple[np.ndarray, ...]:
-    """Read a tree of bisections, of I forks and I + 1 clusters.
-
-    Returns factors and offsets of the comparison at each fork, float64, shapes (I, F) and (I,); for each
-    cluster and fork, 1 if the cluster is on its left, -1 on its right, else 0, float64, shape (I + 1, I); the
-    clusters' labels.
-    """
+    """Read a tree of bisections; see `label_behind` for what it returns."""
     factors: list[np.ndarray] = []
     offsets: list[float] = []
     leaves: list[tuple[float, list[tuple[int, float]]]] = []
@@ -95,8 +103,8 @@ def _forks(tree: Record, shift: np.ndarray, where: Where) -> tuple[np.ndarray, .
         if node.get("left", None) is None:
             leaves.append((float(node.whole("label")), path))
             continue
-        if len(factors) >= _MOST_CLUSTERS:
-            raise where.unsupported(f"has more than {_MOST_CLUSTERS:,} clusters, which is not supported.")
+        if len(factors) >= MOST_CLUSTERS:
+            raise where.unsupported(f"has more than {MOST_CLUSTERS:,} clusters, which is not supported.")
         left, right = (
             floats_of(node.record(side).get("center"), "center", where, len(shift)) + shift
             for side in ("left", "right")
@@ -108,16 +116,17 @@ def _forks(tree: Record, shift: np.ndarray, where: Where) -> tuple[np.ndarray, .
             (node.record("right"), [*path, (number, -1.0)]),
             (node.record("left"), [*path, (number, 1.0)]),
         ]
-    ways = np.zeros((len(leaves), len(factors)))
+    labels, ways = ways_of(leaves, len(factors))
+    return np.array(factors).reshape(-1, len(shift)), np.array(offsets), ways, labels
+
+
+def ways_of(leaves: list[tuple[float, list[tuple[int, float]]]], forks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels and ways of clusters, see `label_behind`, from each cluster's label and path."""
+    ways = np.zeros((len(leaves), forks))
     for i, (_, path) in enumerate(leaves):
         for number, side in path:
             ways[i, number] = side
-    return (
-        np.array(factors).reshape(-1, len(shift)),
-        np.array(offsets),
-        ways,
-        np.array([label for label, _ in leaves]),
-    )
+    return np.array([label for label, _ in leaves]), ways
 
 
 def nearest_centroid(record: Record, table: Table, where: Where) -> Predictor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,11 @@ from hbtvm.frontends.transformers.typed import accepting, float64
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.kernel_input import Coded, resolve
 from hbtvm.graph.columns.steps import Cast, Encode, Equals, Fill, Function, Lookup, Step, Within
-from hbtvm.graph.columns.table import Column, Table
+from hbtvm.graph.columns.table import Column, Raw, Table
+from hbtvm.graph.networks.network import TableRows, computed_columns
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.products import Contract
+from hbtvm.operators.shapes import reduce
 
 _NUMBER = re.compile(r"-?(\d+(\.\d+(E-?\d+)?)?|Infinity)|NaN")
 """Spark's text of an integer or a double."""
@@ -101,6 +106,35 @@ def _of_codes(column: Column, form: Coded, positions: np.ndarray, i: int) -> Col
         return bare.then(Equals(tuple(codes.tolist())), Cast("float64"))
     ones = np.where(np.isnan(positions), np.nan, (positions == i).astype(np.float64))
     return replace(bare.then(Lookup(ones), Cast("float64")), allow_nan=False)
+
+
+def vector_indexer(record: Record, table: Table, where: Where) -> Table:
+    """``VectorIndexerModel``: positions of numbers among categories, in some columns."""
+    keeps = handling(record, where) == "keep"
+    columns = list(float64(table).columns)
+    for index, pairs in cell(record, "categoryMaps", where):
+        numbers = {float(value): float(position) for value, position in pairs}
+        columns[index] = _position(columns[index], numbers, keeps, where)
+    return replace(table, columns=tuple(columns))
+
+
+def _position(column: Column, numbers: dict[float, float], keeps: bool, where: Where) -> Column:
+    """Return the position of a column's number; unknown numbers are errors, or behind the last."""
+    unknown = float(len(numbers)) if keeps else math.nan
+    form = resolve(column)
+    if isinstance(form, Coded):
+        codes = np.array([numbers.get(x, unknown) for x in form.values.tolist()])
+        looked = replace(column, steps=form.prefix).then(Lookup(codes), Cast("float64"))
+        return replace(looked, allow_nan=looked.allow_nan and not np.isnan(codes).any())
+    if isinstance(column.source, Raw):
+        encoder = Encode(tuple(numbers), "code" if keeps else "error", where.column(column))
+        codes = np.array([*numbers.values(), float(len(numbers))])
+        return column.then(encoder, Lookup(codes), Cast("float64"))
+    rows = TableRows(Table((column,)), allow_nan=True, allow_inf=True)
+    marks = apply("equal", rows, np.array(list(numbers)))
+    position = Contract(marks, np.array(list(numbers.values()))[:, None]).checked()
+    (result,) = computed_columns(apply("where", reduce("sum", marks), position, unknown))
+    return replace(result, allow_nan=keeps)
 
 
 def index_to_string(record: Record, table: Table, where: Where) -> Table:

@@ -8,11 +8,16 @@ import numpy as np
 
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.predictors.reading import floats_of
+from hbtvm.frontends.spark.parquet import vector
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.words.printable import shown
 
 _SPECIAL = {"NaN": float("nan"), "Inf": float("inf"), "-Inf": float("-inf")}
 """Numbers that Spark's JSON writes as strings."""
+
+
+_OF_FEATURES = ("pc", "linear")
+"""Cells with a row or a number for each feature; other matrices have columns for features."""
 
 
 def cell(record: Record, name: str, where: Where) -> Any:
@@ -65,12 +70,25 @@ def width_of(record: Record) -> int | None:
     """Return how many features a stage reads, as far as its data say; None if they don't."""
     if "numFeatures" in record:
         return record.whole("numFeatures", 1)
+    if "models" in record:
+        return width_of(record.records("models")[0])
+    if "layers" in record:
+        return int(record.sequence("layers")[0])
+    if "scalingVec" in record:
+        return len(vector(record.get("scalingVec")))
+    if "size" in record:
+        return record.whole("size", 1)
     rows = record.get("data", None)
     row = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
     if "numFeatures" in row:
         return int(row["numFeatures"])
-    if isinstance(row.get("pc"), np.ndarray):
-        return len(row["pc"])
+    for name, values in row.items():
+        if name in _OF_FEATURES and isinstance(values, np.ndarray):
+            return len(values)
+        if name == "mus" and isinstance(values, list):
+            return len(values[0])
+    if "boundaries" in row:  # of a single column, which may be any of a vector
+        return None
     arrays = [value for value in row.values() if isinstance(value, np.ndarray) and value.dtype.kind == "f"]
     matrices = [array for array in arrays if array.ndim == 2]
     return int((matrices or arrays)[0].shape[-1]) if arrays else None

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from math import comb
 from typing import Any
 
 import numpy as np
 
 from hbtvm.frontends.pickles import Record
+from hbtvm.frontends.predictors.reading import floats_of
 from hbtvm.frontends.spark.cells import cell, floats, handling, of_column, parameter
+from hbtvm.frontends.spark.parquet import vector
+from hbtvm.frontends.transformers.dispatch import MOST_COLUMNS, require_width
 from hbtvm.frontends.transformers.typed import accepting, float64
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.curves import Bins
@@ -22,9 +26,11 @@ from hbtvm.graph.networks.network import TableRows, computed_columns
 from hbtvm.graph.refused_rows import INTEGERS, RefusedTypes
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
-from hbtvm.operators.products import Contract
+from hbtvm.operators.products import Contract, Monomials
 from hbtvm.operators.shapes import reduce
 from hbtvm.operators.tables import Bucketize
+
+_MOST_DEGREE = 64  # factors of a product; files may claim any number
 
 
 def assembler(record: Record, table: Table, where: Where) -> Table:
@@ -187,3 +193,45 @@ def selector(record: Record, table: Table, where: Where) -> Table:
     """``ChiSqSelectorModel`` and the other selectors."""
     chosen = cell(record, "selectedFeatures", where)
     return _selected(table, np.asarray(chosen).tolist(), where)
+
+
+def elementwise(record: Record, table: Table, where: Where) -> Table:
+    """``ElementwiseProduct``: a product with a vector."""
+    return _scaled(table, None, floats_of(vector(record.get("scalingVec")), "scalingVec", where, len(table)))
+
+
+def size_hint(record: Record, table: Table, where: Where) -> Table:
+    """``VectorSizeHint``, which changes nothing."""
+    if record.whole("size") != len(table):
+        raise where.damaged(f"its size is {record.whole('size')}, but it gets {len(table)} columns.")
+    return table
+
+
+def polynomial(record: Record, table: Table, where: Where) -> Table:
+    """``PolynomialExpansion``: products of columns; exponents of the last column rise slowest."""
+    degree, width = record.whole("degree", 1), len(table)
+    require_width(comb(width + degree, degree) if degree <= _MOST_DEGREE else MOST_COLUMNS + 1, where)
+    terms: list[tuple[int, ...]] = [()]
+    for column in range(width):
+        terms = [
+            (*(column,) * power, *term)
+            for power in range(degree + 1)
+            for term in terms
+            if len(term) + power <= degree
+        ]
+    factors = np.full((len(terms) - 1, degree), width, np.int32)
+    for i, term in enumerate(terms[1:]):
+        factors[i, : len(term)] = term
+    # Spark's products stop at 0, even where another factor is not finite.
+    rows = TableRows(float64(table), allow_nan=False, allow_inf=False)
+    return Table(computed_columns(Monomials(rows, factors).checked()))
+
+
+def cosine_transform(record: Record, table: Table, where: Where) -> Table:
+    """``DCT``: the orthonormal cosine transform of type II, or its inverse."""
+    count = len(table)
+    at = np.arange(count)
+    weight = np.cos(np.pi * np.outer(at + 0.5, at) / count) * math.sqrt(2.0 / count)
+    weight[:, 0] = 1.0 / math.sqrt(count)
+    weight = np.ascontiguousarray(weight.T) if record.get("inverse", False) else weight
+    return Table(computed_columns(Contract(_rows(table), weight).checked()))

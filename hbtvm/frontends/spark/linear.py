@@ -39,6 +39,12 @@ def regression(record: Record) -> Graph:
     return graph(record, anchor, OutputSpec("regressor", 1, {"response": Input(1)}))
 
 
+def accelerated_failure_time(record: Record) -> Graph:
+    """Read ``AFTSurvivalRegressionModel``: the mean lifetime."""
+    anchor = dense(*_coefficients(record, Where(kind=record.kind)))
+    return graph(record, anchor, OutputSpec("regressor", 1, {"response": apply("exp", Input(1))}))
+
+
 def support_vectors(record: Record) -> Graph:
     """Read ``LinearSVCModel``."""
     where = Where(kind=record.kind)

@@ -23,7 +23,8 @@ _LISTS = ("impurityStats", "leftCategoriesOrThreshold")
 def cells(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of a folder, by name of the column.
 
-    Vectors and lists of numbers are arrays of one dimension, matrices arrays of two; other values are plain.
+    Vectors and lists of numbers are arrays of one dimension, matrices arrays of two; other values are plain,
+    also in lists.
     Raises `ModelError` if a file is damaged.
     """
     table = _table(folder)
@@ -144,16 +145,19 @@ def _value(scalar: Any) -> Any:
         return None
     if isinstance(scalar, pa.StructScalar):
         fields = {name: _value(scalar[name]) for name in scalar}
-        return _matrix(fields) if "numRows" in fields else _vector(fields)
+        return _matrix(fields) if "numRows" in fields else vector(fields)
     if isinstance(scalar, pa.MapScalar):
         return scalar.as_py()
-    if isinstance(scalar, pa.ListScalar) and pa.types.is_primitive(scalar.type.value_type):
-        return _numbers(scalar.values)
+    if isinstance(scalar, pa.ListScalar):
+        if pa.types.is_primitive(scalar.type.value_type):
+            return _numbers(scalar.values)
+        if pa.types.is_struct(scalar.type.value_type):
+            return [_value(part) for part in scalar.values]
     return scalar.as_py()
 
 
-def _vector(fields: dict[str, Any]) -> np.ndarray:
-    """Return a vector: float64, shape (size,)."""
+def vector(fields: dict[str, Any]) -> np.ndarray:
+    """Return a vector of Parquet's or JSON's fields: float64, shape (size,)."""
     if fields["type"] == 1:
         return np.asarray(fields["values"], np.float64)
     size = fields["size"]
@@ -182,6 +186,6 @@ def _matrix(fields: dict[str, Any]) -> np.ndarray:
 
 
 def _within(indices: np.ndarray, size: int) -> np.ndarray:
-    if len(indices) and not 0 <= indices.min() <= indices.max() < size:
+    if len(indices) and not 0 <= np.min(indices) <= np.max(indices) < size:
         raise ValueError(f"an index is outside of {size} numbers")
     return indices

@@ -22,7 +22,10 @@ from hbtvm.words.printable import shown
 
 _ASSEMBLER, _INDEXER, _TO_STRING = "VectorAssembler", "StringIndexerModel", "IndexToString"
 
-_OF_SCALARS = (_ASSEMBLER, _INDEXER, "OneHotEncoderModel", "Bucketizer", "ImputerModel", "Binarizer")
+_OF_SCALARS = (
+    *(_ASSEMBLER, _INDEXER, "OneHotEncoderModel", "Bucketizer", "ImputerModel", "Binarizer"),
+    "IsotonicRegressionModel",
+)
 """Stages whose input from the frame is a number or a text, not a vector."""
 
 _TO_SCALARS = (_INDEXER, "Bucketizer", "ImputerModel")
@@ -144,6 +147,8 @@ def _stages(record: Record, where: Where) -> Iterator[_Stage]:
         return
     reads = _names(record, "inputCols") or [*_names(record, "inputCol"), *_names(record, "featuresCol")][:1]
     writes = _names(record, "outputCols") if _names(record, "inputCols") else _names(record, "outputCol")
+    if record.kind == "VectorSizeHint":
+        writes = reads
     if record.kind == _ASSEMBLER:
         writes = _names(record, "outputCol")
     elif where.how(record).transforms is not None and len(reads) == len(writes) > 0:

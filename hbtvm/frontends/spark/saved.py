@@ -21,6 +21,9 @@ MOST_STAGES = 1000  # bound of all stages, as a folder may hold itself by a link
 _DEEPEST = 8  # nesting depth of pipelines
 _MOST_TEXT = 1 << 26  # bytes of the metadata; labels of IndexToString are part of it
 
+_WITHIN = ("bestModel", "pipelineModel")
+"""Folders of the models of searches and of formulas, in this order."""
+
 _PACKAGES = ("org.apache.spark.ml.", "pyspark.ml.")
 
 _NODES = ("id", "prediction", "leftChild", "rightChild", "split.featureIndex",
@@ -45,6 +48,8 @@ class Folders:
         `parquet.cells`, ``trees`` and ``tree_weights`` of models of trees, and ``stages`` of a pipeline.
         Raises `ModelError` if it is damaged.
         """
+        for name in _WITHIN:
+            folder = folder / name if (folder / name).is_dir() else folder
         self._stages += 1
         if depth > _DEEPEST or self._stages > MOST_STAGES:
             raise ModelError(
@@ -71,6 +76,16 @@ class Folders:
                 # Numbers, metadata and weights of the trees; the names differ by release.
                 rows = [list(row.values()) for row in parquet.cells(folder / "treesMetadata")]
                 state["tree_weights"] = [row[-1] for row in sorted(rows, key=lambda row: row[0])]
+        elif name == "OneVsRestModel":
+            count = metadata.get("numClasses")
+            if not isinstance(count, int) or not 0 < count <= MOST_STAGES:
+                raise ModelError(
+                    f"the model is damaged: the metadata in {folder} name {count!r:.20} classes."
+                )
+            state["models"] = [self.read(folder / f"model_{i}", depth + 1) for i in range(count)]
+        elif (folder / "data" / "data").is_dir():  # of a model of Spark's older library
+            state["data"] = parquet.cells(folder / "data" / "data")
+            state |= _metadata(folder / "data")
         elif (folder / "data").is_dir():
             state["data"] = parquet.cells(folder / "data")
         record.state = state

@@ -150,8 +150,8 @@ def _skipping(folder: Path) -> None:
     ("change", "told"),
     [
         (
-            lambda folder: _of_class(folder, "StandardScaler", "feature.DCT"),
-            r"a DCT \(pyspark\), which is not s",
+            lambda folder: _of_class(folder, "StandardScaler", "feature.Interaction"),
+            r"an Interaction \(pyspark\), which is not s",
         ),
         (
             lambda folder: _of_class(folder, "GBT", "classification.GBTClassifier"),

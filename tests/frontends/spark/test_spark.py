@@ -22,21 +22,28 @@ from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.registry import ESTIMATORS
 from hbtvm.frontends.spark import pipeline
 from hbtvm.frontends.spark.saved import Folders
-from hbtvm.graph.graph import Graph
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from tests.by_reference import leaf_numbers
-from tests.frontends.spark.oracle import answer, matrix_of
+from tests.frontends.spark.oracle import (
+    answer,
+    applied,
+    array_of,
+    edge_rows,
+    frame_of,
+    matrix_of,
+    tested_rows,
+    training_rows,
+)
 
 pytest.importorskip("pyspark")
 if shutil.which("java") is None:
     pytest.skip("Spark needs Java; on Debian: apt-get install default-jre-headless", allow_module_level=True)
 
-from pyspark.ml import Pipeline, PipelineModel, classification, clustering, feature, regression
+from pyspark.ml import Pipeline, PipelineModel, classification, clustering, feature, regression, tuning
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import DataFrame, SparkSession
 
 INF, NAN = float("inf"), float("nan")
-SCHEMA = "a double, b double, c string, i long, three double, two double, y double"
 
 
 @pytest.fixture(scope="module")
@@ -59,44 +66,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture(scope="module")
-def train() -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    count = 60
-    a, b = rng.normal(size=(2, count))
-    at = np.arange(count)
-    texts = np.array(["x", "y", "z"], object)[at % 3]
-    numbers = rng.integers(0, 4, count)
-    return pd.DataFrame(
-        {
-            "a": a,
-            "b": b,
-            "c": texts,
-            "i": numbers,
-            "three": at % 3 * 1.0,
-            "two": at % 2 * 1.0,
-            "y": abs(a) + 0.1,
-        }
-    )
-
-
-@pytest.fixture(scope="module")
-def rows(train: pd.DataFrame) -> pd.DataFrame:
-    """Rows with missing and unknown values, and numbers on edges of bins."""
-    frame = train.head(20).copy()
-    frame.loc[:7, "a"] = [NAN, 0.0, -1e-300, 1e-300, 0.5, np.nextafter(0.5, 1), np.nextafter(0.5, 0), -0.5]
-    frame.loc[8:10, "b"] = [NAN, 1.0, 1e6]
-    frame.loc[11:12, "c"] = [None, "unknown"]
-    frame.loc[13, "i"] = 77
-    return frame
-
-
-def frame_of(session: SparkSession, frame: pd.DataFrame) -> DataFrame:
-    values = frame.astype(object).to_numpy().tolist()
-    texts = list(frame.columns).index("c")
-    for row in values:
-        row[texts] = row[texts] if isinstance(row[texts], str) else None
-    return session.createDataFrame(values, SCHEMA)
+train = pytest.fixture(scope="module")(training_rows)
+rows = pytest.fixture(scope="module")(tested_rows)
 
 
 def steps() -> list[Any]:
@@ -135,6 +106,14 @@ def steps() -> list[Any]:
         .setLabelType("categorical")
         .setSelectionThreshold(2),
         feature.Binarizer(inputCol="v5", outputCol="bits", threshold=0.1),
+        feature.ElementwiseProduct(
+            inputCol="sliced", outputCol="times", scalingVec=Vectors.sparse(2, [1], [-0.3])
+        ),
+        feature.VectorSizeHint(inputCol="sliced", size=2),
+        feature.PolynomialExpansion(inputCol="pca", outputCol="products", degree=4),
+        feature.DCT(inputCol="pca", outputCol="cosines"),
+        feature.DCT(inputCol="pca", outputCol="sums", inverse=True),
+        feature.VectorIndexer(inputCol="v", outputCol="positions", maxCategories=5, handleInvalid="keep"),
     ]
 
 
@@ -164,57 +143,25 @@ def prepared(
     return Prepared(models, Folders().read(folder), data, answers)
 
 
-def applied(model: Any, frame: DataFrame) -> DataFrame:
-    """Apply a stage now, as Spark is slow to plan chains; columns keep their facts on categories."""
-    seen = model.transform(frame)
-    return frame.sparkSession.createDataFrame(seen.collect(), seen.schema, verifySchema=False)
-
-
-def array_of(value: Any) -> np.ndarray:
-    return value.toArray() if hasattr(value, "toArray") else np.array([value], np.float64)
-
-
 def test_preparing_stages(prepared: Prepared, rows: pd.DataFrame) -> None:
     """The columns that each stage writes, to the bit but for products."""
     stages = prepared.record.attributes["stages"]
     compared = set()
     for at, stage in enumerate(stages):
         several = stage.get("inputCols", None) is not None and stage.kind != "VectorAssembler"
-        for name in stage.get("outputCols") if several else [stage.get("outputCol")]:
+        for name in stage.get("outputCols") if several else [stage.get("outputCol", "sliced")]:
             # An assembler returns what it reads.
             last = Record(next(stage for stage in stages if stage.kind == "VectorAssembler").cls)
             last.state = {"inputCols": [name], "outputCol": "result", "handleInvalid": "keep"}
             record = Record(prepared.record.cls)
             record.state = {"stages": [*stages[: at + 1], last]}
             found = answer(pipeline.read(record, ESTIMATORS), rows)
-            if stage.kind == "PCAModel":
-                np.testing.assert_allclose(found, prepared.answers[name], rtol=1e-12)
+            if stage.kind in ("PCAModel", "PolynomialExpansion", "DCT"):
+                np.testing.assert_allclose(found, prepared.answers[name], rtol=1e-12, atol=1e-15)
             else:
                 np.testing.assert_array_equal(found, prepared.answers[name], name)
             compared.add(stage.kind)
-    assert len(compared) == 14
-
-
-def edge_rows(graph: Graph, X: np.ndarray) -> np.ndarray:
-    """Return rows with thresholds and their neighbours, categories that do not exist, NaN and infinities."""
-    added = []
-    for column in range(X.shape[1]):
-        values = [0.5, 1.5, 7.0, -1.0, -0.0, 2.0]
-        trees = graph.anchor
-        if isinstance(trees, TreeEnsemble):
-            values += [NAN, INF, -INF]
-            source = [feed.source.index for feed in graph.feeds] or list(range(trees.n_features))  # type: ignore[union-attr]
-            numeric = (trees.left >= 0) & (trees.category_set < 0)
-            cuts = [
-                trees.threshold[numeric & (trees.feature == i)] for i, at in enumerate(source) if at == column
-            ]
-            for cut in np.unique(np.concatenate([*cuts, []])).tolist():
-                values += [cut, float(np.nextafter(cut, INF)), float(np.nextafter(cut, -INF))]
-        for value in values:
-            row = X[5].copy()
-            row[column] = value
-            added.append(row)
-    return np.vstack([X, added])
+    assert len(compared) == 19
 
 
 _TREES = [
@@ -257,11 +204,22 @@ _LINEAR = [
 ]
 _BAYES = {"featuresCol": "v3", "labelCol": "three"}
 _CLUSTERS = {"featuresCol": "v5", "k": 3, "seed": 1, "maxIter": 3}
+_MACHINE = {"featuresCol": "pca", "factorSize": 2, "maxIter": 3, "seed": 1}
 _OTHERS = [
     (classification.NaiveBayes, {**_BAYES, "modelType": "complement"}),
     (classification.NaiveBayes, {**_BAYES, "featuresCol": "bits", "modelType": "bernoulli"}),
     (classification.NaiveBayes, {"featuresCol": "sliced", "labelCol": "two", "modelType": "gaussian"}),
     (clustering.KMeans, {**_CLUSTERS, "distanceMeasure": "cosine"}),
+    (clustering.BisectingKMeans, {**_CLUSTERS, "k": 5}),
+    (clustering.BisectingKMeans, {**_CLUSTERS, "distanceMeasure": "cosine"}),
+    (clustering.GaussianMixture, {"featuresCol": "pca", "k": 3, "seed": 1}),
+    (regression.AFTSurvivalRegression, {"featuresCol": "sliced", "labelCol": "y", "censorCol": "two"}),
+    (regression.FMRegressor, {**_MACHINE, "labelCol": "y"}),
+    (classification.FMClassifier, {**_MACHINE, "labelCol": "two"}),
+    (
+        classification.MultilayerPerceptronClassifier,
+        {"featuresCol": "pca", "labelCol": "three", "layers": [3, 5, 4, 3], "seed": 1, "maxIter": 5},
+    ),
 ]
 
 
@@ -387,3 +345,55 @@ def test_rows_that_spark_refuses(session: SparkSession, train: pd.DataFrame, tmp
             model.transform(frame_of(session, bad)).collect()
         with pytest.raises(InputError, match=told):
             compiled.predict(bad)
+
+
+def test_models_of_other_models(session: SparkSession, prepared: Prepared, tmp_path: Path) -> None:
+    """A classifier for each class, by trees that split on categories; the best model of a search."""
+    forest = classification.RandomForestClassifier(numTrees=2, maxDepth=3, seed=1)
+    several = classification.OneVsRest(featuresCol="positions", labelCol="three", classifier=forest)
+    several = several.fit(prepared.training)
+    (tmp_path / "search").mkdir()
+    for name in ("several", "search/bestModel"):
+        several.write().save(str(tmp_path / name))
+    X = prepared.answers["positions"]
+    vectors = session.createDataFrame([(Vectors.dense(row),) for row in X.tolist()], ["positions"])
+    results = tuning.TrainValidationSplitModel(several).transform(vectors).collect()
+    for name in ("several", "search"):
+        graph = pipeline.read(Folders().read(tmp_path / name), ESTIMATORS)
+        assert answer(graph, X).tolist() == [row["prediction"] for row in results]
+        raw = [row["rawPrediction"].toArray() for row in results]
+        np.testing.assert_allclose(answer(graph, X, "decision"), raw, rtol=1e-12)
+
+
+def test_isotonic_regression(session: SparkSession, train: pd.DataFrame, tmp_path: Path) -> None:
+    stages = [
+        feature.VectorAssembler(inputCols=["b", "a"], outputCol="v"),
+        regression.IsotonicRegression(featuresCol="v", featureIndex=1, labelCol="y"),
+    ]
+    frame = frame_of(session, train)
+    assembled = Pipeline(stages=stages).fit(frame)
+    alone = regression.IsotonicRegression(featuresCol="a", labelCol="y", isotonic=False).fit(frame)
+    for at, model in enumerate((assembled, alone)):
+        model.write().save(str(tmp_path / str(at)))
+        graph = load_model(tmp_path / str(at))
+        expected = [row["prediction"] for row in model.transform(frame).collect()]
+        np.testing.assert_allclose(answer(graph, train), expected, rtol=1e-12)
+
+
+def test_formulas(session: SparkSession, train: pd.DataFrame, tmp_path: Path) -> None:
+    stages = [
+        feature.RFormula(formula="y ~ a + c", featuresCol="v", labelCol="l"),
+        regression.LinearRegression(featuresCol="v", labelCol="l"),
+    ]
+    frame = frame_of(session, train)
+    model = Pipeline(stages=stages).fit(frame)
+    model.write().save(str(tmp_path / "model"))
+    expected = [row["prediction"] for row in model.transform(frame).collect()]
+    np.testing.assert_allclose(answer(load_model(tmp_path / "model"), train), expected, rtol=1e-12)
+
+
+def test_numbers_that_a_vector_indexer_refuses(session: SparkSession, prepared: Prepared) -> None:
+    indexer = feature.VectorIndexer(inputCol="sliced", outputCol="o", maxCategories=40)
+    graph = load_model(indexer.fit(prepared.training))
+    with pytest.raises(InputError, match="was not in the training data"):
+        answer(graph, prepared.answers["sliced"][:3] + 100.0)
