@@ -100,6 +100,15 @@ def outlier_factor(record: Record, table: Table, where: Where) -> Predictor:
     return Predictor("anomaly", outputs, label_dtype="int64")
 
 
+def distances(record: Record, table: Table, k: int, where: Where) -> Node:
+    """Return the distances of a row to its k nearest points, ascending."""
+    points = _points(record, table, where)
+    if k > len(points):
+        raise where.damaged(f"{k} neighbours of {len(points)} points.")
+    away, _, measure = _top(record, table, points, k, where)
+    return measure.root(away)
+
+
 def _top(
     record: Record, table: Table, points: np.ndarray, k: int, where: Where
 ) -> tuple[Node, Node, Measure]:

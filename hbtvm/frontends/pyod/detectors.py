@@ -1,4 +1,4 @@
-"""PyOD's IForest and HBOS.
+"""PyOD's detectors of trees and histograms, and outputs of all detectors.
 
 ``decision_function`` is higher for outliers, ``predict`` is 1 above ``threshold_``, else 0, and
 ``predict_proba`` scales training's scores to 0 and 1 (``method="linear"``).
@@ -65,6 +65,13 @@ def read_histograms(model: Record) -> Graph:
 
 
 def _graph(model: Record, anchor: Any, score: Node) -> Graph:
+    output = OutputSpec("anomaly", 1, outputs_of(model, score), (np.arange(2),))
+    inputs = InputSpec(anchor.n_features, allow_nan=False, allow_inf=False)
+    return Graph("pyod", model.kind, inputs, replace(anchor, precise=True), output)
+
+
+def outputs_of(model: Record, score: Node) -> dict[str, Node]:
+    """Return a detector's outputs by name, from its score."""
     contamination = model.get("contamination")
     if isinstance(contamination, bool) or not isinstance(contamination, (int, float, np.number)):
         raise UnsupportedModel(
@@ -78,9 +85,7 @@ def _graph(model: Record, anchor: Any, score: Node) -> Graph:
     }
     if model.whole("_classes", 1) == 2:
         nodes["proba"] = with_complement(_scaled(model, score))
-    output = OutputSpec("anomaly", 1, nodes, (np.arange(2),))
-    inputs = InputSpec(anchor.n_features, allow_nan=False, allow_inf=False)
-    return Graph("pyod", model.kind, inputs, replace(anchor, precise=True), output)
+    return nodes
 
 
 def _scaled(model: Record, score: Node) -> Node:

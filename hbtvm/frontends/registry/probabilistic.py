@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hbtvm.frontends.ngboost import model as ngboost_model
-from hbtvm.frontends.pyod import detectors
+from hbtvm.frontends.pyod import detectors, wrappers
 from hbtvm.frontends.survival import lifelines, scikit_survival
 from hbtvm.frontends.transformers.where import Estimator, Section
 
@@ -29,5 +29,6 @@ SECTIONS: dict[tuple[str, str], Section] = {
     ("pyod", "PyOD"): {
         "IForest": Estimator(model=detectors.read_isolation_forest),
         "HBOS": Estimator(model=detectors.read_histograms),
+        **wrappers.SECTION,
     },
 }
