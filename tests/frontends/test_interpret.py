@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import hbtvm
-from hbtvm.errors import ModelError, UnsupportedModel
+from hbtvm.errors import InputError, ModelError, UnsupportedModel
 from hbtvm.frontends import from_object, load_model
 from hbtvm.frontends.pickles import Record, from_live
 from hbtvm.frontends.registry import read
@@ -131,6 +131,35 @@ def test_refusals(models: dict[str, Any]) -> None:
     ).fit(np.repeat([1e17, 2e17, 3.0], 40)[:, None], np.arange(120.0))
     with pytest.raises(UnsupportedModel, match=r"the category 1e\+17; numbers below 1e16"):
         from_object(large)
+
+
+@pytest.mark.parametrize("name", ["LinearRegression", "RegressionTree"])
+def test_wrapped_regressors(name: str) -> None:
+    frame = FRAME[["b", "a"]].fillna(0.5)
+    model = getattr(glassbox, name)().fit(frame, TARGET)
+    compiled = hbtvm.compile(model, batch_sizes=1, dtype="float64")
+    rows = frame[["a", "b"]].assign(more=1.0) * 1.5  # columns by name
+    np.testing.assert_allclose(compiled.predict(rows), model.predict(rows), rtol=1e-12)
+    with pytest.raises(InputError, match="NaN"):
+        compiled.predict(FRAME[["a", "b"]])
+
+
+@pytest.mark.parametrize("name", ["LogisticRegression", "ClassificationTree"])
+def test_wrapped_classifiers(name: str) -> None:
+    rows = FRAME[["a", "b"]].fillna(0.5).to_numpy()
+    model = getattr(glassbox, name)().fit(rows, LABELS)
+    compiled = hbtvm.compile(model, batch_sizes=1, dtype="float64")
+    assert compiled.predict(rows).tolist() == model.predict(rows).tolist()
+    np.testing.assert_allclose(compiled.predict_proba(rows), model.predict_proba(rows), rtol=1e-12)
+
+
+def test_wrapped_models_of_categories_are_refused() -> None:
+    rows = FRAME[["a", "whole"]].fillna(0.5)
+    model = glassbox.RegressionTree(feature_types=["continuous", "nominal"]).fit(rows, TARGET)
+    with pytest.raises(UnsupportedModel, match="has columns of categories"):
+        from_object(model)
+    with pytest.raises(UnsupportedModel, match="is not fitted"):
+        from_object(glassbox.RegressionTree())
 
 
 def test_damaged_records(models: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbtvm.frontends.additive import interpret
+from hbtvm.frontends.additive import interpret, wrappers
 from hbtvm.frontends.predictors import quantile_forests
 from hbtvm.frontends.transformers.where import Estimator, Section
 
@@ -13,6 +13,9 @@ SECTIONS: dict[tuple[str, str], Section] = {
         ),
         "ExplainableBoostingRegressor DPExplainableBoostingRegressor": Estimator(
             predicts=interpret.regressor, rows="names"
+        ),
+        "LinearRegression LogisticRegression ClassificationTree RegressionTree": Estimator(
+            inner=wrappers.unwrapped, last=wrappers.last, rows="names"
         ),
     },
     ("quantile_forest", "quantile-forest"): {
