@@ -76,6 +76,9 @@ def _first(model: Record, where: Where) -> tuple[int, tuple[str, ...] | None] | 
     """Return the columns' number and names from the first estimator fitted on the caller's columns."""
     if "n_features_in_" in model:
         return column_count(model), feature_names(model)
+    if model.is_a("skrub", "SelectCols", "DropCols"):
+        names = model.sequence("columns_" if model.kind == "SelectCols" else "kept_cols_")
+        return len(names), tuple(map(str, names))
     if model.is_a("sklearn", "SelectFromModel"):
         # Its model knows their number; for models of XGBoost and LightGBM, their readers do.
         inner = _members(model)[0]

@@ -14,7 +14,8 @@ import numpy as np
 from hbtvm.frontends.category_encoders.columns import Encoded, encoded, lumped
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.pickles.pandas_objects import frame, objects, series
-from hbtvm.frontends.transformers.encoders.tables import Coding, Numbers, category, is_missing
+from hbtvm.frontends.transformers.dispatch import apply
+from hbtvm.frontends.transformers.encoders.tables import Coding, Numbers, category, is_missing, side_by_side
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.table import Table
 
@@ -32,6 +33,55 @@ def by_value(record: Record, table: Table, where: Where) -> Table:
         return Encoded(_joined(record, codes[label], rows, (np.nan,)), (str(label),))
 
     return encoded(record, table, where, read)
+
+
+def summary(record: Record, table: Table, where: Where) -> Table:
+    """Read ``SummaryEncoder``: several quantiles of the target for each category."""
+    parts = record.records("encoder_list")
+    readers = [(part, _codes(part.record("ordinal_encoder"), where)) for part in parts]
+    if not parts or record.get("drop_invariant"):
+        raise where.unsupported("drops columns (drop_invariant), which is not supported; leave it False.")
+
+    def read(label: Any) -> Encoded:
+        codings = []
+        for part, codes in readers:
+            index, values = series(part.get("mapping")[label])
+            rows = dict(zip(index, ((float(value),) for value in values), strict=True))
+            codings.append(_joined(part, codes[label], rows, (np.nan,)))
+        names = [f"{label}_{round(part.number('quantile') * 100)}" for part in parts]
+        return Encoded(side_by_side(codings), names)
+
+    return encoded(record, table, where, read)
+
+
+def rank_hot(record: Record, table: Table, where: Where) -> Table:
+    """Read ``RankHotEncoder``: a column for each category, 1 up to the row's."""
+    codes = _codes(record.record("ordinal_encoder"), where)
+    mappings = {part["col"]: part["mapping"] for part in record.sequence("mapping")}
+    unknown, missing = record.get("handle_unknown"), record.get("handle_missing")
+
+    def read(label: Any) -> Encoded:
+        index, names, values = frame(mappings[label])
+        rows: dict[Any, Numbers] = dict(zip(index, values.tolist(), strict=True))
+        nothing = [np.nan if unknown == "return_nan" else 0.0] * len(names)
+        known = {value: rows.get(code, nothing) for value, code in codes[label].items() if value is not None}
+        absent: Numbers | None = rows.get(codes[label].get(None, _UNKNOWN), nothing)
+        if missing == "return_nan":
+            absent = [np.nan] * len(names)
+        others = None if unknown == "error" else nothing
+        return Encoded(Coding(known, None if missing == "error" else absent, others), names)
+
+    return encoded(record, table, where, read)
+
+
+def nested(record: Record, table: Table, where: Where) -> Table:
+    """Read ``NestedCVWrapper``: for new rows, the encoder that all training rows fitted."""
+    return apply(record.record("feature_encoder"), table, where)
+
+
+def nested_encoder(record: Record, where: Where) -> list[Record]:
+    """Return the encoder of a ``NestedCVWrapper``."""
+    return [record.record("feature_encoder")]
 
 
 def by_columns(record: Record, table: Table, where: Where) -> Table:

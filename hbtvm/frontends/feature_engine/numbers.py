@@ -148,6 +148,10 @@ def _yeo_johnson(column: Column, label: Any, record: Record, where: Where) -> Co
     return column.then(Power("yeo-johnson", numbers_by_label(record, "lambda_dict_", where)[label]))
 
 
+def _arcsin(column: Column, label: Any, record: Record, where: Where) -> Column:
+    return column.then(_WIDE, Within(0.0, 1.0), Function("sqrt"), Function("arcsin"))
+
+
 def _arcsinh(column: Column, label: Any, record: Record, where: Where) -> Column:
     shift = Arithmetic("subtract", record.number("loc"))
     return column.then(_WIDE, shift, Arithmetic("divide", record.number("scale")), Function("arcsinh"))
@@ -179,5 +183,6 @@ power: Reader = each_variable(_power)
 reciprocal: Reader = each_variable(_reciprocal)
 box_cox: Reader = each_variable(_box_cox)
 yeo_johnson: Reader = each_variable(_yeo_johnson)
+arcsin: Reader = each_variable(_arcsin)
 arcsinh: Reader = each_variable(_arcsinh)
 mean_normalization: Reader = each_variable(_mean)

@@ -13,6 +13,11 @@ SECTIONS: dict[tuple[str, str], Section] = {
         "TargetEncoder MEstimateEncoder JamesSteinEncoder WOEEncoder QuantileEncoder GLMMEncoder": Estimator(
             transforms=encoders.by_value, frames=True
         ),
+        "SummaryEncoder": Estimator(transforms=encoders.summary, frames=True),
+        "RankHotEncoder": Estimator(transforms=encoders.rank_hot, frames=True),
+        "NestedCVWrapper": Estimator(
+            transforms=encoders.nested, first=encoders.nested_encoder, fitted=False, frames=True
+        ),
         "LeaveOneOutEncoder": Estimator(transforms=encoders.leave_one_out, frames=True),
         "CatBoostEncoder": Estimator(transforms=encoders.catboost, frames=True),
         "CountEncoder": Estimator(transforms=encoders.counts, frames=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbtvm.frontends.feature_engine import dates, encoders, numbers
+from hbtvm.frontends.feature_engine import creation, dates, encoders, numbers, wrappers
 from hbtvm.frontends.registry.scikit_learn import PIPELINE
 from hbtvm.frontends.transformers.where import Estimator, Section
 
@@ -27,6 +27,10 @@ SECTIONS: dict[tuple[str, str], Section] = {
                 "BoxCoxTransformer": numbers.box_cox,
                 "YeoJohnsonTransformer": numbers.yeo_johnson,
                 "ArcSinhTransformer": numbers.arcsinh,
+                "ArcsinTransformer": numbers.arcsin,
+                "MathFeatures": creation.mathematics,
+                "RelativeFeatures": creation.relations,
+                "SklearnTransformerWrapper": wrappers.wrapper,
                 "MeanNormalizationScaler": numbers.mean_normalization,
                 "CyclicalFeatures": numbers.cyclical,
                 "DatetimeFeatures": dates.datetime_features,

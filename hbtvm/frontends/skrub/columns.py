@@ -70,6 +70,50 @@ def each_column(record: Record, table: Table, where: Where) -> Table:
     return Table(tuple(columns), False, outputs)
 
 
+def to_columns(record: Record, table: Table, where: Where) -> Table:
+    """Read ``ApplyToCols``: each column by itself, or all together."""
+    return apply(wrapped(record, where)[0], table, where)
+
+
+def wrapped(record: Record, where: Where) -> list[Record]:
+    """Return the ``ApplyToEachCol`` or ``ApplyToSubFrame`` of an ``ApplyToCols``."""
+    if "_wrapped_transformer" not in record:
+        raise where.of(record).unsupported("is not fitted; hbtvm compiles trained models.")
+    return [record.record("_wrapped_transformer")]
+
+
+def together(record: Record, table: Table, where: Where) -> Table:
+    """Read ``ApplyToSubFrame``: some columns, replaced by what their transformer returns."""
+    inside, names = _places(record, "_columns", table, where), names_in(record, table)
+    kept = record.get("keep_original", False)
+    others = [i for i in range(len(table)) if kept or i not in inside]
+    parts = [table.select(others)] if others else []
+    if inside:
+        assert names is not None
+        rows = Table(table.select(inside).columns, False, tuple(names[i] for i in inside))
+        parts.append(apply(record.record("transformer_"), rows, where.child("transformer_")))
+    columns = tuple(column for part in parts for column in part.columns)
+    outputs = tuple(map(str, record.sequence("all_outputs_")))
+    if len(outputs) != len(columns):
+        raise where.damaged(f"it has names of {len(outputs)} columns, but makes {len(columns)}.")
+    return Table(columns, False, outputs)
+
+
+def chosen(record: Record, table: Table, where: Where) -> Table:
+    """Read ``SelectCols`` and ``DropCols``: some columns."""
+    return table.select(
+        _places(record, "columns_" if record.kind == "SelectCols" else "kept_cols_", table, where)
+    )
+
+
+def _places(record: Record, name: str, table: Table, where: Where) -> list[int]:
+    """Return the positions of columns that an attribute names."""
+    names = names_in(record, table)
+    if names is None:
+        raise where.damaged("its columns have no names.")
+    return [names.index(label) for label in record.sequence(name)]
+
+
 def null_strings(record: Record, table: Table, where: Where) -> Table:
     """Read ``CleanNullStrings``: texts that stand for missing values become missing."""
     texts = record.sequence("null_strings_")

@@ -38,7 +38,7 @@ CLASSES = (
     *("OrdinalEncoder", "OneHotEncoder", "BinaryEncoder", "BaseNEncoder", "GrayEncoder", "SumEncoder"),
     *("HelmertEncoder", "BackwardDifferenceEncoder", "PolynomialEncoder", "TargetEncoder"),
     *("MEstimateEncoder", "JamesSteinEncoder", "WOEEncoder", "QuantileEncoder", "LeaveOneOutEncoder"),
-    *("CatBoostEncoder", "CountEncoder"),
+    *("CatBoostEncoder", "CountEncoder", "SummaryEncoder", "RankHotEncoder"),
 )
 SETTINGS = (
     *(("value", "value"), ("return_nan", "return_nan"), ("indicator", "indicator"), (7, -9)),
@@ -104,7 +104,7 @@ def check(encoder: Any, frame: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_each_class_with_all_settings(name: str) -> None:
-    left_out = ["objects"] if name == "GrayEncoder" else []  # it sorts categories
+    left_out = ["objects"] if name in ("GrayEncoder", "RankHotEncoder") else []  # it sorts categories
     used, cols = 0, [column for column in COLUMNS if column not in left_out]
     for unknown, missing in SETTINGS:
         fit_on = frame_of(0, missing=missing != "error").drop(columns=left_out)
@@ -138,6 +138,8 @@ def test_each_class_with_all_settings(name: str) -> None:
         ("JamesSteinEncoder", {"model": "beta", "randomized": True}),
         ("GLMMEncoder", {"cols": ["seldom"]}),
         ("OrdinalEncoder", {"cols": None}),
+        ("SummaryEncoder", {"quantiles": [0.1, 0.5, 0.9], "m": 3.0}),
+        ("RankHotEncoder", {"use_cat_names": True, "drop_invariant": True}),
     ],
 )
 def test_other_settings(name: str, settings: dict[str, Any]) -> None:
@@ -146,6 +148,15 @@ def test_other_settings(name: str, settings: dict[str, Any]) -> None:
     chosen = settings["cols"] or columns
     encoder = fitted(name, frame_of(0)[chosen], **settings)
     check(encoder, frame_of(1, more=True)[chosen])
+
+
+def test_nested_encoders() -> None:
+    frame = frame_of(0)[["text", "number", "whole"]]
+    wrapper = pytest.importorskip("category_encoders.wrapper")
+    encoder = wrapper.NestedCVWrapper(ce.TargetEncoder(cols=["text", "whole"]), cv=3)
+    encoder.fit(frame, pd.Series(Y))
+    rows = frame_of(1, more=True)[["text", "number", "whole"]]
+    pd.testing.assert_frame_equal(hbtvm.compile(encoder).transform(rows), encoder.transform(rows))
 
 
 def test_mappings_of_the_user() -> None:
@@ -237,7 +248,7 @@ def test_arrays_of_objects() -> None:
         ("TargetEncoder", {"composite_cols": [("text", "none")]}, r"joins columns \(composite_cols\)"),
         ("OrdinalEncoder", {"handle_unknown": lambda value, mapping: 3}, "calls a function for unknown"),
         ("HashingEncoder", {}, "it hashes any text; use scikit-learn's FeatureHasher, or"),
-        ("RankHotEncoder", {}, "category_encoders's RankHotEncoder is not supported yet"),
+        ("SummaryEncoder", {"drop_invariant": True}, "drops columns"),
     ],
 )
 def test_refusals(name: str, settings: dict[str, Any], words: str) -> None:

@@ -12,9 +12,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_selection import SelectKBest
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.tree import DecisionTreeClassifier
 
 import hbtvm
@@ -40,6 +48,7 @@ from feature_engine import (
     transformation,
 )
 from feature_engine.pipeline import Pipeline as EnginePipeline
+from feature_engine.wrappers import SklearnTransformerWrapper
 
 ROWS = 120
 Y = pd.Series((np.random.default_rng(5).random(ROWS) > 0.5).astype(int))
@@ -65,7 +74,7 @@ def frame_of(seed: int, more: bool = False, missing: float = 0.0, dtype: str = "
     return frame
 
 
-def check(transformer: Any, frame: pd.DataFrame) -> None:
+def check(transformer: Any, frame: pd.DataFrame, rtol: float = 0.0) -> None:
     """Compare a transformer's table with the library; both refuse the rows, or neither does."""
     names = tuple(frame.columns)
     raw = Table(tuple(Column(Raw(i)) for i in range(len(names))), names=names)
@@ -83,7 +92,9 @@ def check(transformer: Any, frame: pd.DataFrame) -> None:
     for i, name in enumerate(expected.columns):
         values = expected[name].to_numpy()
         if values.dtype.kind in "fiub":
-            np.testing.assert_array_equal(evaluated[:, i].astype(float), values.astype(float), name)
+            np.testing.assert_allclose(
+                evaluated[:, i].astype(float), values.astype(float), rtol, err_msg=name
+            )
         else:
             assert pd.Series(evaluated[:, i]).equals(pd.Series(expected[name].to_numpy(object))), name
 
@@ -179,6 +190,9 @@ NUMBERS = [
     transformation.YeoJohnsonTransformer(variables=["age", "share"]),
     transformation.BoxCoxTransformer(variables=["age", "share"]),
     transformation.ArcSinhTransformer(variables=["age"], loc=1.5, scale=3.0),
+    transformation.ArcsinTransformer(variables=["share"]),
+    SklearnTransformerWrapper(RobustScaler(), variables=["age", "count"]),
+    SklearnTransformerWrapper(KBinsDiscretizer(4, encode="ordinal"), variables=["age", "share"]),
     scaling.MeanNormalizationScaler(variables=["age", "share"]),
     creation.CyclicalFeatures(variables=["count"], drop_original=True),
     selection.DropConstantFeatures(),
@@ -197,6 +211,43 @@ def test_steps_that_refuse_missing_values(transformer: Any) -> None:
     for value in {0.0, -3.0, np.inf, np.nan} - {left_out}:
         for column in ("age", "share"):
             check(transformer, frame.assign(**{column: np.where(frame.index == 7, value, frame[column])}))
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        SklearnTransformerWrapper(SimpleImputer(strategy="median"), variables=["age", "count"]),
+        SklearnTransformerWrapper(OneHotEncoder(sparse_output=False), variables=["city"]),
+        SklearnTransformerWrapper(OrdinalEncoder(), variables=["city", "count"]),
+        SklearnTransformerWrapper(SelectKBest(k=1), variables=["age", "count", "same"]),
+    ],
+    ids=lambda x: type(x.transformer).__name__,
+)
+def test_wrapped_transformers(wrapper: Any) -> None:
+    fitted(wrapper, missing=0.1 if isinstance(wrapper.transformer, SimpleImputer) else 0.0)
+    check(wrapper, frame_of(2))
+    if isinstance(wrapper.transformer, SimpleImputer):
+        check(wrapper, frame_of(1, more=True, missing=0.3))
+
+
+@pytest.mark.parametrize("missing", ["raise", "ignore"])
+def test_arithmetic_of_columns(missing: str) -> None:
+    numbers = ["age", "count", "share"]
+    for transformer in (
+        creation.MathFeatures(numbers, ["sum", "mean", "min", "max", "prod"], missing_values=missing),
+        creation.MathFeatures(numbers[1:], "sum", ["both"], missing_values=missing, drop_original=True),
+        creation.RelativeFeatures(
+            numbers[1:], ["age", "same"], ["add", "sub", "mul", "div"], missing_values=missing
+        ),
+        creation.RelativeFeatures(["age"], ["share"], ["truediv"], 7.5, missing, drop_original=True),
+    ):
+        fitted(transformer)
+        check(transformer, frame_of(1, more=True), rtol=1e-15)
+        rows = frame_of(1, more=True)
+        check(transformer, rows.assign(share=np.where(rows.index == 3, 0.0, rows["share"])), rtol=1e-15)
+        if transformer.__class__.__name__ == "MathFeatures" or missing == "raise":
+            rows = rows.assign(share=np.where(rows.index == 3, np.nan, rows["share"]))
+            check(transformer, rows.assign(age=np.where(rows.index < 6, np.nan, rows["age"])), rtol=1e-15)
 
 
 def test_values_at_the_edges_of_bins() -> None:
@@ -221,6 +272,8 @@ def models() -> dict[str, Pipeline]:
     encoders = [
         encoding.OneHotEncoder(variables=["job"]),
         encoding.MeanEncoder(variables=["city"], unseen="encode"),
+        creation.MathFeatures(["age", "count"], ["sum", "max"]),
+        SklearnTransformerWrapper(StandardScaler(), variables=["age"]),
         selection.DropConstantFeatures(),
     ]
     columns = ColumnTransformer(
@@ -275,9 +328,11 @@ def test_a_transformer_by_itself_returns_a_frame() -> None:
         (transformation.PowerTransformer(variables=["age"], exp=3), "raises to the power 3; supported are"),
         (discretisation.EqualWidthDiscretiser(return_boundaries=True), "returns intervals as texts"),
         (discretisation.DecisionTreeDiscretiser(regression=False), "bin_output="),
+        (creation.MathFeatures(["age", "share"], "std"), "computes 'std', which is not supported; supported"),
+        (creation.RelativeFeatures(["age"], ["share"], ["pow"]), "computes 'pow', which is not supported"),
         (imputation.RandomSampleImputer(), "draws random values; use an imputer that has one value"),
         (encoding.RareLabelEncoder(n_categories=1), "turns categories into texts; use scikit-learn's enc"),
-        (imputation.DropMissingData(), "it drops rows; drop them before"),
+        (imputation.DropMissingData(), "it drops rows; apply it before, and leave"),
     ],
     ids=lambda x: type(x).__name__,
 )

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
@@ -102,6 +103,37 @@ def test_models_behind_it(last: str) -> None:
     # skrub's numbers are float32, in which scikit-learn adds up.
     np.testing.assert_allclose(compiled.predict_proba(rows), expected, atol=5e-7)
     np.testing.assert_allclose(compiled.predict_proba(rows[:1]), expected[:1], atol=5e-7)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        skrub.ApplyToCols(StandardScaler(), cols=["number", "whole"]),
+        skrub.ApplyToCols(StandardScaler(), cols=["number", "whole"], keep_original=True),
+        skrub.ApplyToCols(skrub.ToFloat(), cols=["whole"], rename_columns="{}_float"),
+        skrub.ApplyToCols(PCA(2), cols=["number", "whole", "flag"]),
+        skrub.SelectCols(["whole", "number"]),
+        skrub.DropCols("flag"),
+        skrub.Cleaner(),
+    ],
+    ids=lambda x: type(getattr(x, "transformer", x)).__name__,
+)
+def test_chosen_columns(chosen: Any) -> None:
+    """By themselves, or before a model if kernels compute them."""
+    columns = ["number", "whole", "flag"]
+    frame, rows = (frame_of(seed)[columns].fillna(0.5) for seed in (0, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if isinstance(getattr(chosen, "transformer", None), PCA):
+            pipeline = make_pipeline(chosen, LogisticRegression()).fit(frame, frame["whole"] > 2)
+            compiled = hbtvm.compile(pipeline, batch_sizes=1)
+            expected = pipeline.predict_proba(rows)
+            np.testing.assert_allclose(compiled.predict_proba(rows), expected, rtol=1e-6)
+            return
+        expected = fitted(chosen, frame).transform(rows)
+    result = hbtvm.compile(chosen).transform(rows)
+    assert list(result.columns) == list(expected.columns)
+    np.testing.assert_array_equal(result.to_numpy(float), expected.to_numpy(float))
 
 
 @pytest.mark.parametrize("zone", [None, "Asia/Kolkata"])

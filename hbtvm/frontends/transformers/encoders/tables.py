@@ -33,6 +33,20 @@ class Coding:
     none: Numbers | None = None  # the numbers of None, if they are not those of other missing values
 
 
+def side_by_side(codings: Sequence[Coding]) -> Coding:
+    """Return a coding with the columns of several, which have the same categories."""
+
+    def joined(rows: Sequence[Numbers | None]) -> Numbers | None:
+        return (
+            None if any(row is None for row in rows) else [x for row in rows if row is not None for x in row]
+        )
+
+    known = {value: joined([part.known[value] for part in codings]) or () for value in codings[0].known}
+    return Coding(
+        known, joined([part.missing for part in codings]), joined([part.unknown for part in codings])
+    )
+
+
 def coded(column: Column, coding: Coding, where: Where) -> list[Column]:
     """Return the columns that look up a column's values."""
     values = tuple(coding.known)
