@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hbtvm.frontends.supported.refused import ELSEWHERE, REFUSED
 from hbtvm.words.printable import shown
 
 MODELS = "docs/reference/models.md"
@@ -15,55 +16,6 @@ _LIBRARIES = (
     *("interpret", "quantile_forest"),
     *("category_encoders", "feature_engine", "skrub", "ngboost", "sksurv", "lifelines", "pyod"),
 )
-
-ELSEWHERE = {
-    "sklearn_pandas": "replace its DataFrameMapper by scikit-learn's ColumnTransformer, and fit again",
-}
-"""By library: what compiles in place of its objects."""
-
-_KEPT = "python_steps='keep' keeps it in a pipeline in memory"
-_SEARCHES, _ITERATES = "it searches all training rows for each row", "it iterates for each row"
-
-_DROPS_ROWS = "it drops rows; drop them before, and leave it out of the pipeline"
-
-REFUSED: Mapping[str, Mapping[str, str]] = {
-    "sklearn": {
-        **dict.fromkeys(
-            (
-                *("Isomap", "LocallyLinearEmbedding"),
-                *("KNeighborsTransformer", "RadiusNeighborsTransformer"),
-            ),
-            f"{_SEARCHES}; {_KEPT}, and KernelPCA and Nystroem compile",
-        ),
-        "KernelDensity": f"{_SEARCHES}; GaussianMixture compiles",
-        **dict.fromkeys(
-            (
-                *("LatentDirichletAllocation", "NMF", "MiniBatchNMF", "DictionaryLearning"),
-                *("MiniBatchDictionaryLearning", "SparseCoder"),
-            ),
-            f"{_ITERATES}; {_KEPT}, and TruncatedSVD and PCA compile",
-        ),
-        "PatchExtractor": f"it takes images; {_KEPT}",
-        "MultiLabelBinarizer": "it takes sets of labels, which are targets; call it outside of the model",
-    },
-    "category_encoders": {
-        "HashingEncoder": "it hashes any text; use scikit-learn's FeatureHasher, or an encoder with a table",
-    },
-    "feature_engine": {
-        "RareLabelEncoder": (
-            "it turns categories into texts; use scikit-learn's encoders, which have min_frequency"
-        ),
-        "RandomSampleImputer": "it draws random values; use an imputer that has one value",
-        "DropMissingData": _DROPS_ROWS,
-        "OutlierTrimmer": _DROPS_ROWS,
-    },
-    "pyod": dict.fromkeys(("ECOD", "COPOD"), "a row's score depends on the other rows of a call"),
-    "skrub": dict.fromkeys(
-        ("StringEncoder", "GapEncoder", "MinHashEncoder", "TextEncoder"),
-        'it embeds texts; fit TableVectorizer with another encoder as high_cardinality, or "drop"',
-    ),
-}
-"""Reasons to refuse classes for good, by library; docs/reference/models.md lists scikit-learn's, too."""
 
 _INSTEAD = {
     "list": "pass the model in it",
