@@ -10,15 +10,20 @@ from hbtvm.graph.graph import Graph
 from hbtvm.graph.trees import reference
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.runtime.feeds.reader import FeedReader
+from hbtvm.runtime.native.counters import CounterFunctions
 from hbtvm.runtime.rows.inputs import Inputs
 
 
-def predict(graph: Graph, X: Any, output: Any = None) -> Any:
-    """As `Model.predict`; an `InputError` where the rows don't fit."""
-    return graph.output.compute(output, reference.margins(graph.anchor, matrix(graph, X)))
+def predict(graph: Graph, X: Any, output: Any = None, counters: CounterFunctions | None = None) -> Any:
+    """As `Model.predict`; an `InputError` where the rows don't fit.
+
+    `counters`: the compiled code of counters; None for numpy.
+    """
+    rows = matrix(graph, X, counters)
+    return graph.output.compute(output, reference.margins(graph.anchor, rows))
 
 
-def matrix(graph: Graph, X: Any) -> Any:
+def matrix(graph: Graph, X: Any, counters: CounterFunctions | None = None) -> Any:
     """Return the matrix that a kernel reads of rows."""
     ensemble, dtypes = graph.anchor, ("float32", "float64")
     inputs: Inputs | FeedReader = (
@@ -26,6 +31,8 @@ def matrix(graph: Graph, X: Any) -> Any:
         if graph.feeds
         else Inputs(graph.input, ensemble.compare_dtype, dtypes)
     )
+    if isinstance(inputs, FeedReader):
+        inputs.counters.use(counters)
     rows = inputs.prepare(X)
     inputs.check(rows)
     return rows

@@ -12,12 +12,13 @@ from typing import Any
 import tvm
 
 from hbtvm.compiler.building import cuda_toolkit
-from hbtvm.compiler.building.cpu import build_kernel, executor, strip_object, text_library
+from hbtvm.compiler.building.cpu import build_kernel, executor, host_executor, strip_object, text_library
 from hbtvm.compiler.building.cuda import build_code
 from hbtvm.compiler.building.limited import results
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
 from hbtvm.graph.graph import Graph
+from hbtvm.graph.parts import Parts
 from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.runtime.package.file import KernelEntry, Package, StageEntry, anchor_facts, pipeline_fields
 from hbtvm.schedules.space import Config
@@ -96,10 +97,17 @@ def assemble(
             for stage, entries in zip(graph.stages, before, strict=True)
         ),
         columns=graph.columns,
-        executor=executor(target) if last and target["kind"] != "cuda" else b"",
+        executor=_executor(front["parts"], target) if last else b"",
         **front,
         text_library=text_library(target) if front["parts"].reads_texts else b"",
     )
+
+
+def _executor(parts: Parts, target: Target) -> bytes:
+    """Return the executor of kernels on a CPU; on a GPU, only counters of categories need its code."""
+    if target["kind"] != "cuda":
+        return executor(target)
+    return host_executor() if parts.reads_counters else b""
 
 
 def _fitted(

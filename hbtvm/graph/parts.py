@@ -33,8 +33,16 @@ class Parts:
     @property
     def reads_texts(self) -> bool:
         """Whether an operation cuts texts into terms, which needs code beside the kernels."""
+        return self._has(Vectorize)
+
+    @property
+    def reads_counters(self) -> bool:
+        """Whether an operation looks up counters, for which the executor has code."""
+        return self._has(Counters)
+
+    def _has(self, kind: type[RowOperation]) -> bool:
         operations = (source.operation for source in self._sources() if isinstance(source, Made))
-        return any(isinstance(operation, Vectorize) for operation in operations)
+        return any(isinstance(operation, kind) for operation in operations)
 
     def check(self, n_features: int) -> None:
         """Check that the input has all columns that are read.

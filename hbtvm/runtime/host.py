@@ -65,6 +65,8 @@ class HostModel:
         check_cpu(package.target)
         library = load_library(package.executor)
         inputs.interleave = library.interleave
+        if isinstance(inputs, FeedReader):
+            inputs.counters.use(library.counters)
         functions = load_kernels([kernel.library for kernel in package.all_kernels])
         stages = stages_of(package, functions)
         self._inputs, self._rows = inputs, tuple(_KINDS[name] for name in package.row_dtypes)

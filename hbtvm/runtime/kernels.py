@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hbtvm.errors import InputError, missing_package
+from hbtvm.errors import InputError, PackageError, missing_package
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.feeds.of_package import reader_of
 from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.runtime.host import HostModel, Output
+from hbtvm.runtime.native.library import load_library
 from hbtvm.runtime.package.entry import Package
 from hbtvm.runtime.recursive.front import DeviceFront, RecursiveFront
 from hbtvm.runtime.rows.sparse import SparseRows, refuse_sparse
@@ -91,6 +93,10 @@ class Kernels:
             raise missing_package("predicting on a GPU needs", "tvm_ffi", "hbtvm[cuda]") from error
         from hbtvm.runtime.cuda.model import DeviceModel
 
+        if package.executor and self.pipeline is not None:
+            # On a machine of another architecture, numpy computes counters.
+            with contextlib.suppress(PackageError):
+                self.pipeline.counters.use(load_library(package.executor).counters)
         self.on_device = DeviceModel(package, device_index(self._device))
         if self.front is None and not package.transforms:
             # The calls hold neither these kernels nor the model: a cycle would delay the release of memory.

@@ -54,9 +54,9 @@ class Model(Explainable, Estimator):
         self.device = device_of(package, device)
         self.threads = threads_of(package.threads, threads)
         self._asked = None if threads is None else self.threads
-        self._output = out = package.output
+        self._output, self._outputs = package.output, frozenset(package.output.outputs)
         self._convert: dict[Output | None, Callable[..., Any]] = {
-            name: partial(out.compute, name) for name in OUTPUTS
+            name: partial(self._output.compute, name) for name in OUTPUTS
         }
         self._pool = ThreadPool(self.threads) if self.threads > 1 else None
         texts = TextLibrary(package.text_library, self._pool, package.target)
@@ -179,7 +179,7 @@ class Model(Explainable, Estimator):
 
     def _require(self, output: Output | None) -> None:
         """Raise an error that names the existing outputs if this is not one of them."""
-        if output is not None and output not in self._output.outputs:
+        if output is not None and output not in self._outputs:
             self._convert[output](self._base[None])
 
     def transform(self, X: Any) -> Any:

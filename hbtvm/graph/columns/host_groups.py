@@ -12,7 +12,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 import numpy as np
 
 from hbtvm.graph.columns.feeds import Feed
-from hbtvm.graph.columns.hashes import HashText
 from hbtvm.graph.columns.step_groups import FLOATS, kind_of, together
 from hbtvm.graph.columns.steps import Cast, Encode, Fill, IsMissing, Lookup, Step
 from hbtvm.graph.columns.table import Made, Raw, RowOperation
@@ -26,7 +25,7 @@ class HostGroups:
     `places`: the feeds that it computes, in the order of its results; the others begin with values, or make
         codes.
     `raws`: the input's columns that it reads as numbers.
-    `codes`: the input's columns that it reads as codes or hashes, each with the steps up to those.
+    `codes`: the input's columns that it reads as codes, each with the steps up to those.
     """
 
     def __init__(self, feeds: Mapping[int, Feed], coded: bool = False) -> None:
@@ -172,10 +171,10 @@ class _Group:
 
 
 def _parts(source: Raw | Made, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """Return the leading steps that make codes or hashes of values, if any, and the steps on numbers."""
+    """Return the leading steps that make codes of values, if any, and the steps on numbers."""
     if isinstance(source, Raw):
         for i, step in enumerate(steps):
-            if isinstance(step, Encode) or (isinstance(step, HashText) and not i):
+            if isinstance(step, Encode):
                 return steps[: i + 1], steps[i + 1 :]
             if not isinstance(step, Fill | IsMissing):
                 break

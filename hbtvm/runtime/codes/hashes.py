@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hbtvm.errors import InputError
+from hbtvm.errors import ROW, InputError
 from hbtvm.graph.columns.hashes import HashText
 
 _MOST = 1 << 17  # values whose hashes are kept
@@ -19,10 +19,12 @@ class HashCoder:
     """Hashes of a column's values, with the methods of `hbtvm.runtime.codes.coder.Coder`.
 
     `step`: the hash.
+    `hash_texts`: the executor's ``hbtvm_hash_texts``, once it is loaded.
     """
 
     def __init__(self, step: HashText) -> None:
         self._step = step
+        self.hash_texts: Callable[..., int] | None = None
         self._known: dict[Any, int] = {}
         self._levels: tuple[Any, np.ndarray] | None = None
 
@@ -92,7 +94,22 @@ class HashCoder:
             self._step.text(null, array.is_null().index(True).as_py())
         if str(array.type) == "string_view":
             array = array.cast("large_string")
+        if self.hash_texts is not None:
+            return self._of_arrow(self.hash_texts, array)
         encoded = importlib.import_module("pyarrow.compute").dictionary_encode(array)
         hashes = self.of_values(encoded.dictionary.to_pylist())
         result: np.ndarray = hashes[encoded.indices.to_numpy(zero_copy_only=False)]
+        return result
+
+    def _of_arrow(self, hash_texts: Callable[..., int], array: Any) -> np.ndarray:
+        n, wide = len(array), str(array.type) != "string"
+        result = np.empty(n, np.int32)
+        _, offsets, texts = array.buffers()
+        if n and offsets is not None:
+            start = offsets.address + array.offset * (8 if wide else 4)
+            size = 0 if texts is None else texts.size
+            place = 0 if texts is None else texts.address
+            row = hash_texts(place, size, start, wide, n, result.ctypes.data)
+            if row >= 0:
+                raise InputError(f"{self.where}, row {ROW}: a text lies outside of its column.", row)
         return result

@@ -10,14 +10,11 @@ import numpy as np
 from hbtvm.errors import ROW, InputError
 from hbtvm.graph.columns.evaluate import Evaluator, numbers_of
 from hbtvm.graph.columns.feeds import Feed
-from hbtvm.graph.columns.hashes import HashText
 from hbtvm.graph.columns.host_groups import HostGroups
-from hbtvm.graph.columns.steps import Step
 from hbtvm.runtime.codes.coder import Coder, is_nan
-from hbtvm.runtime.codes.hashes import HashCoder
 from hbtvm.runtime.feeds.plan import FeedPlan
 from hbtvm.runtime.rows.columns import ColumnReader
-from hbtvm.runtime.rows.raw import RawColumn, Text, are_numbers, number
+from hbtvm.runtime.rows.raw import RawColumn, Text, are_numbers
 
 _F64 = np.dtype(np.float64)
 _BLOCK = 1 << 16  # numbers per step of grouped columns, so that they stay in the cache
@@ -29,7 +26,6 @@ class HostFeeds:
     `feeds`: all columns of the matrix.
     `plan`: has the feeds that numpy computes (``hosts``) and their input columns (``host_raws``).
     `columns`: names the input's columns.
-    `hashes`: whether it hashes categories, which needs their own types: 1 is a category, 1.0 is not.
     """
 
     def __init__(self, feeds: Sequence[Feed], plan: FeedPlan, columns: ColumnReader) -> None:
@@ -40,8 +36,7 @@ class HostFeeds:
         # With codes of texts, if codes make all columns numbers.
         coded = HostGroups({j: feeds[j] for j in plan.hosts}, coded=True)
         self._coded = coded if coded.codes and coded.places == plan.hosts else None
-        self._codes = [(raw, _coder(steps)) for raw, steps in coded.codes] if self._coded else []
-        self.hashes = any(isinstance(coder, HashCoder) for _, coder in self._codes)
+        self._codes = [(raw, Coder(steps)) for raw, steps in coded.codes] if self._coded else []
         place = {raw: i for i, raw in enumerate(plan.host_raws)}
         self._number_at = [place[raw] for raw in coded.raws]
         self._code_at = [place[raw] for raw, _ in self._codes]
@@ -62,8 +57,6 @@ class HostFeeds:
             if computed is not None:
                 row: list[float] = computed[:, 0].tolist()
                 return row
-        if self._coded is not None and self.hashes:
-            return self._hashed_row(self._coded, values)
         if self._coded is not None:
             found_row = self._coded_row(self._coded, values)
             if found_row is not None:
@@ -85,33 +78,14 @@ class HostFeeds:
         computed = groups.compute(np.array([numbers], _F64).T)
         return None if computed is None else computed[:, 0].tolist()
 
-    def _hashed_row(self, groups: HostGroups, values: Sequence[Any]) -> list[float]:
-        """Return `row`'s result by hashes."""
-        numbers = [
-            number(values[i], self._columns.name(raw))
-            for i, raw in zip(self._number_at, groups.raws, strict=True)
-        ]
-        pairs = zip(self._codes, self._code_at, strict=True)
-        numbers += [coder.of_value(values[i]) for (_, coder), i in pairs]
-        computed = groups.compute(np.array([numbers], _F64).T)
-        assert computed is not None  # it refuses no number
-        row: list[float] = computed[:, 0].tolist()
-        return row
-
     def coded(self, columns: Mapping[int, RawColumn]) -> list[np.ndarray] | None:
-        """Return the feeds of rows by codes of Arrow's texts, or by hashes of any categories.
+        """Return the feeds of rows by codes of Arrow's texts.
 
         `columns`: by the input's column.
         Returns float64, shape (n,) each, in the plan's order. None for other rows, or if a value may be
         refused.
         """
         texts = [columns[raw] for raw, _ in self._codes]
-        if self._coded is not None and self.hashes:
-            codes = [text.codes(coder) for (_, coder), text in zip(self._codes, texts, strict=True)]
-            names = {raw: self._columns.name(raw) for raw in self._coded.raws}
-            read = [columns[raw].numbers(name) for raw, name in names.items()]
-            computed = _in_blocks(self._coded, [x.astype(np.float64) for x in (*read, *codes)])
-            return None if computed is None else list(computed)
         if self._coded is None or not all(isinstance(text, Text) for text in texts):
             return None
         try:
@@ -176,11 +150,6 @@ def _in_blocks(groups: HostGroups, columns: Sequence[np.ndarray]) -> np.ndarray 
             return None
         parts.append(part)
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-
-
-def _coder(steps: tuple[Step, ...]) -> Coder | HashCoder:
-    step = steps[-1]
-    return HashCoder(step) if isinstance(step, HashText) else Coder(steps)
 
 
 def _is_word(value: Any) -> bool:

@@ -11,17 +11,18 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.graph.columns.evaluate import Evaluator
 from hbtvm.graph.columns.feeds import Feed
-from hbtvm.graph.columns.steps import Within
 from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.codes.dense import DenseCodes
-from hbtvm.runtime.feeds.host import HostFeeds, refuse
+from hbtvm.runtime.feeds.counters import CounterFeeds
+from hbtvm.runtime.feeds.guards import Guards
+from hbtvm.runtime.feeds.host import HostFeeds
 from hbtvm.runtime.feeds.plan import FeedPlan
 from hbtvm.runtime.feeds.text import TextFeeds
 from hbtvm.runtime.rows.beside import Beside, beside_rows
 from hbtvm.runtime.rows.containers import ArrayRows, Container, container_of, values_of
 from hbtvm.runtime.rows.inputs import Inputs, all_finite
 from hbtvm.runtime.rows.layouts import Layouts, Positions
-from hbtvm.runtime.rows.matrix import Interleave, matrix_of
+from hbtvm.runtime.rows.matrix import Interleave, fill_columns, matrix_of
 from hbtvm.runtime.rows.pandas_frame import PandasFrame
 from hbtvm.runtime.rows.raw import Numbers, RawColumn, number
 from hbtvm.runtime.rows.sparse import SparseRows, check_sparse, is_sparse
@@ -47,6 +48,7 @@ class FeedReader:
     `refuses`: by feed, refused values: 1 NaN, 2 infinities, 3 both; uint8, shape (feeds,).
     `ready`: dtypes of arrays that are the matrix without conversion.
     `typed`: the unread columns whose types determine the matrix's.
+    `counters`: computes counters of categories.
     `interleave`: the executor's function that copies columns, once it is loaded.
     """
 
@@ -70,22 +72,23 @@ class FeedReader:
         self._hosts, self._numbers, self._coders = plan.hosts, plan.numbers, plan.coders
         self._host = HostFeeds(self.feeds, plan, self.plain.columns)
         places = {raw: place_of(spec, raw) for raw in plan.text_raws}
-        self._texts = TextFeeds(self.feeds, plan.texts, library or TextLibrary(b""), places)
+        library = library or TextLibrary(b"")
+        self._texts = TextFeeds(self.feeds, plan.texts, library, places)
+        # The matrix's columns beside counters.
+        beside = [*plan.raw_of, *plan.hosts, *plan.texts]
+        self.counters = CounterFeeds(self.feeds, plan.counters, self.plain.columns, beside, library.pool)
         self._raw_of, self._raws, self._nulls = plan.raw_of, plan.raws, plan.nulls
-        self.checks = bool(plan.guarded)
-        # None if every column accepts missing values.
-        self._takes_no_nan = _mask([not feed.allow_nan for feed in self.feeds])
-        self._takes_no_inf = _mask([not feed.allow_inf and not feed.steps for feed in self.feeds])
-        kinds = [(not feed.allow_nan) + 2 * (not feed.allow_inf and not feed.steps) for feed in self.feeds]
-        guarded = np.isin(np.arange(self._width), plan.guarded)
-        self.refuses = np.where(guarded, kinds, 0).astype(np.uint8)
+        self._guards = Guards(self.feeds, plan.guarded)
+        self.checks, self.refuses = bool(plan.guarded), self._guards.refuses
         self._layouts = Layouts(spec, plan.raws, self.plain.columns)
-        at = {j: i for i, j in enumerate((*plan.raw_of, *plan.hosts, *plan.texts))}
-        order_of_row = [at[j] for j in range(self._width)]
+        at = {j: i for i, j in enumerate(beside)}
+        order_of_row = [at[j] for j in sorted(at)]
         # From the order of a row's simple feeds and then host feeds to the matrix's.
         self._row_order = None if order_of_row == sorted(order_of_row) else itemgetter(*order_of_row)
         # For one row: readers of the simple feeds' columns, then those of host feeds.
         order = [*plan.raw_of.values(), *plan.host_raws, *self._texts.raws]
+        order += [raw for raw in plan.counter_raws if raw not in order]
+        self._counter_at = [order.index(raw) for raw in self.counters.raws]
         self._row_raws, self._row_nulls = order, [plan.nulls[raw] for raw in order]
         coders = [plan.coders.get(j) for j in plan.raw_of]
         nulls = self._row_nulls[: len(coders)]
@@ -102,7 +105,7 @@ class FeedReader:
         if names is not None and len(order) > 1 and not spec.types_refused:
             self._row_of_dict = itemgetter(*(names[raw] for raw in order))
         few_codes = all(coder.unknown < _MOST_CODES for coder in self._coders.values())
-        self._only_codes = not self._numbers and not self._hosts and not plan.texts and few_codes
+        self._only_codes = len(self._coders) == self._width and few_codes
         # If the row's type is known and needs no check.
         # The array's dtype then does not matter.
         self._plain_codes = self._only_codes and not any(coder.fills for coder in self._coders.values())
@@ -225,7 +228,7 @@ class FeedReader:
 
     def evaluator(self, columns: Mapping[int, RawColumn]) -> Evaluator:
         """Return the evaluator of tables of `columns`, texts excepted."""
-        read = {*self._raw_of.values(), *self.plan.host_raws}
+        read = {*self._raw_of.values(), *self.plan.host_raws, *self.plan.counter_raws}
         return Evaluator({raw: self._host.raw_values(raw, columns[raw]) for raw in sorted(read)})
 
     def look(self, matrix: np.ndarray) -> None:
@@ -239,17 +242,7 @@ class FeedReader:
         `matrix`: a result of `prepare`.
         Raises `InputError`, which names the first column and row.
         """
-        # Mostly, values are missing where that is allowed: one pass over all values shows it.
-        if not _some(np.isnan, matrix, self._takes_no_nan) and not _some(
-            np.isinf, matrix, self._takes_no_inf
-        ):
-            return
-        for j in self.plan.guarded:
-            feed, x = self.feeds[j], matrix[:, j]
-            if not feed.allow_nan:
-                refuse(np.isnan(x), feed, _nan_in_words(feed))
-            if not feed.allow_inf and not feed.steps:
-                refuse(np.isinf(x), feed, f"infinity or a value too large for {matrix.dtype}")
+        self._guards.check(matrix)
 
     @property
     def reads_arrays(self) -> bool:
@@ -299,12 +292,23 @@ class FeedReader:
         if self._hosts:
             numbers += self._host.row(values[simple:last], from_dict)
         if self.plan.texts:
-            numbers += self._texts.row(values[last:])
+            numbers += self._texts.row(values[last : last + len(self._texts.raws)])
+        if self.plan.counters:
+            return self._counted_row(numbers, values, from_dict)
         if self._row_order is not None:
             numbers = self._row_order(numbers)
         if self._row_dtype is not None:
             return np.array([numbers], self._row_dtype)
         return self._finished(np.array([numbers], _F64), _F64)
+
+    def _counted_row(self, numbers: list[float], values: Sequence[Any], from_dict: bool) -> np.ndarray:
+        """Return the matrix of a row: numbers beside the counters, and counters of its values."""
+        if from_dict:
+            pairs = zip(values, self._row_nulls, strict=True)
+            values = [null if value is None else value for value, null in pairs]
+        values = [values[i] for i in self._counter_at]
+        matrix = self.counters.row(values, numbers, _F32 if self._single else _F64)
+        return matrix if matrix.dtype in self._dtypes else self._finished(matrix, _F64)
 
     def _value(self, j: int, value: Any) -> float:
         coder = self._coders.get(j)
@@ -314,14 +318,14 @@ class FeedReader:
         """Return the matrix of columns by index; `dtypes` are those of unread columns."""
         feeds = self.feeds
         numbers = {j: columns[self._raw_of[j]].numbers(feeds[j].where) for j in self._numbers}
-        quick = None if self._single and not self._host.hashes else self._host.coded(columns)
+        quick = None if self._single else self._host.coded(columns)
         if quick is not None:
             # Values that are not numbers are read as float64.
             dtype = self._dtype_for([_F64])
             parts = {**numbers, **dict(zip(self._hosts, quick, strict=True))}
         else:
             raw = {i: self._host.raw_values(i, columns[i]) for i in self.plan.host_raws}
-            texts = [_F64] if self.plan.texts else []
+            texts = [_F64] if self.plan.texts or self.plan.counters else []
             read = (x.dtype for x in (*numbers.values(), *raw.values()))
             dtype = self._dtype_for([*texts, *read, *dtypes])
             # As for one row, and for texts' codes: float64, unless the library's numbers are float32.
@@ -330,11 +334,12 @@ class FeedReader:
         wide = _F64 if self._single or dtype not in self._dtypes else dtype
         parts |= {j: columns[self._raw_of[j]].codes(coder) for j, coder in self._coders.items()}
         parts |= self._texts.compute(columns)
-        if self._single and self._host.hashes:
-            # Columns of the matrix's type are copied faster.
-            wide = _F32
+        if self.plan.counters:
+            matrix = np.empty((n, self._width), _F32 if self._single else wide)
             with np.errstate(over="ignore"):
-                parts = {j: x.astype(_F32, copy=False) for j, x in parts.items()}
+                fill_columns(parts, matrix)
+            self.counters.fill(columns, matrix)
+            return self._finished(matrix, dtype)
         in_order = (parts[j] for j in range(self._width))
         return self._finished(matrix_of(in_order, n, np.dtype(wide), self.interleave), dtype)
 
@@ -365,30 +370,9 @@ class FeedReader:
         return out if target in self._dtypes else out.astype(_F64)
 
 
-def _nan_in_words(feed: Feed) -> str:
-    bounds = [step for step in feed.steps if isinstance(step, Within)]
-    if not bounds:
-        return "NaN, but the model takes no missing values here"
-    low, high = max(step.low for step in bounds), min(step.high for step in bounds)
-    return f"NaN or a number outside of {low:.6g} to {high:.6g}, which the model does not take"
-
-
 def _types_of(rows: Container | PandasFrame, columns: Sequence[int]) -> list[np.dtype]:
     read = (rows.column(at, None) for at in columns)
     return [column.dtype for column in read if isinstance(column, Numbers)]
-
-
-def _mask(columns: list[bool]) -> np.ndarray | None:
-    return np.array(columns) if any(columns) else None
-
-
-def _some(test: Callable[[np.ndarray], np.ndarray], matrix: np.ndarray, columns: np.ndarray | None) -> bool:
-    """Return whether a test is true of any value in some columns; `columns` is a mask (see `_mask`)."""
-    if columns is None:
-        return False
-    result = test(matrix)
-    # All values first: numpy is many times slower row by row.
-    return bool(np.count_nonzero(result)) and bool((result & columns).any())
 
 
 def place_of(spec: InputSpec, raw: int) -> str:

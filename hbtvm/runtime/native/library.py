@@ -10,6 +10,7 @@ from typing import Any
 
 from hbtvm.errors import PackageError
 from hbtvm.runtime.native.arrays import interface, strides_at
+from hbtvm.runtime.native.counters import counter_functions
 from hbtvm.runtime.native.objects.loading import closing, open_library
 from hbtvm.runtime.native.structures import SIZED, VERSION, MethodDefinition
 from hbtvm.runtime.rows.matrix import Interleave
@@ -53,6 +54,7 @@ class Library:
     `poisons`: whether it can set score memory to NaN before each call of a kernel.
     `reads_frames`: whether its functions can read frames of pandas; False in packages of releases without it.
     `interleave`: its `hbtvm.runtime.rows.matrix.Interleave`; None in packages of releases without it.
+    `counters`: its functions for counters of categories; None likewise.
     Raises `PackageError` if it has another interface than this release calls.
     """
 
@@ -79,6 +81,7 @@ class Library:
         if hasattr(loaded, "hbtvm_interleave"):
             loaded.hbtvm_interleave.restype, loaded.hbtvm_interleave.argtypes = None, _INTERLEAVE
             self.interleave = loaded.hbtvm_interleave
+        self.counters = counter_functions(loaded)
         self._python = interface()
         self.calls_arrays = self._python is not None
         if self._python is not None:

@@ -53,7 +53,8 @@ class Package:
     text_library: Annotated[bytes, codec.Member("kernels")] = b""
     stages: tuple[StageEntry, ...] = ()  # stages before `kernels`, in order
     columns: tuple[codec.Index, ...] = ()  # with stages: the columns of the matrix that `kernels` read
-    # The shared library that runs the kernels (`hbtvm/native`); empty for a GPU
+    # The shared library that runs the kernels (`hbtvm/native`); beside kernels for a GPU, empty unless there
+    # is a recursive model or there are counters of categories
     executor: Annotated[bytes, codec.Member("kernels")] = b""
     # The package of the library's ``transform``, for a model that also has ``predict``
     transform: Annotated[Package | None, codec.SKIP] = None

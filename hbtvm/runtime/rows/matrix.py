@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,13 @@ def matrix_of(
         addresses = (ctypes.c_void_p * len(arrays))(*(x.ctypes.data for x in arrays))
         interleave(addresses, len(arrays), dtype.itemsize, n, out.ctypes.data)
         return out
-    for start in range(0, n, _ROWS):
-        rows = slice(start, start + _ROWS)
-        for j, x in enumerate(arrays):
-            out[rows, j] = x[rows]
+    fill_columns(dict(enumerate(arrays)), out)
     return out
+
+
+def fill_columns(columns: Mapping[int, np.ndarray], out: np.ndarray) -> None:
+    """Copy columns into some columns of a matrix, shape (n, columns)."""
+    for start in range(0, len(out), _ROWS):
+        rows = slice(start, start + _ROWS)
+        for j, x in columns.items():
+            out[rows, j] = x[rows]

@@ -19,6 +19,7 @@ from hbtvm.errors import UnsupportedModel
 from hbtvm.frontends import load_model
 from hbtvm.frontends.catboost import cbm
 from tests.by_reference import predict
+from tests.counters import counter_code
 
 catboost = pytest.importorskip("catboost")
 
@@ -198,9 +199,13 @@ def compare(seed: int) -> Counter[str]:
                 if output is None and source is not model and graph.model != type(model).__name__:
                     continue  # a file does not say which class it came from
                 for X in inputs:
-                    _equal(predict(graph, X, output), want, f"seed {seed}, {output}, {source}")
-            alone = predict(graph, rows.iloc[:1])
-            assert alone.shape[1:] == predict(graph, rows).shape[1:]
+                    for code in (None, counter_code()):
+                        _equal(predict(graph, X, output, code), want, f"seed {seed}, {output}, {source}")
+            every = predict(graph, rows)
+            for code in (None, counter_code()):
+                for i in (0, len(rows) - 1):
+                    alone = predict(graph, rows.iloc[i : i + 1], None, code)
+                    _equal(alone, every[i : i + 1], f"seed {seed}, row {i}, {source}")
     facts = Counter[str]({type(model).__name__: 1, loss.partition(":")[0]: 1})
     facts.update({f"{counter.kind} of {len(counter.combination.categories)}" for counter in parts.counters})
     facts.update(["one-hot"] if parts.one_hot else [])

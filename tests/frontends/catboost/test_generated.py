@@ -12,6 +12,7 @@ import pytest
 from hbtvm.frontends import load_model
 from hbtvm.frontends.catboost import cbm
 from tests.by_reference import predict
+from tests.counters import counter_code
 from tests.frontends.catboost import generated
 
 
@@ -41,7 +42,9 @@ def test_combinations(tmp_path: Path) -> None:
     for kind in ("cbm", "json"):
         path = tmp_path / f"model.{kind}"
         model.save_model(str(path), format=kind)
-        np.testing.assert_allclose(predict(load_model(path), rows), model.predict(rows), rtol=1e-9)
+        for code in (None, counter_code()):
+            answers = predict(load_model(path), rows, None, code)
+            np.testing.assert_allclose(answers, model.predict(rows), rtol=1e-9)
     combinations = [c.combination for c in cbm.read((tmp_path / "model.cbm").read_bytes()).counters]
     assert max(len(combination.categories) for combination in combinations) > 1
     assert any(combination.above for combination in combinations)

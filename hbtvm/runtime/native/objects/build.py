@@ -19,13 +19,15 @@ EXECUTOR = (
     "epilogue/epilogue.c", "executor/executor.c", "executor/kernel.c", "executor/plan.c", "executor/pool.c",
     "executor/results.c", "executor/rows.c", "executor/run.c", "executor/stages.c",
 )  # fmt: skip
-"""The files of the executor; for Python, `RECURSIVE` and `BINDING` are added."""
+"""The files of the executor; for Python, `RECURSIVE`, `COUNTERS` and `BINDING` are added."""
 
 RECURSIVE = (
     "recursive/groups.c", "recursive/linearize.c", "recursive/readout.c", "recursive/recursive.c",
     "recursive/rows.c", "recursive/run.c", "recursive/step.c", "recursive/unroll.c", "recursive/workers.c",
 )  # fmt: skip
 """The files of the executor of recursive models."""
+
+COUNTERS = ("counters/city.c", "counters/counters.c")
 
 BINDING = (
     "python/frame.c", "python/numpy.c", "arrow/arrow.c", "arrow/bare.c", "arrow/codes.c", "arrow/feeds.c",
@@ -77,7 +79,9 @@ def executor_library(compiler: str, machine: tuple[str, ...] = ()) -> bytes:
     Raises `BuildError` if the compiler failed.
     """
     options = (*OPTIONS, *machine, "-shared", "-fno-semantic-interposition", "-Wl,-Bsymbolic")
-    return compiled_once(compiler, (*EXECUTOR, *RECURSIVE, *BINDING), options, ["-lm", "-lpthread"])
+    return compiled_once(
+        compiler, (*EXECUTOR, *RECURSIVE, *COUNTERS, *BINDING), options, ["-lm", "-lpthread"]
+    )
 
 
 def of_c(compiler: str) -> str:
