@@ -42,6 +42,18 @@ def lightgbm_model(*, trees: int = 500, leaves: int = 31, features: int = 28, se
     return lightgbm.train(parameters, lightgbm.Dataset(X, y), trees)
 
 
+def catboost_model(*, trees: int = 500, depth: int = 6, features: int = 28, seed: int = 0) -> Any:
+    """Train a CatBoost classifier on 50,000 rows of `higgs_like`."""
+    import catboost
+
+    X, y = higgs_like(50_000, features, seed)
+    model = catboost.CatBoostClassifier(
+        iterations=trees, depth=depth, learning_rate=0.1, random_seed=seed, verbose=False,
+        allow_writing_files=False,
+    )  # fmt: skip
+    return model.fit(X, y)
+
+
 @contextlib.contextmanager
 def locked(path: Path | None) -> Iterator[None]:
     """Hold a file's lock, as flock(1) does, for a machine on which others measure too; None: no lock."""

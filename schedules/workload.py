@@ -56,7 +56,7 @@ class WideWorkload(Workload):
 
 
 class ObliviousWorkload(Workload):
-    """Workload of a forest for CPUs in which all splits of a level of a tree make the same test."""
+    """Workload of a forest in which all splits of a level of a tree make the same test."""
 
     oblivious: bool
 

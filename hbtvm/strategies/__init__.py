@@ -10,6 +10,7 @@ from hbtvm.strategies.cuda import (
     CudaFused,
     CudaGemm,
     CudaLinearSum,
+    CudaOblivious,
     CudaPerfectTreeTraversal,
     CudaRankedTraversal,
     CudaTreeTraversal,
@@ -47,6 +48,7 @@ _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
         strategy.name: strategy
         for strategy in (
             CudaBitvector(),
+            CudaOblivious(),
             CudaRankedTraversal(),
             CudaPerfectTreeTraversal(),
             CudaTreeTraversal(),

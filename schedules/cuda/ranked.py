@@ -75,6 +75,7 @@ _LEAST_ROWS = 8
 _WHOLE = 8
 """Largest depth at which walks with links take all levels without a loop, rather than exit early."""
 
+_BANKS = 32  # of shared memory
 _VECTOR = 4  # words that a thread copies to shared memory at once
 _PERFECT_DEPTH = 9  # largest depth of trees padded to perfect trees, whose words take at most 2 KB per tree
 FEWEST_ROWS = 32  # rows of the tile for which a forest must fit words
@@ -204,21 +205,43 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     if ranks.grouped:
         _rank_by_columns(sch, workload, config, placed.rows, shared)
     else:
-        _rank_by_rows(sch, config, placed.rows, shared, ranks.bits)
+        rank_by_rows(sch, config, placed.rows, shared, ranks.bits)
     split_initial(sch, placed, [(walk, level)])
 
 
-def _rank_by_rows(sch: Any, config: Config, rows: Any, shared: int, steps: int) -> None:
-    """Place binary searches in the loop over tiles of rows, one thread for each."""
-    sch.compute_inline(sch.get_sblock("columns"))
-    ranks = sch.get_sblock("ranks")
+def rank_by_rows(
+    sch: Any, config: Config, rows: Any, shared: int, steps: int, staged: int = 0, words: int = 0
+) -> None:
+    """Place binary searches in the loop over tiles of rows, one thread for each word of ranks.
+
+    `steps`: steps of a search.
+    `staged`: columns that are copied to shared memory at a time, before their search; 0: none are.
+    `words`: words of a column.
+    """
+    ranks, columns = sch.get_sblock("ranks"), sch.get_sblock("columns")
+    searches = [sch.get_sblock(f"{SEARCH}{n}") for n in reversed(range(steps))]
     sch.compute_at(ranks, rows, True)
-    distribute(sch, config, sch.get_loops(ranks)[-1])
+    word = sch.get_loops(ranks)[-1]
+    if staged:
+        chunk, word = sch.split(word, [None, staged * words])
+        # TVM finds the columns of a chunk as long as threads do not share it out.
+        for search in searches:
+            sch.compute_at(search, chunk, True)
+        sch.compute_at(columns, chunk, True)
+        sch.reorder(*reversed(sch.get_loops(columns)[-2:]))
+        # Neighbouring threads read neighbouring columns of a row, and write to different banks.
+        distribute(sch, config, sch.fuse(*sch.get_loops(columns)[-2:]))
+        sch.set_scope(columns, 0, scope(shared))
+        sch.storage_align(columns, 0, 1, _BANKS, max(1, _BANKS // staged))
+    else:
+        sch.compute_inline(columns)
+    distribute(sch, config, word)
     sch.set_scope(ranks, 0, scope(shared))
-    for n in reversed(range(steps)):
-        step = sch.get_sblock(f"{SEARCH}{n}")
-        sch.compute_at(step, sch.get_loops(ranks)[-1], True)
-        sch.set_scope(step, 0, "local")
+    for search in searches:
+        sch.compute_at(search, sch.get_loops(ranks)[-1], True)
+        for lane in sch.get_loops(search)[len(sch.get_loops(ranks)) + 1 :]:
+            sch.unroll(lane)  # of several rows in a word
+        sch.set_scope(search, 0, "local")
 
 
 def _rank_by_columns(sch: Any, workload: Workload, config: Config, rows: Any, shared: int) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.schedules.cuda import bitvector as bitvector_cuda
 from hbtvm.schedules.cuda import gemm as gemm_cuda
+from hbtvm.schedules.cuda import oblivious as oblivious_cuda
 from hbtvm.schedules.cuda import perfect as perfect_cuda
 from hbtvm.schedules.cuda import ranked as ranked_cuda
 from hbtvm.schedules.cuda import traversal as traversal_cuda
@@ -29,6 +30,7 @@ from tests.ensembles import random_ensemble
 CUDA = strategies_on(GPU)
 NEEDS = {
     "bitvector": bitvector_cuda.needs,
+    "oblivious": oblivious_cuda.needs,
     "perfect_tree_traversal": perfect_cuda.needs,
     "ranked_traversal": ranked_cuda.needs,
     "tree_traversal": traversal_cuda.needs,
@@ -43,7 +45,8 @@ needs_nvcc = pytest.mark.skipif(NO_NVCC is not None, reason=str(NO_NVCC))
 @pytest.mark.parametrize("name", CUDA)
 def test_a_sample_compiles(name: str, rows: int) -> None:
     rng = np.random.default_rng(rows)
-    ensemble = random_ensemble(rng, trees=300, max_leaves=31, features=28, missing="left")
+    kinds: dict[str, Any] = {"missing": "left", "oblivious": name == "oblivious"}
+    ensemble = random_ensemble(rng, trees=300, max_leaves=31, features=28, **kinds)
     dtype = "float64" if rows == 1000 else "float32"
     forest = make_forest(ensemble, dtype, "float32")
     workload, strategy = workload_of(forest, rows), CUDA[name]

@@ -28,6 +28,7 @@ WIDE = {"leaves": 31, "nodes": 61, "numeric": 2000, "features": 2000}
 MODELS: dict[str, dict[str, Any]] = {
     "leaves": {"leaves": 31, "depth": 17, "nodes": 61},
     "depth": {"leaves": 256, "depth": 8, "nodes": 511},
+    "symmetric": {"leaves": 64, "depth": 6, "nodes": 127, "rank_bits": 7, "oblivious": True},
     "deep": {"leaves": 3000, "depth": 24, "nodes": 6001, "rank_bits": 12, "numeric": 56},
     "wide": {**WIDE, "depth": 12, "rank_groups": 20_000},
     "few thresholds": {**WIDE, "depth": 8, "rank_bits": 5, "rank_groups": 2590},
@@ -122,8 +123,10 @@ def test_what_the_system_takes_of_shared_memory_counts() -> None:
 def test_what_is_chosen() -> None:
     """As bounds of kernels are (``python -m benchmarks.gpu.bounds``)."""
     many = dict.fromkeys(("leaves", "depth", "wide", "few thresholds"), "ranked_traversal")
+    many = {**many, "deep": "tree_traversal", "symmetric": "oblivious"}
     one_row = {"leaves": "bitvector", "depth": "perfect_tree_traversal", "deep": "tree_traversal"}
-    for rows, expected in ((1_000_000, {**many, "deep": "tree_traversal"}), (1, one_row)):
+    few = {"symmetric": "perfect_tree_traversal"}
+    for rows, expected in ((1_000_000, many), (1000, {"symmetric": "oblivious"}), (100, few), (1, one_row)):
         for model, name in expected.items():
             shapes = workload(model, rows)
             assert default_strategy({one: CUDA[one] for one in able(shapes)}, shapes, H100) == name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from tests.kernels import tolerance
 CUDA = {
     name: strategy
     for name, strategy in strategies_on(GPU).items()
-    if name in ("bitvector", "perfect_tree_traversal", "ranked_traversal")
+    if name in ("bitvector", "oblivious", "perfect_tree_traversal", "ranked_traversal")
 }
 
 
@@ -61,9 +62,8 @@ def test_scores_are_the_references(
     rng = np.random.default_rng(len(name))
     # Bitvectors of 64 bits for more leaves than 32: as numbers of 64 bits, several copies for each vector.
     leaves = 40 if name == "bitvector" and dtype == "float64" else 16
-    ensemble = random_ensemble(
-        rng, trees=trees, max_leaves=leaves, groups=2, missing="mixed", compare_dtype=dtype
-    )
+    kinds: dict[str, Any] = {"missing": "mixed", "compare_dtype": dtype, "oblivious": name == "oblivious"}
+    ensemble = random_ensemble(rng, trees=trees, max_leaves=leaves, groups=2, **kinds)
     forest = make_forest(ensemble, dtype, dtype)
     X = random_rows(rng, ensemble, 101, dtype)
     workload, strategy = workload_of(forest, 3000), CUDA[name]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 import shutil
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +14,14 @@ import tvm
 
 from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.building.cuda_source import cuda_source
+from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.features.describe import describe_kernel
 from hbtvm.compiler.lowering.cuda.score_epilogue import with_epilogue
 from hbtvm.cost_model.encoding.nest import Nest
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.trees.reference import margins
+from hbtvm.runtime.package.contents import check_contents
+from hbtvm.schedules.cuda.oblivious import RankLanes
 from hbtvm.strategies import make_forest, make_network, strategies_on, workload_of
 from hbtvm.strategies.trees.forest import DType
 from tests import networks
@@ -27,6 +33,14 @@ from tests.strategies.test_strategies import CASES, REFUSED
 
 CUDA = strategies_on(GPU)
 CUDA_REFUSED = {key: why for key, why in REFUSED.items() if key != ("ranked_traversal", "long_chains")}
+SEARCHED = ("ranked_traversal", "oblivious")
+"""Strategies over ranks, whose search reads a column once."""
+
+
+def forty_trees(rng: np.random.Generator, name: str, trees: int = 40) -> TreeEnsemble:
+    """Return an ensemble that a strategy can hold."""
+    kinds: dict[str, Any] = {"missing": "mixed", "categories": True, "oblivious": name == "oblivious"}
+    return random_ensemble(rng, trees=trees, max_leaves=20, groups=2, **kinds)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -59,7 +73,7 @@ def test_scores_are_the_references(name: str, case: str) -> None:
 @pytest.mark.parametrize("name", CUDA)
 def test_the_cuda_source_itself_gives_the_references_scores(name: str, rows: int) -> None:
     rng = np.random.default_rng(rows)
-    ensemble = random_ensemble(rng, trees=40, max_leaves=20, groups=2, missing="mixed", categories=True)
+    ensemble = forty_trees(rng, name)
     forest = make_forest(ensemble, "float32", "float32")
     X = random_rows(rng, ensemble, 41, "float32")  # the last tile is not whole
     workload, strategy = workload_of(forest, rows), CUDA[name]
@@ -77,7 +91,7 @@ def test_the_cuda_source_itself_gives_the_references_scores(name: str, rows: int
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
 @pytest.mark.parametrize("missing", ["as_number", "mixed", "zero"])
-@pytest.mark.parametrize("name", [name for name in CUDA if name != "ranked_traversal"])
+@pytest.mark.parametrize("name", [name for name in CUDA if name not in SEARCHED])
 def test_columns_of_categories_are_computed_where_they_are_used(name: str, missing: str) -> None:
     rng = np.random.default_rng(8)
     ensemble = random_ensemble(rng, trees=40, max_leaves=20, groups=2, missing=missing, categories=True)
@@ -111,7 +125,7 @@ def test_a_step_of_a_walk_reads_one_feature_once(name: str) -> None:
 def test_persistent_blocks_stride_over_row_tiles(name: str) -> None:
     """Blocks that end after different numbers of tiles, with tables that are kept and that are not."""
     rng = np.random.default_rng(3)
-    ensemble = random_ensemble(rng, trees=40, max_leaves=20, groups=2, missing="mixed", categories=True)
+    ensemble = forty_trees(rng, name)
     forest = make_forest(ensemble, "float32", "float32")
     X = random_rows(rng, ensemble, 501, "float32")
     workload, strategy, target = workload_of(forest, 3000), CUDA[name], {**GPU, "cores": 3}
@@ -138,7 +152,7 @@ def test_persistent_blocks_stride_over_row_tiles(name: str) -> None:
 @pytest.mark.parametrize("name", CUDA)
 def test_blocks_share_a_groups_trees(name: str) -> None:
     rng = np.random.default_rng(4)
-    ensemble = random_ensemble(rng, trees=43, max_leaves=20, groups=2, missing="mixed", categories=True)
+    ensemble = forty_trees(rng, name, 43)
     forest = make_forest(ensemble, "float32", "float32")
     X = random_rows(rng, ensemble, 51, "float32")
     workload, strategy = workload_of(forest, 50), CUDA[name]
@@ -218,7 +232,9 @@ def test_kept_tables_are_copied_once_for_a_block(name: str) -> None:
         "resident": 1,
         "columns": "shared",
     }
-    table = {"bitvector": "threshold", "gemm": "path", "ranked_traversal": "word"}.get(name, "node")
+    table = {"bitvector": "threshold", "gemm": "path", "ranked_traversal": "word", "oblivious": "limit"}.get(
+        name, "node"
+    )
     for tables in ("shared", "kept"):
         config = {**staged, "tables": tables}
         assert space.contains(config)
@@ -228,7 +244,8 @@ def test_kept_tables_are_copied_once_for_a_block(name: str) -> None:
         copy = re.search(rf" = [^\n]*\b{table}_ptr\b", kernel)
         assert copy is not None
         assert (copy.start() < rows) == (tables == "kept")
-        if name != "gemm":  # where two barriers follow the last read of the columns
+        # (Two barriers follow the last read of gemm's columns, and of columns that are staged for a search.)
+        if name not in ("gemm", "oblivious"):
             # Whoever fills the columns again waits for those who still read them.
             assert re.match(r"[^}]*?\n *__syncthreads\(\);\n *for", kernel[rows:])
 
@@ -338,3 +355,39 @@ def test_defaults_are_in_the_space_of_any_model(name: str, rows: int) -> None:
         if CUDA[name].refuse(workload) is None:
             config = CUDA[name].default(workload, GPU)
             assert CUDA[name].space(workload, GPU).contains(config), (shape, config)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ on this machine")
+@pytest.mark.parametrize(
+    ("trees", "leaves", "bits", "spare"), [(25, 4, 8, True), (150, 4, 8, False), (9, 600, 16, True)]
+)
+def test_lanes_hold_ranks_and_leaf_numbers(trees: int, leaves: int, bits: int, spare: bool) -> None:
+    """Ranks that leave a lane's highest bit free and that do not, and leaves beyond a byte."""
+    rng = np.random.default_rng(2)
+    ensemble = random_ensemble(rng, trees=trees, max_leaves=leaves, features=1, oblivious=True)
+    tree = np.repeat(np.arange(trees), np.diff(ensemble.offset))
+    moved = np.where(ensemble.left >= 0, ensemble.threshold + tree / 256, 0.0)
+    ensemble = replace(ensemble, threshold=moved.astype(np.float32).astype(float))
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 150, "float32")
+    workload, strategy = workload_of(forest, 1000), CUDA["oblivious"]
+    shape = {"row_tile": 64, "row_threads": 16, "tree_threads": 2, "tree_tile": 4, "layout": "nodes"}
+    for staged in (0, 1):
+        config = {**strategy.default(workload, GPU), **shape, "staged": staged}
+        lanes = RankLanes.of(workload, config)
+        assert (lanes.bits, lanes.spare, lanes.packed) == (bits, spare, 32 // bits)
+        got = emulated_scores(strategy, workload, ensemble, forest, config, X)
+        np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+def test_a_column_that_is_not_there_is_noticed() -> None:
+    forest = make_forest(forty_trees(np.random.default_rng(3), "oblivious"), "float32", "float32")
+    workload, strategy = workload_of(forest, 1000), CUDA["oblivious"]
+    entry = entry_of(forest, strategy, workload, strategy.default(workload, GPU))
+    check_contents(entry.signature, entry.tables)
+    at = [argument.name for argument in entry.signature.tables].index("place")
+    for wrong in (-1, entry.tables[at].max() + RankLanes.of(workload, strategy.default(workload, GPU)).words):
+        spoiled = [table.copy() for table in entry.tables]
+        spoiled[at].reshape(-1)[0] = wrong
+        with pytest.raises(ValueError, match="'place' holds values"):
+            check_contents(entry.signature, spoiled)

@@ -91,10 +91,8 @@ def test_gemm_is_searched_by_name_alone() -> None:
     forest = make_forest(random_ensemble(np.random.default_rng(0)), "float32", "float32")
     chosen, refused = usable(forest, None, resolve(SM90))
     assert set(chosen) == {"bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal"}
-    assert refused == {
-        "gemm": "gemm is ten times behind on GPUs, and is searched only by name",
-        "oblivious": "oblivious has no kernels for cuda",
-    }
+    assert refused.pop("oblivious").startswith("a level's nodes make different tests")
+    assert refused == {"gemm": "gemm is ten times behind on GPUs, and is searched only by name"}
     assert set(usable(forest, ["gemm"], resolve(SM90))[0]) == {"gemm"}
 
 

@@ -69,7 +69,7 @@ def test_scores_are_the_references_whatever_the_chunks(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str, knobs: dict[str, Any], old: bool
 ) -> None:
     rng = np.random.default_rng(3)
-    kinds = {"missing": "mixed", "categories": True, "groups": 2}
+    kinds = {"missing": "mixed", "categories": True, "groups": 2, "oblivious": name == "oblivious"}
     ensemble = random_ensemble(rng, trees=30, max_leaves=12, compare_dtype="float64", **kinds)
     forests = forests_of(ensemble, "float32", complete=False)
     raw = Input(ensemble.n_outputs)

@@ -36,6 +36,9 @@ LOWERING = (
 )
 
 
+_PADDING = "buffer_dim_align"  # annotation of `Schedule.storage_align`
+
+
 def held(blocks: int, statement: Any) -> Any:
     """Add a launch bound to a kernel's statement: least blocks per multiprocessor."""
     count = tirx.const(blocks, "int32")
@@ -100,4 +103,16 @@ def _rewritten(function: Any, rewrites: Rewrites) -> Any:
                 return become(loop)
         return loop
 
-    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, replace)))
+    body = tvm_ffi.structural_map(function.body, (tirx.For, replace))
+    return function.with_body(tvm_ffi.structural_map(body, (tirx.AllocBuffer, _without_padding)))
+
+
+def _without_padding(allocation: Any) -> Any:
+    """Drop the padding that a schedule asked for: buffers are flat, and have it.
+
+    TVM's later passes would look for the axis that was padded.
+    """
+    if _PADDING not in allocation.annotations:
+        return allocation
+    others = {name: value for name, value in allocation.annotations.items() if name != _PADDING}
+    return tirx.AllocBuffer(allocation.buffer, others)

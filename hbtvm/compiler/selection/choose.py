@@ -14,6 +14,7 @@ from hbtvm.logs.targets import target_key
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload, family_of, is_known
 from hbtvm.strategies import Strategy, strategies_on
+from hbtvm.strategies.trees import oblivious
 from hbtvm.strategies.trees.perfect import is_full
 from hbtvm.tuning.learning.transfer import distance, translate
 
@@ -37,8 +38,6 @@ _RANKED_TREES = 16
 
 _MANY_COLUMNS = 64
 """Columns beyond which walks of a single row are faster over packed nodes than over a table per level."""
-
-_LEVELS = 3  # least depth from which one comparison per level is faster than one per node
 
 _SHALLOW = {32: 5, 64: 8}
 """By bits of the bitvector's word: depth up to which perfect tree traversal is faster than bitvector."""
@@ -104,9 +103,7 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         return default_on_cuda(strategies, workload)
     perfect, depth = "perfect_tree_traversal", workload["depth"]
     columns = workload["numeric"] + workload["categorical"]
-    # All columns of a row need a rank.
-    pays = columns <= workload["trees"] * workload["groups"] and depth >= _LEVELS and is_full(workload)
-    if pays and "oblivious" in strategies:
+    if "oblivious" in strategies and oblivious.pays(workload):
         return "oblivious"
     shallow = next((most for leaves, most in _SHALLOW.items() if workload["leaves"] <= leaves), 0)
     if perfect in strategies and depth <= shallow:

@@ -12,6 +12,7 @@ rows of a warp request:
   about the same order, so a tile of trees has to fit the first-level cache.
 - Ranked walks read a word and a rank of each level from shared memory: a line for each rank, and for a word
   as many as rows of a warp meet in a bank. (The factors are set by ``python -m benchmarks.gpu.bounds``.)
+- oblivious makes one test on each level for all rows of a warp, and so is first where `oblivious.pays`.
 - gemm does the work of bitvector by products: far more operations for trees as small as it can hold.
 """
 
@@ -21,6 +22,7 @@ import math
 from collections.abc import Collection
 
 from hbtvm.schedules.workload import Workload
+from hbtvm.strategies.trees import oblivious
 
 _WARP, _LINE = 32, 128  # threads of a warp, and bytes of a cache line
 
@@ -30,6 +32,7 @@ _L1, _L2 = 1 << 17, 1 << 25
 _FROM_L2, _FROM_MEMORY = 2.0, 4.0
 """Cost of a line from the L2 cache and from memory, in lines from the L1 cache."""
 
+_SEARCHED = 256  # fewest rows for which searches of ranks hide each other's latency
 _TILE = 8  # trees whose tables are in use at about the same time
 _NODE_LOADS = 3 / 4  # loads for a node of the bitvector
 _WIDE_WORD = 1.25  # cost factor of 64-bit words, which take two instructions and more loads
@@ -49,9 +52,13 @@ def default_on_cuda(strategies: Collection[str], workload: Workload) -> str:
 
     A warp with fewer rows than threads is bound by latency: a walk's loads depend on each other,
     bitvector's do not, so bitvector comes first where it can hold the trees. Ranked walks have to
-    wait for ranks, too, so they come last there.
+    wait for ranks, too, so they come last there. oblivious waits for them in calls of up to `_SEARCHED` rows,
+    in which a multiprocessor has a row or two.
     """
-    few = int(workload["rows"]) < _WARP
+    rows = int(workload["rows"])
+    if "oblivious" in strategies and oblivious.pays(workload) and rows >= _SEARCHED:
+        return "oblivious"
+    few = rows < _WARP
     if few and "bitvector" in strategies:
         return "bitvector"
     lines = {name: line for name, line in _lines(workload).items() if name in strategies}

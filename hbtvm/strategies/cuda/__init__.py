@@ -4,6 +4,7 @@ from hbtvm.strategies.cuda.bitvector import CudaBitvector
 from hbtvm.strategies.cuda.gemm import CudaGemm
 from hbtvm.strategies.cuda.linear import CudaLinearSum
 from hbtvm.strategies.cuda.network import CudaFused
+from hbtvm.strategies.cuda.oblivious import CudaOblivious
 from hbtvm.strategies.cuda.perfect import CudaPerfectTreeTraversal
 from hbtvm.strategies.cuda.ranked import CudaRankedTraversal
 from hbtvm.strategies.cuda.traversal import CudaTreeTraversal
@@ -13,6 +14,7 @@ __all__ = [
     "CudaFused",
     "CudaGemm",
     "CudaLinearSum",
+    "CudaOblivious",
     "CudaPerfectTreeTraversal",
     "CudaRankedTraversal",
     "CudaTreeTraversal",

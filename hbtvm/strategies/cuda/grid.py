@@ -192,3 +192,8 @@ def tiled_tables(
     tiles = tiles_of(forest, config)
     inner = config["layout"] == "trees"
     return {name: spread(table, tiles, empty, inner) for name, (table, empty) in tables.items()}
+
+
+def padded(table: np.ndarray, count: int) -> np.ndarray:
+    """Pad a table of shape (T, n, ...) to `count` entries of each tree."""
+    return np.pad(table, [(0, 0), (0, count - table.shape[1]), *((0, 0),) * (table.ndim - 2)])

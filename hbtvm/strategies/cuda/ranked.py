@@ -17,25 +17,25 @@ a node's number. In perfect trees one funnel shift moves the sign into the numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.runtime.package.signature import Argument, table
+from hbtvm.runtime.package.signature import Argument
 from hbtvm.schedules.cuda import ranked as ranked_cuda
-from hbtvm.schedules.cuda.ranked import FEWEST_ROWS, SEARCH, entries, is_linked, words_fit
+from hbtvm.schedules.cuda.ranked import FEWEST_ROWS, entries, is_linked, words_fit
 from hbtvm.schedules.cuda.ranked_layout import RankLayout
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload, rank_groups_of
 from hbtvm.strategies.columns import column_tables
-from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
+from hbtvm.strategies.cuda.grid import Grid, OnGpu, padded, tiled_tables, tree_table
 from hbtvm.strategies.cuda.rank_groups import group_arguments, group_tables, node_groups, ranks_by_columns
+from hbtvm.strategies.cuda.rank_search import search, search_argument, search_table
 from hbtvm.strategies.trees.forest import Forest
 from hbtvm.strategies.trees.perfect import perfect_levels
 from hbtvm.strategies.trees.ranked import RankedTraversal
-from hbtvm.strategies.trees.ranks import node_ranks, rank_table
+from hbtvm.strategies.trees.ranks import node_ranks
 
 
 class CudaRankedTraversal(OnGpu, RankedTraversal):
@@ -57,7 +57,7 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
         return None
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
-        return {**column_tables(forest), **({} if self._several(forest) else _searched(forest))}
+        return {**column_tables(forest), **({} if self._several(forest) else search_table(forest))}
 
     @staticmethod
     def _several(forest: Forest) -> bool:
@@ -79,28 +79,24 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
             above = np.concatenate([levels[0], *levels[:-1]], axis=1)  # entry 0 is never read
             # Below a leaf both children have the same value, so any word is right.
             above_words = np.where(forest.left[above] >= 0, words[above], 0)
-            word = _padded(above_words.astype(np.uint32), entries(workload))
-            value = _padded(forest.value[levels[-1]], entries(workload))
+            word = padded(above_words.astype(np.uint32), entries(workload))
+            value = padded(forest.value[levels[-1]], entries(workload))
         word = word.view(np.int32)  # the sign is a bit like others
         tiled = tiled_tables(
             forest, config, {"word": (word, np.uint32(empty).view(np.int32)), "value": (value, 0)}
         )
         if ranks.grouped:
             return {**group_tables(forest, ranks), **tiled}
-        return {**(_searched(forest) if self._several(forest) else {}), **tiled}
+        return {**(search_table(forest) if self._several(forest) else {}), **tiled}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        columns, count = workload["numeric"] + workload["categorical"], entries(workload)
-        ranks = RankLayout.of(workload, config)
+        count, ranks = entries(workload), RankLayout.of(workload, config)
         bounds = {"bits": ranks.place_bits, "below": ranks.below}
         if is_linked(workload):
             top = ranks.place_bits + ranks.bits
             bounds |= {"top": top, "trees_inner": int(config["layout"] == "trees")}
         kind = "placed_link" if is_linked(workload) else "placed_rank"
-        if ranks.grouped:
-            searched = group_arguments(workload, ranks)
-        else:
-            searched = (table("rank_threshold", workload["dtype"], (columns * (2**ranks.bits - 1),)),)
+        searched = group_arguments(workload, ranks) if ranks.grouped else (search_argument(workload),)
         return (
             *searched,
             tree_table(workload, config, "word", "int32", (count,), kind, **bounds),
@@ -168,27 +164,6 @@ class CudaRankedTraversal(OnGpu, RankedTraversal):
         return grid.function(tables, grid.scores(leaf_value))
 
 
-def _searched(forest: Forest) -> dict[str, np.ndarray]:
-    """Return the table of thresholds to search."""
-    return {"rank_threshold": _by_level(rank_table(forest))}
-
-
-def _by_level(sorted_table: np.ndarray) -> np.ndarray:
-    """Return thresholds, shape (columns, 2 ** bits), as balanced search trees, level by level.
-
-    Each level is contiguous over all columns, so threads with neighbouring columns read few cache lines.
-    """
-    entries = sorted_table.shape[1]
-    steps = [entries >> level for level in range(entries.bit_length() - 1)]
-    levels = [sorted_table[:, step // 2 - 1 :: step].reshape(-1) for step in steps]
-    return np.concatenate([*levels, np.empty(0, sorted_table.dtype)])
-
-
-def _padded(table: np.ndarray, count: int) -> np.ndarray:
-    """Pad a table of shape (T, n, ...) to `count` entries of each tree."""
-    return np.pad(table, [(0, 0), (0, count - table.shape[1]), *((0, 0),) * (table.ndim - 2)])
-
-
 def _linked(
     forest: Forest, words: np.ndarray, bits: int, leaf: int, workload: Workload
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -217,8 +192,7 @@ def _linked(
 
 def _ranks(grid: Grid, workload: Workload, ranks: RankLayout, searched: Any) -> Any:
     """Return the ranks of row tiles' columns, shape (tiles, room), in the layout of `RankLayout.place`."""
-    columns, count = grid.stage.columns, ranks.count
-    bits, kind, rows, pack = ranks.bits, ranks.dtype, ranks.row_tile, ranks.packed
+    columns, count, rows, pack = grid.stage.columns, ranks.count, ranks.row_tile, ranks.packed
     shape = (grid.tiles, ranks.room)
 
     def value(i: Any, e: Any) -> Any:
@@ -227,19 +201,5 @@ def _ranks(grid: Grid, workload: Workload, ranks: RankLayout, searched: Any) -> 
             column = tirx.Select(column < count, column, count - 1)
         return column, columns[i, column, row]
 
-    def narrowed(below: Any, level: int) -> Callable[..., Any]:
-        def step(i: Any, e: Any) -> Any:
-            here = tirx.const(0, "int32") if below is None else below[i, e]
-            column, x = value(i, e)
-            # The comparison is false for NaN, which therefore ranks highest.
-            at_most = x <= searched[count * (2**level - 1) + column * 2**level + here]
-            return here * 2 + tirx.Select(at_most, tirx.const(0, "int32"), tirx.const(1, "int32"))
-
-        return step
-
-    # (TVM can't decompose the initial value of a reduction over steps within a tile.)
-    below = None
-    for n in range(bits):
-        below = te.compute(shape, narrowed(below, n), name=f"{SEARCH}{n}")
-    zero = tirx.const(0, kind)
-    return te.compute(shape, lambda i, e: zero if below is None else below[i, e].astype(kind), name="ranks")
+    found = search(workload, shape, value, searched)
+    return te.compute(shape, lambda i, e: found[i, e].astype(ranks.dtype), name="ranks")

@@ -108,10 +108,10 @@ class Forest:
         if self.on_gpu and self.n_columns >= WIDE:
             wide: WideWorkload = {**workload, "rank_groups": self.rank_groups}
             workload = wide
-        elif not self.on_gpu and self.oblivious:
+        if self.oblivious:
             level_uniform: ObliviousWorkload = {**workload, "oblivious": True}
             workload = level_uniform
-            if self.leaf_digits:
+            if not self.on_gpu and self.leaf_digits:
                 digits: DigitsWorkload = {**level_uniform, "leaf_digits": True}
                 workload = digits
         if self.apart:

@@ -32,10 +32,11 @@ from hbtvm.strategies.intrinsics.lookup import lookup
 from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 from hbtvm.strategies.trees.digits import digit_arguments, digit_scores, digit_tables
 from hbtvm.strategies.trees.forest import Forest
-from hbtvm.strategies.trees.perfect import MAX_DEPTH, perfect_levels
+from hbtvm.strategies.trees.perfect import MAX_DEPTH, is_full, perfect_levels
 from hbtvm.strategies.trees.ranks import level_order, node_ranks, search_stage
 
 _MAX_RANK_BITS = 16
+_LEVELS = 3  # least depth from which one comparison per level is faster than one per node
 
 
 class Oblivious(Strategy):
@@ -65,25 +66,16 @@ class Oblivious(Strategy):
         return {**column_tables(forest), "rank_threshold": level_order(forest)}
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
-        trees, depth, by_tree = len(forest.offset) - 1, forest.depth, config["axis"] == "trees"
-        ranks, levels = node_ranks(forest), perfect_levels(forest)
-        column = np.zeros((trees, depth), np.int32)
-        # No rank is above it: levels without a test, and missing trees, go left.
-        never = 2**forest.rank_bits - 1
-        rank = np.full((trees, depth), never, np.int32)
-        for level, nodes in enumerate(levels[:-1]):
-            split = forest.left[nodes] >= 0
-            node = nodes[np.arange(trees), np.argmax(split, axis=1)]
-            tested = split.any(axis=1)
-            column[tested, level], rank[tested, level] = forest.column[node][tested], ranks[node][tested]
+        depth, by_tree = forest.depth, config["axis"] == "trees"
+        column, rank = level_tests(forest)
         dtype = rank_dtype(forest.rank_bits)
         lowest = int(np.iinfo(dtype).min)
         rows = leaf_rows(2**depth, forest.value_dtype, config)
-        value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
-        value[:, : 2**depth] = forest.value[levels[-1]]
+        value = np.zeros((len(column), rows, forest.value.shape[1]), forest.value_dtype)
+        value[:, : 2**depth] = forest.value[perfect_levels(forest)[-1]]
         tiles = tile_trees(forest, int(config["tree_tile"]))
         tables = {"column": column, "rank": (rank + lowest).astype(dtype), "value": value}
-        empty = {"rank": never + lowest}
+        empty = {"rank": never(forest) + lowest}
         laid = {name: spread(table, tiles, empty.get(name, 0), by_tree) for name, table in tables.items()}
         if config["leaf_lookup"] == "digits":
             del laid["value"]
@@ -155,6 +147,37 @@ class Oblivious(Strategy):
             return builder.leaf_value(value, o, g, t, leaf, v)
 
         return builder.function(tables, builder.scores(leaf_value))
+
+
+def pays(workload: Workload) -> bool:
+    """Whether one comparison for each level should be faster than one for each node.
+
+    A search for the rank of each column has to pay, and a table of all leaves to be in use.
+    """
+    columns = _columns(workload)
+    return (
+        columns <= workload["trees"] * workload["groups"]
+        and workload["depth"] >= _LEVELS
+        and is_full(workload)
+    )
+
+
+def never(forest: Forest) -> int:
+    """Return a rank that none is above: levels without a test, and missing trees, go left."""
+    return int(2**forest.rank_bits - 1)
+
+
+def level_tests(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
+    """Return the column and the threshold's rank of each level's test: int32, shape (T, depth) each."""
+    trees, ranks = len(forest.offset) - 1, node_ranks(forest)
+    column = np.zeros((trees, forest.depth), np.int32)
+    rank = np.full((trees, forest.depth), never(forest), np.int32)
+    for level, nodes in enumerate(perfect_levels(forest)[:-1]):
+        split = forest.left[nodes] >= 0
+        node = nodes[np.arange(trees), np.argmax(split, axis=1)]
+        tested = split.any(axis=1)
+        column[tested, level], rank[tested, level] = forest.column[node][tested], ranks[node][tested]
+    return column, rank
 
 
 def _columns(workload: Workload) -> int:
