@@ -43,8 +43,9 @@ def register(
     model
         The model, or its package: the path or the content.
     output
-        As of `hbtvm.Model.predict`, or ``"transform"``. An output of several columns, such as the
-        probabilities ``"proba"``, is a struct with the names of ``hbtvm predict``: ``churn(t).yes``.
+        As of `hbtvm.Model.predict`, ``"transform"`` or ``"contributions"``. An output of several columns,
+        such as the probabilities ``"proba"``, is a struct with the names of ``hbtvm predict``:
+        ``churn(t).yes``.
     threads
         Threads of one call, if the model is loaded here. DuckDB calls the function from its own threads, with
         up to 2,048 rows each, so that 1 is best.

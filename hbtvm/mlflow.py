@@ -24,6 +24,7 @@ from mlflow.types import schema
 
 from hbtvm import __version__
 from hbtvm.errors import InputError
+from hbtvm.runtime.explaining.contributions import CONTRIBUTIONS, contribution_names, contributions
 from hbtvm.runtime.feeds.file_columns import columns_of
 from hbtvm.runtime.model import Model, load
 
@@ -194,14 +195,18 @@ class _Predictor:
         """Predict.
 
         `model_input`: rows as `hbtvm.Model.predict` takes them; texts also as a frame of one column.
-        `params`: ``output``: one of ``label``, ``proba``, ``raw``, ``decision``, ``score`` and ``transform``;
-            by default, the output of the library's ``predict``, or ``transform`` if there is none.
+        `params`: ``output``: one of ``label``, ``proba``, ``raw``, ``decision``, ``score``, ``transform`` and
+            ``contributions``, a frame of Shapley values; by default, the output of the library's ``predict``,
+            or ``transform`` if there is none.
         Raises `InputError` if the rows don't fit the model, or it has no such output.
         """
         rows = self._rows(model_input)
         output = (params or {}).get("output")
         if output == TRANSFORM or (output is None and self.model.package.transforms):
             return self.model.transform(rows)
+        if output == CONTRIBUTIONS:
+            names = contribution_names(self.model)
+            return pd.DataFrame(contributions(self.model).predict(rows), columns=names)
         return self.model.predict(rows, output)
 
     def get_raw_model(self) -> Model:

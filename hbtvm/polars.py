@@ -34,7 +34,7 @@ def predict(
     model
         The model, or its package: the path or the content. It is loaded now.
     output
-        As of `hbtvm.Model.predict`, or ``"transform"``.
+        As of `hbtvm.Model.predict`, ``"transform"`` or ``"contributions"``.
     threads
         Threads of one call, if the model is loaded here; as for `hbtvm.load`. The streaming engine calls the
         model from its own threads.

@@ -36,7 +36,7 @@ def predict(
     package
         The compiled model: its path on the driver, or its content. Each executor receives it once.
     output
-        As of `hbtvm.Model.predict`, or ``"transform"``.
+        As of `hbtvm.Model.predict`, ``"transform"`` or ``"contributions"``.
     keep
         Columns, such as ids, that are copied to the result before the predictions.
     drop

@@ -13,6 +13,12 @@ import numpy as np
 from hbtvm import __version__
 from hbtvm.errors import InputError
 from hbtvm.graph.outputs.output import Output
+from hbtvm.runtime.explaining.contributions import (
+    CONTRIBUTIONS,
+    contribution_names,
+    contributions,
+    has_contributions,
+)
 from hbtvm.runtime.model import Model, load
 from hbtvm.runtime.package.trust import ANY, Trust
 from hbtvm.serving.datatypes import name_of
@@ -246,6 +252,8 @@ def _outputs(model: Model) -> dict[str, _Output]:
             outputs[name] = _Output(call, output)
     if model.beside is not None:
         outputs[_TRANSFORM] = _Output(model.beside.transform)
+    if has_contributions(model):
+        outputs[CONTRIBUTIONS] = _Output(contributions(model).predict)
     return outputs
 
 
@@ -255,6 +263,9 @@ def _tensor(model: Model, name: str, output: _Output) -> Tensor:
         model = model.beside
     elif output.output == "score" and model.scores is not None:
         model = model.scores
+    if name == CONTRIBUTIONS:
+        columns = contribution_names(model)
+        return Tensor(name, name_of(np.dtype(np.float64)), len(columns), columns)
     example = model.example(output.output)
     probe = np.asarray(example if output.target is None else example[output.target])
     labels: list[str] = []

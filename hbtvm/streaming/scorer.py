@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from hbtvm.errors import InputError
+from hbtvm.runtime.explaining.contributions import CONTRIBUTIONS, contribution_names, contributions
 from hbtvm.runtime.feeds.file_columns import columns_of
 from hbtvm.runtime.host import Output
 from hbtvm.runtime.model import Model, load
@@ -32,7 +33,9 @@ class Scorer:
     schema
         Schema of the rows, ``pyarrow.Schema``.
     output
-        As for `hbtvm.Model.predict`, or ``"transform"``; None for the output of ``predict``.
+        As for `hbtvm.Model.predict`, ``"transform"``, or ``"contributions"`` for the Shapley values of all
+        columns and the base value (of packages that were compiled with ``explain=True``); None for the output
+        of ``predict``.
     keep
         Names of columns, such as ids, that are copied to the result in front of the predictions. A model
         without column names does not read them.
@@ -152,6 +155,8 @@ def output_fields(model: Model, output: str | None) -> list[pa.Field]:
     Raises `InputError` if the model has no such output.
     """
     of, _, name = _method(model, output)
+    if output == CONTRIBUTIONS:
+        return [pa.field(column, pa.float64()) for column in contribution_names(model)]
     result, table = of.package.output, of.package.parts.table
     example = table_of(of.example(name), result)
     if table is not None and table.names is not None:
@@ -172,6 +177,9 @@ def _method(model: Model, output: str | None) -> tuple[Model, Any, Output | None
         if part is None or output not in (None, TRANSFORM):
             raise InputError(f"{package.model} has no output {output!r}.")
         return part, part.transform, None
+    if output == CONTRIBUTIONS:
+        view = contributions(model)
+        return view, view.predict, None
     available = package.output.outputs
     if output is not None and output not in available:
         raise InputError(f"there is no output {output!r}; there are {', '.join(available) or 'none'}.")

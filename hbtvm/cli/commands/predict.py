@@ -113,12 +113,22 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--output",
-        choices=("label", "proba", "raw", "decision", "score", "transform", "leaves", "trees"),
+        choices=(
+            "label",
+            "proba",
+            "raw",
+            "decision",
+            "score",
+            "transform",
+            "leaves",
+            "trees",
+            "contributions",
+        ),
         metavar="KIND",
         help="what to predict, if the model has it: label (class labels), proba (probabilities), raw (raw "
         "scores), decision (decision function), score (anomaly scores), transform (columns of the last "
-        "step), or, of packages compiled with --explain, leaves (each tree's leaf) or trees (each tree's "
-        "scores) (default: the library's predict)",
+        "step), or, of packages compiled with --explain, leaves (each tree's leaf), trees (each tree's "
+        "scores) or contributions (of each column to the raw scores) (default: the library's predict)",
     )
     parser.add_argument(
         "--drop",
@@ -180,6 +190,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from hbtvm.cli.rows.data_in import Data
     from hbtvm.cli.rows.data_out import check_suffix, writing
+    from hbtvm.runtime.explaining.contributions import CONTRIBUTIONS, contribution_names, contributions
     from hbtvm.runtime.feeds.file_columns import columns_of
     from hbtvm.runtime.package.file import content
 
@@ -222,7 +233,10 @@ def run(arguments: argparse.Namespace) -> int:
         sha256=trust.sha256,
         allowed_signers=trust.allowed_signers,
     )
-    output, view = arguments.output, None
+    output, view, predicted = arguments.output, None, None
+    if output == CONTRIBUTIONS:
+        predicted = contribution_names(model)
+        model, output = contributions(model), None
     spec = model.package.output
     available = (*spec.outputs, *(("transform",) if model.beside is not None else ()))
     if output == "transform" and (model.beside is not None or model.package.transforms):
@@ -259,7 +273,8 @@ def run(arguments: argparse.Namespace) -> int:
         if first is None:
             raise UsageError(f"{shown(path)}: there are no rows to predict")
         layout = model.package.parts.table
-        predicted = None if layout is None or layout.names is None else list(layout.names)
+        if layout is not None and layout.names is not None:
+            predicted = list(layout.names)
         predicted = predicted or column_names(spec, output or view, first[0].shape)
         for i, name in enumerate(arguments.keep):
             if name in (*predicted, *arguments.keep[:i]):

@@ -70,7 +70,7 @@ def explain(
         np.broadcast_to(game.empty.mean(axis=0), game.full.shape).copy(),
         data,
         names,
-        _output_names(model, of, shape[2]),
+        names_of_outputs(model, of, shape[2]),
         None if errors is None else _spread(errors, game.players, shape),
     )
 
@@ -112,7 +112,7 @@ def _of_view(model: Model, view: Model, X: Any, results: np.ndarray) -> Explanat
     values, base = results[:, :, :-1].transpose(0, 2, 1), results[:, :, -1]
     names, width = _columns(view)
     data = table_of(_dense(X), names).values(names, width)
-    return _explanation(values, base, data, names, _output_names(model, "raw", values.shape[2]), None)
+    return _explanation(values, base, data, names, names_of_outputs(model, "raw", values.shape[2]), None)
 
 
 def _centred(model: Model, X: Any, background: Any) -> Explanation:
@@ -133,7 +133,7 @@ def _explanation(
     errors: np.ndarray | None,
 ) -> Explanation:
     """Return the explanation; of a single output, without its axis."""
-    names = tuple(f"x{i}" for i in range(values.shape[1])) if names is None else tuple(names)
+    names = _numbered(values.shape[1]) if names is None else tuple(names)
     if values.shape[2] == 1:
         only = None if errors is None else errors[:, :, 0]
         return Explanation(values[:, :, 0], base[:, 0], data, names, None, only)
@@ -203,7 +203,7 @@ def _output(model: Model, output: str | None) -> Output | None:
     return output
 
 
-def _output_names(model: Model, output: Output | None, count: int) -> tuple[str, ...]:
+def names_of_outputs(model: Model, output: Output | None, count: int) -> tuple[str, ...]:
     """Return the classes' names, if there is an output for each class; else numbers."""
     classes = model.package.output.classes
     names = [str(name) for labels in classes for name in labels.tolist()]
@@ -212,6 +212,15 @@ def _output_names(model: Model, output: Output | None, count: int) -> tuple[str,
     if len(names) != count:
         names = [f"{output or 'prediction'}_{i}" for i in range(count)]
     return tuple(names)
+
+
+def names_of_columns(model: Model, width: int) -> tuple[str, ...]:
+    """Return the names that the model was trained with; ``x0`` and so on if it has none."""
+    return _columns(model)[0] or _numbered(width)
+
+
+def _numbered(width: int) -> tuple[str, ...]:
+    return tuple(f"x{i}" for i in range(width))
 
 
 def _dense(X: Any) -> Any:
