@@ -57,6 +57,8 @@ class Settings:
         What peers other than hbtvm compiled or converted in earlier runs; None to keep nothing.
     mcpu
         CPU that hbtvm compiles for; None for this machine's.
+    cpu_time
+        Whether to count CPU time instead of wall time; for one thread on a busy machine.
     """
 
     pythons: dict[str, str]
@@ -69,6 +71,7 @@ class Settings:
     lock: Path | None = None
     artifacts: Artifacts | None = None
     mcpu: str | None = None
+    cpu_time: bool = False
 
 
 def measure(
@@ -243,7 +246,8 @@ def take_turns(
             if turn_number < turns[peer] and "failed" not in figures[peer]:
                 time.sleep(_PAUSE)
                 try:
-                    times[peer].append(workers[peer].ask("time", rows=rows, calls=calls[peer]))
+                    clock = {"cpu": True} if settings.cpu_time else {}
+                    times[peer].append(workers[peer].ask("time", rows=rows, calls=calls[peer], **clock))
                 except PeerError as error:
                     figures[peer] = {"failed": str(error)}
     right = {"native"} if expected is None else set[str]()

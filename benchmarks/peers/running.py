@@ -108,6 +108,8 @@ def _parser(comparison: Comparison) -> argparse.ArgumentParser:
         "--no-search", action="store_true", help="hbtvm compiles with defaults, and does not tune"
     )
     parser.add_argument("--time-budget", type=float, metavar="S", help="seconds that hbtvm may search")
+    parser.add_argument("--cpu-time", action="store_true",
+                        help="count CPU time: for one thread on a busy machine, from Python")  # fmt: skip
     parser.add_argument("--mcpu", metavar="NAME",
                         help="CPU that hbtvm compiles for, such as x86-64-v3; default: this")  # fmt: skip
     parser.add_argument("--again", action="store_true", help="measure finished cells again")
@@ -165,6 +167,7 @@ def _measure(comparison: Comparison, arguments: argparse.Namespace, results: Res
             pythons={peer: pythons[peer] for peer in versions},
             artifacts=Artifacts(arguments.artifacts, versions) if arguments.artifacts else None,
             mcpu=arguments.mcpu,
+            cpu_time=arguments.cpu_time,
         )
         for (model, data), cells in grid(pairs, arguments.rows, arguments.threads, arguments.dtype).items():
             open_cells = [
