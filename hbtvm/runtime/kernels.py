@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hbtvm.runtime.cuda.model import DeviceModel
     from hbtvm.runtime.cuda.rows.arrays import ArrayLibrary
 
+_BLOCK = 1 << 10  # rows with counters that a thread prepares at a time
+
 # GPU modules are imported when a package for a GPU is loaded: they import `tvm_ffi`, which takes most of a
 # second, and longer if torch is installed.
 
@@ -127,6 +129,25 @@ class Kernels:
         if self.host is not None and type(X) is not np.ndarray and self.host.learn(X):
             self._bind(self.host)
         return rows
+
+    def in_blocks(self, X: Any, output: Output | None) -> Any:
+        """Return an output of many rows with counters, whose matrix stays in the cache; None for other rows.
+
+        None also if a value is refused, or the kernels are not loaded.
+        """
+        pipeline, host = self.pipeline, self.host
+        call = None if host is None else host.prepared.get(output)
+        if pipeline is None or not pipeline.plan.counters or call is None or not hasattr(X, "columns"):
+            return None
+        block, parts = _BLOCK * max(1, self._package.threads if self._threads is None else self._threads), []
+        if len(X) < 2 * block:
+            return None
+        with reading(X):
+            for rows in pipeline.blocks(X, block):
+                parts.append(call(rows))
+                if parts[-1] is None:
+                    return None
+        return np.concatenate(parts)
 
     def raw(self, rows: np.ndarray) -> np.ndarray:
         """Return raw scores of prepared rows, float64, shape (n, outputs)."""

@@ -148,15 +148,15 @@ class Model(Explainable, Estimator):
         kernels = self._kernels
         if type(X) is not np.ndarray and is_sparse(X):
             return self._finished(np.concatenate([raw for _, raw in kernels.raw_of_sparse(X)]), output)
+        result = kernels.in_blocks(X, output)
+        if result is not None:
+            return result
         rows = kernels.prepared(X)
         if kernels.host is None:
             kernels.warm_up()
-        host = kernels.host
-        if host is not None and output in host.prepared:
-            result = host.prepared[output](rows)
-            if result is not None:
-                return result
-        return self._finished(kernels.raw(rows), output)
+        call = None if kernels.host is None else kernels.host.prepared.get(output)
+        result = None if call is None else call(rows)
+        return self._finished(kernels.raw(rows), output) if result is None else result
 
     def _predict_structures(self, structures: Any, output: Output | None) -> Any:
         """Predict structures; without layers behind it, the readout is the result."""

@@ -269,9 +269,9 @@ def test_threads() -> None:
     for pool in (None, ThreadPool(2)):
         counted = CounterFeeds(feeds, plan.counters, ColumnReader(InputSpec(3)), [], pool)
         counted.use(counter_code())
-        matrix = np.empty((len(x), len(feeds)), np.float32)
-        counted.fill({i: Numbers(x[:, i]) for i in range(3)}, matrix)
-        found.append(matrix)
+        columns_read: Any = {i: Numbers(x[:, i]) for i in range(3)}
+        blocks = counted.blocks({}, columns_read, len(x), 1700, np.dtype(np.float32))
+        found.append(np.concatenate([block.copy() for block in blocks]))
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], operation.reference(x.astype(np.float32).astype(float)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from hbtvm.runtime.native.counters import (
     CounterKernel,
 )
 from hbtvm.runtime.rows.columns import ColumnReader
+from hbtvm.runtime.rows.matrix import fill_columns
 from hbtvm.runtime.rows.raw import RawColumn, number
 from hbtvm.runtime.threads import ThreadPool
 
@@ -125,14 +126,32 @@ class CounterFeeds:
             first = last
         return matrix
 
-    def fill(self, columns: Mapping[int, RawColumn], matrix: np.ndarray) -> None:
-        """Compute the columns into a matrix, float32 or float64, shape (n, columns), C-contiguous.
+    def blocks(
+        self,
+        parts: Mapping[int, np.ndarray],
+        columns: Mapping[int, RawColumn],
+        n: int,
+        most: int,
+        dtype: np.dtype,
+    ) -> Iterator[np.ndarray]:
+        """Yield the matrix of n rows in blocks, all in the same memory; a single block if n is `most`.
 
+        `parts`: the columns beside counters, by their places.
         `columns`: the input's columns.
+        `most`: rows of a block.
+        `dtype`: float32 or float64.
         Raises `InputError` as `row`.
         """
-        for operation in self._operations:
-            operation.fill(columns, matrix)
+        inputs = [operation.read(columns, n) for operation in self._operations]
+        matrix = np.empty((min(n, most), self._width), dtype)
+        for first in range(0, max(n, 1), max(most, 1)):
+            last = min(first + most, n)
+            block = matrix[: last - first]
+            with np.errstate(over="ignore"):
+                fill_columns({j: x[first:last] for j, x in parts.items()}, block)
+            for operation, x in zip(self._operations, inputs, strict=True):
+                operation.fill(x, first, last, block)
+            yield block
 
 
 class _Operation:
@@ -173,8 +192,8 @@ class _Operation:
             read[i] = float(_computed(self.inputs[i], np.array([read[i]], _F64))[0])
         return read
 
-    def fill(self, columns: Mapping[int, RawColumn], matrix: np.ndarray) -> None:
-        n = len(matrix)
+    def read(self, columns: Mapping[int, RawColumn], n: int) -> np.ndarray:
+        """Return the inputs of rows, float64, shape (inputs, n)."""
         x = np.empty((len(self.inputs), n))
         for i, entry in enumerate(self.inputs):
             column = columns[entry.raw]
@@ -184,17 +203,20 @@ class _Operation:
             x[i] = column.numbers(entry.where)
             if entry.column is not None:
                 x[i] = _computed(entry, x[i])
-        kernel = self.kernel
+        return x
+
+    def fill(self, x: np.ndarray, first: int, last: int, matrix: np.ndarray) -> None:
+        kernel, n, rows = self.kernel, x.shape[1], last - first
         if kernel is None:
-            self.in_numpy(x, matrix)
+            self.in_numpy(x[:, first:last].copy(), matrix)
             return
-        address, chunks = x.ctypes.data, 1
+        address, chunks = x.ctypes.data + 8 * first, 1
         if self._pool is not None:
-            chunks = max(1, min(4 * self._pool.threads, n // _CHUNK))
+            chunks = max(1, min(4 * self._pool.threads, rows // _CHUNK))
         if chunks == 1 or self._pool is None:
-            kernel(address, n, 0, n, matrix)
+            kernel(address, n, 0, rows, matrix)
             return
-        cuts = [n * i // chunks for i in range(chunks + 1)]
+        cuts = [rows * i // chunks for i in range(chunks + 1)]
         self._pool.run(lambda i: kernel(address, n, cuts[i], cuts[i + 1], matrix), chunks)
 
     def in_numpy(self, x: np.ndarray, matrix: np.ndarray) -> None:

@@ -22,7 +22,7 @@ from hbtvm.runtime.rows.beside import Beside, beside_rows
 from hbtvm.runtime.rows.containers import ArrayRows, Container, container_of, values_of
 from hbtvm.runtime.rows.inputs import Inputs, all_finite
 from hbtvm.runtime.rows.layouts import Layouts, Positions
-from hbtvm.runtime.rows.matrix import Interleave, fill_columns, matrix_of
+from hbtvm.runtime.rows.matrix import Interleave, matrix_of
 from hbtvm.runtime.rows.pandas_frame import PandasFrame
 from hbtvm.runtime.rows.raw import Numbers, RawColumn, number
 from hbtvm.runtime.rows.sparse import SparseRows, check_sparse, is_sparse
@@ -314,8 +314,30 @@ class FeedReader:
         coder = self._coders.get(j)
         return number(value, self.feeds[j].where) if coder is None else coder.of_value(value)
 
+    def blocks(self, X: Any, most: int) -> Iterator[np.ndarray]:
+        """Yield the matrix of a container's rows in blocks, all in the same memory; only with counters.
+
+        `most`: rows of a block.
+        """
+        rows = self._container(X)
+        at = self._layouts.positions(rows)
+        columns = {raw: rows.column(at[raw], self._nulls[raw]) for raw in self._raws}
+        parts, dtype, wide = self._parts(columns, _types_of(rows, self.typed))
+        for matrix in self.counters.blocks(parts, columns, rows.rows, most, wide):
+            yield self._finished(matrix, dtype)
+
     def _matrix(self, columns: dict[int, RawColumn], n: int, dtypes: Sequence[np.dtype] = ()) -> np.ndarray:
         """Return the matrix of columns by index; `dtypes` are those of unread columns."""
+        parts, dtype, wide = self._parts(columns, dtypes)
+        if self.plan.counters:
+            return self._finished(next(self.counters.blocks(parts, columns, n, n, wide)), dtype)
+        in_order = (parts[j] for j in range(self._width))
+        return self._finished(matrix_of(in_order, n, wide, self.interleave), dtype)
+
+    def _parts(
+        self, columns: dict[int, RawColumn], dtypes: Sequence[np.dtype]
+    ) -> tuple[dict[int, np.ndarray], np.dtype, np.dtype]:
+        """Return the matrix's columns beside counters, their type, and the type to copy them in."""
         feeds = self.feeds
         numbers = {j: columns[self._raw_of[j]].numbers(feeds[j].where) for j in self._numbers}
         quick = None if self._single else self._host.coded(columns)
@@ -331,17 +353,12 @@ class FeedReader:
             # As for one row, and for texts' codes: float64, unless the library's numbers are float32.
             values = dtype if self._single or _F64 in self._dtypes else _F64
             parts = {**numbers, **self._host.compute(raw, values)}
-        wide = _F64 if self._single or dtype not in self._dtypes else dtype
+        wide = np.dtype(_F64 if self._single or dtype not in self._dtypes else dtype)
+        if self._single and self.plan.counters:
+            wide = _F32
         parts |= {j: columns[self._raw_of[j]].codes(coder) for j, coder in self._coders.items()}
         parts |= self._texts.compute(columns)
-        if self.plan.counters:
-            matrix = np.empty((n, self._width), _F32 if self._single else wide)
-            with np.errstate(over="ignore"):
-                fill_columns(parts, matrix)
-            self.counters.fill(columns, matrix)
-            return self._finished(matrix, dtype)
-        in_order = (parts[j] for j in range(self._width))
-        return self._finished(matrix_of(in_order, n, np.dtype(wide), self.interleave), dtype)
+        return parts, dtype, wide
 
     def _dtype_for(self, dtypes: Sequence[np.dtype]) -> np.dtype:
         """Return the matrix's dtype for columns of these dtypes."""

@@ -152,6 +152,18 @@ def test_a_package_of_categories(shop: Path) -> None:
         package.predict(X.assign(city=["Bern"] * 3 + [None] * 197))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_many_rows(shop: Path, threads: int) -> None:
+    """Blocks of a long frame have the answers of short frames."""
+    X, package = frame(5000), hbtvm.load(shop, threads=threads)
+    parts = [package.predict(X.iloc[i : i + 500]) for i in range(0, 5000, 500)]
+    for _ in range(2):  # at first, code is loaded
+        np.testing.assert_array_equal(package.predict(X), np.concatenate(parts))
+    assert len(np.unique(parts)) > 100
+    with pytest.raises(InputError, match="column 'city', row 4321: expected a category"):
+        package.predict(X.assign(city=["Bern"] * 4321 + [None] * 679))
+
+
 def test_commands(shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, out = tmp_path / "rows.csv", tmp_path / "out.csv"
     frame().to_csv(data, index=False)
