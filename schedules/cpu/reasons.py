@@ -66,7 +66,14 @@ def default(workload: Workload, target: Target) -> Config:
         width = next((n for n in lanes if n >= int(workload["points"])), lanes[-1])  # type: ignore[typeddict-item]
         return {"axis": "points", "row_tile": 1, "lanes": width, "vectors": 1, "tree_block": 16}
     width = max(n for n in lanes if n < 2 * rows)
-    return {"axis": "rows", "row_tile": width, "lanes": width, "vectors": 1, "tree_block": 16}
+    vectors = 2 if rows >= 2 * width else 1
+    return {
+        "axis": "rows",
+        "row_tile": vectors * width,
+        "lanes": width,
+        "vectors": vectors,
+        "tree_block": 16,
+    }
 
 
 def padded_points(points: int, config: Config) -> int:

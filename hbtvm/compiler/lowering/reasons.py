@@ -74,8 +74,9 @@ class _Walk:
         self.dtype = str(self.number.buffer.dtype)
         row, lines = sizes.row_lanes * sizes.vectors, sizes.points * sizes.width
         levels = sizes.levels
-        self.base = self._array("base", levels * sizes.points * row)
-        self.inverse = self._array("inverse", levels * sizes.points * row)
+        # Lines of level -1 come first: what is above roots.
+        self.base = self._array("base", (levels + 1) * sizes.points * row)
+        self.inverse = self._array("inverse", (levels + 1) * sizes.points * row)
         self.up = self._array("up", (levels + 1) * 2 * lines * row)
         self.taken = self._array("taken", (2 * levels + 1) * row)
         self.sums = self._array("sums", sizes.values * (sizes.lanes if sizes.by_points else sizes.rows))
@@ -134,10 +135,14 @@ class _Walk:
         """Return the statement of a tile."""
         sizes = self.sizes
         arrays = (self.base, self.inverse, self.up, self.taken, self.sums, self.open)
-        ones = [
-            self._row_store(self.taken, self._row_number(1.0), const(0), vector)
-            for vector in range(sizes.vectors)
-        ]
+        begin: list[Any] = []
+        for vector in range(sizes.vectors):
+            begin.append(self._row_store(self.taken, self._row_number(1.0), const(0), vector))
+
+            def weights(step: Any, vector: int = vector) -> list[Any]:
+                return [self.base.store(self._point(2, step), self._at(const(0), step, vector), sizes.lanes)]
+
+            begin += self._steps(weights)
         zero = tirx.const(0.0, "float64")
         clear = self._over_values(
             lambda value: [
@@ -148,7 +153,7 @@ class _Walk:
         return sequence(
             [
                 *(tirx.AllocBuffer(place.buffer) for place in arrays),
-                *ones,
+                *begin,
                 clear,
                 self._loop("block", self.blocks - 1, self._block),
             ]
@@ -230,24 +235,17 @@ class _Walk:
     ) -> list[Any]:
         sizes, statements = self.sizes, list[Any]()
         is_right = tirx.indexdiv(flags, const(tables.IS_RIGHT))
-        root = level == 0
-
-        def begin(step: Any) -> list[Any]:
-            at = self._at(const(0), step, vector)
-            return [self.base.store(self._point(2, step), at, sizes.lanes)]
-
-        own_branch = level * 2 - 1 + is_right
-        weight = tirx.Var("weight", vector_type(self.dtype, sizes.lanes))
+        # Branch 0, which every row takes, leads to roots.
+        own_branch = tirx.max(level * 2 - 1 + is_right, const(0))
+        taken = self._row_load(self.taken, own_branch, vector) * self._of(split, tables.OWN)
+        weight = self._let("weight", taken, statements)
 
         def descend(step: Any) -> list[Any]:
-            before = self.base.load(self._at(level - 1, step, vector), sizes.lanes)
-            return [
-                self.base.store(before * self._q(step, weight), self._at(level, step, vector), sizes.lanes)
-            ]
+            before = self.base.load(self._at(level, step, vector), sizes.lanes)
+            at = self._at(level + 1, step, vector)
+            return [self.base.store(before * self._q(step, weight), at, sizes.lanes)]
 
-        taken = self._row_load(self.taken, own_branch, vector) * self._of(split, tables.OWN)
-        down = sequence([tirx.Bind(weight, taken), *self._steps(descend)])
-        statements.append(tirx.IfThenElse(root, sequence(self._steps(begin)), down))
+        statements += self._steps(descend)
 
         # The row's branches.
         x_lanes = sizes.row_lanes
@@ -264,7 +262,7 @@ class _Walk:
         earlier_weight = tirx.Var("earlier_weight", vector_type(self.dtype, sizes.lanes))
 
         def divide(step: Any) -> list[Any]:
-            at = self._at(level, step, vector)
+            at = self._at(level + 1, step, vector)
             inverse = tirx.Var("inverse_q", vector_type(self.dtype, sizes.lanes))
             return [
                 tirx.Bind(inverse, self._number(1.0) / self._q(step, earlier_weight)),
@@ -274,7 +272,8 @@ class _Walk:
 
         before = self._row_load(self.taken, earlier, vector) * self._of(split, tables.BEFORE)
         divided = sequence([tirx.Bind(earlier_weight, before), *self._steps(divide)])
-        statements.append(tirx.IfThenElse(earlier > 0, divided, None))
+        # A single row gains more from straight code than from less work: its branches are unpredictable.
+        statements.append(divided if sizes.by_points else tirx.IfThenElse(earlier > 0, divided, None))
 
         # Leaves' terms.
         for side, flag in enumerate((tables.LEFT_LEAF, tables.RIGHT_LEAF)):
@@ -287,7 +286,8 @@ class _Walk:
 
                 fills += self._steps(fill)
             has = tirx.bitwise_and(flags, const(flag)) > 0
-            statements.append(tirx.IfThenElse(has, sequence(fills), None))
+            fill_all = sequence(fills)
+            statements.append(fill_all if sizes.by_points else tirx.IfThenElse(has, fill_all, None))
         return statements
 
     def _row_at(self, line: Any, vector: int) -> Any:
@@ -307,8 +307,10 @@ class _Walk:
         place = self._let("place", self._word(split, tables.PLACE), statements)
         side = tirx.indexdiv(self._word(split, tables.FLAGS), const(tables.IS_RIGHT))
         side = self._let("side", side, statements)
-        alone = self._closed(split, level, earlier, place, side, again=False)
         again = self._closed(split, level, earlier, place, side, again=True)
+        if self.sizes.by_points:
+            return sequence([*statements, *again])
+        alone = self._closed(split, level, earlier, place, side, again=False)
         statements.append(tirx.IfThenElse(earlier > 0, sequence(again), sequence(alone)))
         return sequence(statements)
 
@@ -341,7 +343,7 @@ class _Walk:
 
         def step(k: Any) -> list[Any]:
             here: list[Any] = []
-            base = self._let("base_k", self.base.load(self._at(level, k, vector), lanes), here)
+            base = self._let("base_k", self.base.load(self._at(level + 1, k, vector), lanes), here)
             sums = []
             for branch in (0, 1):
                 up = self._let("up_k", self.up.load(self._up(level, branch, output, k, vector), lanes), here)
@@ -350,7 +352,7 @@ class _Walk:
                 sums.append(self._q(k, weights[branch]) * up)
             total = sums[0] + sums[1]
             if again:
-                total = total * self.inverse.load(self._at(level, k, vector), lanes)
+                total = total * self.inverse.load(self._at(level + 1, k, vector), lanes)
                 total = self._let("sum_k", total, here)
                 here.append(totals[2].store(totals[2].load(const(0), lanes) + base * total, const(0), lanes))
             here.append(self.up.store(total, self._up(level - 1, side, output, k, vector), lanes))
