@@ -143,6 +143,21 @@ static void look_up(struct block *b, const float *restrict value, int64_t column
   for (int64_t r = 0; r < b->rows; ++r) y[r] = value[slot[r]];
 }
 
+/* As `find` and `look_up`, for a table of one counter. */
+static void find_value(struct block *b, const struct counter_table *t, const uint64_t *restrict hash,
+                       const float *restrict value, int64_t column) {
+  const uint64_t *restrict key = t->key;
+  const uint32_t *restrict factor = t->factor;
+  float *restrict y = next(b, column);
+  int64_t bits = t->bits, shift = 64 - t->bucket_bits;
+  float other = value[UINT32_C(1) << bits];
+  for (int64_t r = 0; r < b->rows; ++r) {
+    uint64_t at = slot_of(hash[r], factor[hash[r] >> shift], bits);
+    float known = value[at];
+    y[r] = key[at] == hash[r] ? known : other;
+  }
+}
+
 static void compare(struct block *b, int64_t element, int64_t column) {
   const struct counters *c = b->c;
   const double *x = b->number + c->column[element] * b->rows;
@@ -166,6 +181,11 @@ static void run(struct block *b) {
     const struct counter_node *node = &c->node[i];
     hash_node(b, node);
     for (int64_t t = 0; t < node->tables; ++t, ++table) {
+      if (table->counters == 1 && counter->column >= 0) {
+        find_value(b, table, b->prefix + node->depth * b->rows, counter->value, counter->column);
+        ++counter;
+        continue;
+      }
       find(table, b->prefix + node->depth * b->rows, b->slot, b->rows);
       for (int64_t j = 0; j < table->counters; ++j, ++counter)
         if (counter->column >= 0) look_up(b, counter->value, counter->column);
