@@ -70,7 +70,8 @@ def _run(file: Path, python: str, seconds: float, log: object) -> list[dict[str,
             done = subprocess.run(
                 command,
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": path, OUTCOMES: str(written)},
+                # Spark's workers run the same interpreter.
+                env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": python, OUTCOMES: str(written)},
                 stdout=log,  # type: ignore[arg-type]
                 stderr=subprocess.STDOUT,
                 timeout=seconds,

@@ -20,6 +20,7 @@ REASONS = {
     "test_backends.py::*::test_unsupported_backend": _NAMES,
     "test_backends.py::*::test_backends": _NAMES,
     "test_backends.py::*::test_forgotten_backend_string": _NAMES,
+    "test_backends.py::*::test_udf_torch_jit_*": "about pickles and files of TorchScript",
     "test_onnxml_binarizer_converter.py::*::*_raises_rt*": "expects a refusal of a threshold that is missing",
     "test_onnxml_one_hot_encoder_converter.py::*::test_ohe_string_raises_type_error_onnx": _MORE,
     "test_onnxml_label_encoder_converter.py::*::test_le_string_raises_rt_onnx": _MORE,
