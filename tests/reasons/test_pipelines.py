@@ -123,6 +123,20 @@ def test_boosting_as_the_library(library: str, rows: Any) -> None:
     np.testing.assert_allclose(found.base_values, expected[:, :, -1], rtol=0, atol=5e-6 * largest)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_symmetric_trees_as_catboost(classes: int) -> None:
+    catboost = pytest.importorskip("catboost")
+    X = FRAME[["a", "b", "c"]].to_numpy()
+    label = np.digitize(SCORE, [0.0, 1.0][: classes - 1])
+    model = catboost.CatBoostClassifier(iterations=15, depth=5, verbose=0, thread_count=1).fit(X, label)
+    expected = np.asarray(model.get_feature_importance(catboost.Pool(X[:40]), type="ShapValues"))
+    expected = expected.reshape(40, -1, 4)
+    found = hbtvm.compile(model, batch_sizes=8, threads=1, explain=True).explain(X[:40])
+    values = found.values.reshape(40, 3, -1)
+    np.testing.assert_allclose(values, expected[:, :, :3].transpose(0, 2, 1), rtol=0, atol=2e-6)
+    np.testing.assert_allclose(found.base_values.reshape(40, -1), expected[:, :, 3], rtol=0, atol=2e-6)
+
+
 def test_linear_models_by_column() -> None:
     steps = make_column_transformer(
         (OneHotEncoder(), ["city"]),

@@ -89,24 +89,21 @@ def _expanded(tree: SymmetricTree, shapes: dict[int, tuple[np.ndarray, ...]]) ->
     inner, value = (1 << depth) - 1, np.zeros((len(left), tree.value.shape[1]))
     value[inner:] = tree.value[number[inner:]]
     weight = None if tree.weight is None else tree.weight[number]
-    return StepTree(np.append(tree.splits, -1)[level], left, right, value, number, weight)
+    return StepTree(np.append(tree.splits[::-1], -1)[level], left, right, value, number, weight)
 
 
 def _shape(depth: int) -> tuple[np.ndarray, ...]:
     """Return the level, the children and (of leaves, else 0) the number of each node of a full tree.
 
-    Node i has the children 2i + 1 and 2i + 2. The root is the first split, the lowest bit of leaf numbers.
+    Node i has the children 2i + 1 and 2i + 2. The root is the last split, the highest bit of leaf numbers, as
+    in CatBoost's own Shapley values.
     """
     inner = (1 << depth) - 1
     node = np.arange(2 * inner + 1)
     level = np.repeat(np.arange(depth + 1), 1 << np.arange(depth + 1))
     left = np.where(node < inner, 2 * node + 1, LEAF)
     right = np.where(node < inner, 2 * node + 2, LEAF)
-    path, leaf = np.arange(1 << depth), np.zeros(1 << depth, np.int64)
-    for i in range(depth):
-        # The first decision is the path's highest bit.
-        leaf |= (path >> (depth - 1 - i) & 1) << i
-    return level, left, right, np.concatenate([np.zeros(inner, np.int64), leaf])
+    return level, left, right, np.concatenate([np.zeros(inner, np.int64), np.arange(1 << depth)])
 
 
 def used(parts: Parts, splits: Splits) -> np.ndarray:
