@@ -12,6 +12,8 @@ from math import factorial
 
 import numpy as np
 
+_REPEATED = 8  # least repetitions of background rows that show a variance
+
 Scores = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """From backgrounds (m,) and coalitions, bool (m, k), to scores of r rows, float64 (r, m, O).
 
@@ -103,39 +105,43 @@ def _walks(
 def _estimate(
     gains: np.ndarray, full: np.ndarray, empty: np.ndarray, background: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return means of gains and their standard errors, with the backgrounds' scores as a control variate.
+    """Return means of gains and their standard errors.
 
-    The gains of an order add up to ``full - empty[background]``, and the mean of `empty` is known: regression
-    of the gains on it removes the error that the drawn backgrounds cause, and makes the values add up.
+    The gains of an order add up to ``full - empty[background]``. Once every background row was drawn, they
+    are averaged for each of them first. Before, their regression on ``empty[background]``, whose mean is
+    known, removes the error that the drawn rows cause (control variate). Both make the values add up.
     """
-    drawn = empty[background]
+    drawn, base = empty[background], empty.mean(axis=0)
+    mean = gains.mean(axis=1)
     deviation = drawn - drawn.mean(axis=0)
     spread = (deviation**2).sum(axis=0)
     flat = spread <= 1e-20 * (1 + (drawn**2).sum(axis=0))
     slope = np.einsum("rnko,no->rko", gains, deviation, optimize=True) / np.where(flat, 1, spread)
     slope = np.where(flat, 0, slope)
-    mean = gains.mean(axis=1)
-    base = empty.mean(axis=0)
-    values = mean - slope * (drawn.mean(axis=0) - base)
     rest = gains - mean[:, None] - slope[:, None] * deviation[None, :, None]
-    errors = np.sqrt(_variance(rest, background, len(empty)))
+    if len(background) < len(empty):
+        weight = np.full(len(background), 1 / len(background))
+        values = mean - slope * (drawn.mean(axis=0) - base)
+    else:
+        weight = 1 / (len(empty) * np.bincount(background)[background])
+        values = np.einsum("rnko,n->rko", gains, weight, optimize=True)
     # Rounding, and all of the difference where the drawn backgrounds score alike.
     values += ((full - base - values.sum(axis=1)) / gains.shape[2])[:, None]
-    return values, errors
+    return values, np.sqrt(_variance(rest, background, weight, len(empty)))
 
 
-def _variance(rest: np.ndarray, background: np.ndarray, backgrounds: int) -> np.ndarray:
-    """Return the variance of the mean over orders, (r, players, O).
+def _variance(rest: np.ndarray, background: np.ndarray, weight: np.ndarray, backgrounds: int) -> np.ndarray:
+    """Return the variance of a weighted mean over orders, (r, players, O).
 
-    Once each background row has been drawn twice, rows are strata: differences between them cause no error.
-    Before, they count as if they had been drawn with replacement, which states somewhat too much.
+    Once all background rows were drawn, and some again, they are strata: differences between them cause no
+    error, and repetitions show the variance within a stratum. Before, rows count as if they had been drawn
+    with replacement, which states somewhat too much.
     """
     n = rest.shape[1]
-    if n < 2 * backgrounds:
-        return np.asarray((rest**2).sum(axis=1) / ((n - 2) * n))
-    stratum = (background[None] == np.arange(backgrounds)[:, None]).astype(np.float64)
-    size = stratum.sum(axis=1)
-    sums = np.einsum("rnko,bn->brko", rest, stratum, optimize=True)
-    squares = np.einsum("rnko,bn->brko", rest**2, stratum, optimize=True)
-    within = squares - sums**2 / size[:, None, None, None]
-    return np.asarray(np.einsum("brko,b->rko", within.clip(0), size / (size - 1)) / n**2)
+    squares, free = (rest**2).sum(axis=1), n - 2
+    if n - backgrounds >= _REPEATED:
+        stratum = (background[None] == np.arange(backgrounds)[:, None]).astype(np.float64)
+        sums = np.einsum("rnko,bn->rbko", rest, stratum, optimize=True)
+        squares = squares - np.einsum("rbko,b->rko", sums**2, 1 / stratum.sum(axis=1), optimize=True)
+        free = n - backgrounds
+    return np.asarray(squares.clip(0) / free * (weight**2).sum())

@@ -58,21 +58,22 @@ def test_samples_add_up(samples: int, most: int) -> None:
     np.testing.assert_allclose(values, whole, rtol=0, atol=1e-12)  # blocks change nothing
 
 
-@pytest.mark.parametrize(("samples", "least"), [(100, 0.85), (15, 0.6)])
+@pytest.mark.parametrize(("samples", "least"), [(100, 0.85), (50, 0.85), (30, 0.8), (20, 0.5), (15, 0.6)])
 def test_errors_of_samples_are_as_large_as_stated(samples: int, least: float) -> None:
-    """With fewer samples than background rows, the stated errors are too large, never too small.
+    """Without repetitions of background rows, stated errors are too large, never too small.
 
     (The other output has interactions of pairs only, which both walks of an order cancel exactly.)
     """
     scores, full, empty = game(6, 20, 6)
     truth = enumerated(scores, 20, 6, 1 << 16)
-    ratios = []
-    for seed in range(40):
+    misses, stated = [], []
+    for seed in range(100):
         values, errors = sampled(scores, full, empty, 6, samples, seed, 1 << 16)
-        ratios.append(((values - truth) / errors)[..., 0])
-    spread = np.sqrt(np.mean(np.square(ratios)))
-    assert least < spread < 1.15
-    assert abs(np.mean(ratios)) < 0.15
+        misses.append((values - truth)[..., 0])
+        stated.append(errors[..., 0])
+    assert least < np.linalg.norm(misses) / np.linalg.norm(stated) < 1.15
+    # No bias beyond what 100 seeds leave.
+    assert np.abs(np.mean(misses, axis=0)).max() < 4 * np.std(misses, axis=0).max() / 10
 
 
 def test_samples_of_an_additive_game_are_exact() -> None:
