@@ -165,6 +165,22 @@ def test_linear_models_by_column() -> None:
     )
 
 
+def test_additive_models_by_their_terms() -> None:
+    glassbox = pytest.importorskip("interpret.glassbox")
+    X = FRAME[["a", "b", "c"]].fillna(0).to_numpy()
+    model = glassbox.ExplainableBoostingRegressor(interactions=1, max_rounds=30, n_jobs=1).fit(X, SCORE)
+    found = hbtvm.compile(model, batch_sizes=8, threads=1, explain=True).explain(X[:20])
+    terms = np.array([model.explain_local(X[i : i + 1]).data(0)["scores"] for i in range(20)])
+    expected = np.zeros((20, 3))
+    for term, columns in enumerate(model.term_features_):
+        for column in columns:
+            expected[:, column] += terms[:, term] / len(columns)
+    np.testing.assert_allclose(found.values, expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        found.base_values + found.values.sum(axis=1), model.predict(X[:20]), rtol=0, atol=1e-5
+    )
+
+
 def test_steps_that_mix_columns_are_refused_with_advice() -> None:
     X = FRAME[["a", "b", "c"]].fillna(0).to_numpy()
     mixed = make_pipeline(PCA(2), RandomForestRegressor(3, random_state=0)).fit(X, SCORE)

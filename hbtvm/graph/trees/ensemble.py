@@ -25,6 +25,11 @@ ZERO_THRESHOLD = float(np.float32(1e-35))
 
 CompareDtype = Literal["float32", "float64"]
 
+PER_NODE = (
+    "feature", "threshold", "left", "right", "default_left", "zero_as_missing", "category_set",
+)  # fmt: skip
+"""Fields of `TreeEnsemble` of shape (N,) that every ensemble has."""
+
 PER_NODE_FACTS = ("cover", "leaf_id")
 """Optional fields of `TreeEnsemble` that predictions do not need, each of a value for each node."""
 
@@ -120,16 +125,7 @@ class TreeEnsemble:
         nodes, trees = self.n_nodes, self.n_trees
         if trees < 1 or self.offset[0] != 0 or np.any(np.diff(self.offset) < 1):
             raise ValueError("every tree needs at least one node")
-        per_node = (
-            "feature",
-            "threshold",
-            "left",
-            "right",
-            "default_left",
-            "zero_as_missing",
-            "category_set",
-        )
-        for name in per_node + PER_NODE_FACTS:
+        for name in PER_NODE + PER_NODE_FACTS:
             array = getattr(self, name)
             if array is not None and array.shape != (nodes,):
                 raise ValueError(f"{name} has shape {array.shape}, expected ({nodes},)")

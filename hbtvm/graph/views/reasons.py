@@ -3,13 +3,14 @@
 Trees have Shapley values (`hbtvm.graph.reasons.anchor`). All columns that steps derive from a raw column are
 one player, whose steps the trees' splits contain. Linear models have the terms of their sums: a number's is 0
 where its scaler gives 0, such as at the training rows' mean, and a category's is relative to the mean over
-categories.
+categories. Additive models have their own terms; of a term of two columns, each has half.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from hbtvm.graph.graph import Graph
 from hbtvm.graph.networks.complement import keep_second
 from hbtvm.graph.networks.network import Linear
 from hbtvm.graph.reasons.anchor import TreeReasons
-from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.ensemble import PER_NODE, TreeEnsemble
 from hbtvm.graph.views.view import NoView, trees_of, view_of
 
 _MOST_WEIGHTS = 1 << 24  # of a linear model's view, which has a weight for each number and raw column
@@ -45,7 +46,9 @@ def reasons(graph: Graph) -> Graph:
         raise NoView("it is neither an ensemble of trees nor a plain weighted sum")
     trees = trees_of(graph)
     if trees.cover is None:
-        raise NoView(f"hbtvm does not read the covers of nodes of {graph.library}")
+        if graph.library != "interpret" or trees.n_outputs > 1:
+            raise NoView(f"hbtvm does not read the covers of nodes of {graph.library}")
+        return view_of(graph, partial(_by_column, player=_players(graph), width=width), (1, width + 1), None)
     player = _players(graph)
 
     def values(ensemble: TreeEnsemble) -> TreeReasons:
@@ -67,6 +70,36 @@ def _players(graph: Graph) -> np.ndarray:
             raise NoView("a step computes a column from several raw columns")
         players.append(raws.pop())
     return np.array(players, np.int32)
+
+
+def _by_column(ensemble: TreeEnsemble, player: np.ndarray, width: int) -> TreeEnsemble:
+    """Return the trees of an additive model, each for its column, or half for each of two columns."""
+    picked, outputs, shares = list[int](), list[int](), list[float]()
+    base = np.zeros(width + 1)
+    base[-1] = ensemble.base_score[0]
+    for tree in range(ensemble.n_trees):
+        feature = ensemble.feature[ensemble.offset[tree] : ensemble.offset[tree + 1]]
+        columns = np.unique(player[feature[feature >= 0]]).tolist() or [width]
+        if len(columns) > 2:
+            raise NoView("it has terms of more than two columns")
+        picked += [tree] * len(columns)
+        outputs += columns
+        shares += [1 / len(columns)] * len(columns)
+    sizes = np.diff(ensemble.offset)[picked]
+    offset = np.concatenate([[0], np.cumsum(sizes)])
+    at = np.concatenate([np.arange(ensemble.offset[tree], ensemble.offset[tree + 1]) for tree in picked])
+
+    nodes: dict[str, Any] = {name: getattr(ensemble, name)[at] for name in PER_NODE}
+    return replace(
+        ensemble,
+        n_outputs=width + 1,
+        offset=offset.astype(np.int64),
+        **nodes,
+        value=ensemble.value[at] * np.repeat(shares, sizes)[:, None],
+        tree_output=np.array(outputs, np.int32),
+        base_score=base,
+        leaf_id=None,
+    ).validate()
 
 
 def _terms(linear: Linear, player: np.ndarray, width: int) -> Linear:
