@@ -14,7 +14,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
-import shap
 
 from hbtvm.errors import InputError
 from hbtvm.graph.columns.feeds import Feed
@@ -94,6 +93,7 @@ def test_shap_agrees(name: str, output: Any) -> None:
     X = np.array(data()[0])
     rows, background = X[:3], X[50:75]
     call = trained_model.predict_proba if output == "proba" else trained_model.predict
+    shap = pytest.importorskip("shap")
     oracle = shap.explainers.Exact(call, shap.maskers.Independent(background, 100))(rows)
     explanation = model.explain(rows, background, output=output)
     np.testing.assert_allclose(explanation.values, oracle.values, rtol=0, atol=2e-6)

@@ -94,7 +94,8 @@ def test_to_pandas() -> None:
 
 def test_shap_plots_take_it() -> None:
     import matplotlib.pyplot as plt
-    import shap
+
+    shap = pytest.importorskip("shap")
 
     explanation = single(30)
     assert isinstance(explanation, shap.Explanation) and isinstance(explanation, Explanation)
@@ -114,7 +115,7 @@ def test_shap_plots_take_it() -> None:
 
 
 def test_copies_and_pickles() -> None:
-    import shap
+    shap = pytest.importorskip("shap")
 
     assert shap  # with it, the class that an explanation reports is shap's
     for explanation in (single(), several(), several()[2, :, "yes"]):
