@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,9 @@ from hbtvm.tuning import session
 from hbtvm.tuning.measuring.artifacts import Artifacts
 from hbtvm.tuning.measuring.scratch import Scratch
 from hbtvm.tuning.result import Entry, Result
+from hbtvm.words.names import REASONS_TITLE
+
+_REASONS = "reasons"  # the view whose kernels are searched
 
 
 @dataclass(frozen=True)
@@ -122,8 +126,9 @@ def search(model: Any, options: SearchOptions) -> Search:
         of yours, as Python steps of the model, and compiles the steps around them. Rows of Python steps are
         the step's: calls of the model are not timed. By default they are refused.
     explain
-        Whether the model has, beside predictions, the leaf of each tree (``apply``) and each tree's scores
-        (``predict_per_tree``). Packages without them are smaller.
+        Whether the model has, beside predictions, the leaf of each tree (``apply``), each tree's scores
+        (``predict_per_tree``) and contributions of columns, whose kernels are searched too, within the same
+        trials and seconds. Packages without them are smaller.
 
     Returns
     -------
@@ -198,6 +203,8 @@ def _search(model: Any, options: SearchOptions) -> Search:
     refuse_columns(graph)
     require_compilers(run.target, linked=not run.on_gpu or run.fleet is not None)
     pieces = pieces_of(graph, run.dtype, run.strategies, run.target)
+    view = _reasons(graph, run)
+    parts = [*pieces, *([] if view is None else view[1])]
     sizes, started, artifacts = run.sizes_of(False), utc_now(), Artifacts()
     settings = replace(run.settings, artifacts=artifacts)
     machine = None
@@ -208,30 +215,33 @@ def _search(model: Any, options: SearchOptions) -> Search:
         settings = replace(settings, stamp=named, batch=max(settings.batch, 2 * machine.devices))
     with Scratch("hbtvm-") as folder:
         ready = prepare(
-            pieces, run.target, sizes, run.threads, folder, fleet=machine is not None, device=run.device
+            parts, run.target, sizes, run.threads, folder, fleet=machine is not None, device=run.device
         )
         groups = groups_of(list(dict.fromkeys(task.group for task in ready.tasks)), ready.same, sizes)
+        of_model = {rows: names[: len(pieces)] for rows, names in groups.items()}
         if run.stops_early and not run.on_gpu and machine is None:
-            overheads = Overheads(graph, pieces, run.target, run.threads, groups)
+            overheads = Overheads(graph, pieces, run.target, run.threads, of_model)
             settings = replace(settings, overheads=overheads)
         result = session.tune(ready.tasks, settings, machine)
     if not any(group.best for group in result.groups.values()):
         raise _failure(result)
     # Pieces that run the same code share a group.
-    winners = [result.groups[groups[rows][at]].best for at in range(len(pieces)) for rows in sizes]
+    winners = [result.groups[groups[rows][at]].best for at in range(len(parts)) for rows in sizes]
     records = [*shipped(), *result.history]
     kernels = [
         _chosen(piece, rows, run, records) if best is None else _tuned(best, rows, run, artifacts)
-        for (piece, rows), best in zip(itertools.product(pieces, sizes), winners, strict=True)
+        for (piece, rows), best in zip(itertools.product(parts, sizes), winners, strict=True)
     ]
-    package = _package(graph, pieces, kernels, run, result.provenance(settings.seed, started))
+    provenance, count = result.provenance(settings.seed, started), len(pieces) * len(sizes)
+    views = {} if view is None else {_REASONS: _package(*view, kernels[count:], run, provenance)}
+    package = _package(graph, pieces, kernels[:count], run, provenance, views=views)
     copies = {}
     if run.on_gpu and run.fleet is None:
         copies = _copies(run.device, _row_bytes(graph, pieces), graph.output.n_outputs, sizes)
     tuned = Model.from_package(package, run.threads, run.place)
     if run.fleet is None and not graph.python:
         add_call_times(tuned)
-        last = {rows: result.groups[groups[rows][-1]].best for rows in sizes}
+        last = {rows: result.groups[names[-1]].best for rows, names in of_model.items()}
         _log_calls(run.log, result, tuned.package, last)
     return Search(tuned, result, copies)
 
@@ -304,21 +314,38 @@ def _package(
     run: Run,
     provenance: dict[str, Any],
     limited: bool = False,
+    views: Mapping[str, Package] = MappingProxyType({}),
 ) -> Package:
-    """Return the package of the pieces' chosen kernels, and of the graph's other outputs."""
+    """Return the package of the pieces' chosen kernels, and of the graph's other outputs.
+
+    `views`: packages of views whose kernels were searched, by name.
+    """
     count = len(kernels) // len(pieces)
     parts = [(piece.operands, kernels[i * count : (i + 1) * count]) for i, piece in enumerate(pieces)]
     *stages, (operands, last) = parts
     package = assemble(graph, operands, last, run.target, provenance, stages, limited)
-    # Only the prediction is tuned.
-    bare = replace(run, sizes=run.sizes_of(False), strategies=None, sample=None, explain=False)
+    bare = _bare(run)
     if graph.transform is not None:
         package = replace(package, transform=_compiled(graph.transform, bare))
     if graph.scores is not None:
         package = replace(package, scores=_compiled(graph.scores, bare))
-    views = {name: _compiled(view, bare) for name, view in graph.views.items()}
-    package = replace(package, views=views, no_views=graph.no_views)
+    others = {name: _compiled(view, bare) for name, view in graph.views.items() if name not in views}
+    package = replace(package, views={**others, **views}, no_views=graph.no_views)
     return _with_python(package, graph, bare)
+
+
+def _bare(run: Run) -> Run:
+    """Return the run for further outputs of a model, which the names of strategies do not concern."""
+    return replace(run, sizes=run.sizes_of(False), strategies=None, sample=None, explain=False)
+
+
+def _reasons(graph: Graph, run: Run) -> tuple[Graph, list[Piece]] | None:
+    """Return the view of contributions and its pieces; None for models without it."""
+    if _REASONS not in graph.views:
+        return None
+    view = graph_of(graph.views[_REASONS], _bare(run))
+    pieces = pieces_of(view, run.dtype, None, run.target)
+    return view, [replace(piece, title=f"{REASONS_TITLE}{piece.title}") for piece in pieces]
 
 
 def _with_python(package: Package, graph: Graph, run: Run) -> Package:

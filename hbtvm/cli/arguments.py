@@ -200,8 +200,8 @@ def add_build_options(parser: Parser) -> None:
     parser.add_argument(
         "--explain",
         action="store_true",
-        help="also package the leaf of each tree and each tree's scores (Model.apply, "
-        "Model.predict_per_tree); predictions stay as fast",
+        help="also package contributions of columns (hbtvm explain), the leaf of each tree and each tree's "
+        "scores (Model.apply, Model.predict_per_tree); predictions stay as fast",
     )
     group = parser.add_rare_group("details")
     group.add_argument(

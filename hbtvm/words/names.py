@@ -21,6 +21,9 @@ BY_FAMILY: Mapping[str, tuple[str, ...]] = {
 }
 """Strategies by operand family (`hbtvm.strategies.base.Operand.family`)."""
 
+REASONS_TITLE = "reasons, "
+"""Beginning of the names of tasks and groups for kernels that compute contributions of columns."""
+
 ALL_STRATEGIES = tuple(dict.fromkeys(name for names in BY_FAMILY.values() for name in names))  # all of them
 
 MODEL_ENDINGS = (

@@ -61,7 +61,10 @@ def model_shape(workload: Mapping[str, Any]) -> str:
         return config(shown) or "-"
     features, groups, trees, leaves, depth = (int(size) for size in sizes if size is not None)
     times = f"{groups} x " if groups > 1 else ""
-    return f"{count(features, 'feature')}, {times}{count(trees, 'tree')} of {leaves:,} leaves, depth {depth}"
+    forest = (
+        f"{count(features, 'feature')}, {times}{count(trees, 'tree')} of {leaves:,} leaves, depth {depth}"
+    )
+    return f"reasons of {forest}" if family == "reasons" else forest
 
 
 _FEW = 8  # operators of a network that are listed

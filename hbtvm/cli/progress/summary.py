@@ -10,6 +10,7 @@ from hbtvm.cli.show import print_facts, print_line, print_table
 from hbtvm.runtime.cuda.timing import Copies
 from hbtvm.runtime.package.calls import CallTimes, call_cells, call_heads
 from hbtvm.tuning.result import GroupResult, Result, WallClock
+from hbtvm.words.names import REASONS_TITLE
 from hbtvm.words.quantities import clock, count, duration
 
 _STOPPED = {
@@ -81,7 +82,9 @@ def _row(
     if copies:
         here = None if rows is None else copies.get(rows)
         apart = (duration(here.there), duration(here.back)) if here else ("-", "-")
-    tail = (*apart, *call_cells(calls, rows), f"{group.trials:,}", f"{failed:,}")
+    # Times of calls are of predictions.
+    timed = None if name.startswith(REASONS_TITLE) else rows
+    tail = (*apart, *call_cells(calls, timed), f"{group.trials:,}", f"{failed:,}")
     if best is None:
         why = "none worked" if group.trials else "not reached"
         return (name, f"{why}; default used", "-", "-", *tail)
