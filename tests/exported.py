@@ -80,6 +80,7 @@ def in_python(model: Model, method: Method, rows: np.ndarray) -> np.ndarray:
     called = {
         "predict_raw": lambda X: model.predict(X, "raw"),
         "predict_label": lambda X: model.predict(X, "label"),
+        "contributions": lambda X: model.views["reasons"].predict(X),
     }
     result = called.get(method.name, getattr(model, method.name, None))(rows)
     if isinstance(result, list):

@@ -62,6 +62,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "isotonic": lambda: IsotonicRegression(out_of_bounds="clip").fit(X[:, 0], NUMBER),
 }
 
+EXPLAINED = ("lightgbm_classes", "xgboost", "linear", "clusters")  # clusters have no contributions
 COLUMNS = {"isotonic": 1}
 TWO_KERNELS = ("lightgbm_binary", "voting", "clusters")
 TAKE_NAN = ("lightgbm_binary", "lightgbm_classes", "xgboost", "hist_boosting", "forest")
@@ -70,9 +71,10 @@ TAKE_NAN = ("lightgbm_binary", "lightgbm_classes", "xgboost", "hist_boosting", "
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_bits_as_in_python(name: str, tmp_path: Path) -> None:
     sizes = (1, 64) if name in TWO_KERNELS else (64,)
-    compiled = hbtvm.compile(MODELS[name](), batch_sizes=sizes, threads=2)
+    compiled = hbtvm.compile(MODELS[name](), batch_sizes=sizes, threads=2, explain=name in EXPLAINED)
     made = hbtvm.export(compiled, tmp_path / "out", name)
     assert not made.lacking
+    assert ("contributions" in made.functions) == (name in EXPLAINED[:-1])
     # Read again, since packages are what is exported.
     model = Model(compiled.package, threads=2)
     loaded = Loaded(tmp_path / "out" / f"lib{name}.so", 2)

@@ -16,10 +16,10 @@ and threads; NAME.h documents them, and example.c uses them. Results equal the p
 bit.
 
 The header declares NAME_open, NAME_close, and for each Python method (predict, predict_proba,
-decision_function, transform, ...) a function for rows of float and one for rows of double. String labels are
-positions (NAME_predict_class) with names (NAME_class_name). Models that read categories or texts, or have
-steps without a kernel, have functions for Arrow batches (its C data interface), too or instead. A model may
-be used from several threads, and a program may use several libraries.
+decision_function, transform, contributions, ...) a function for rows of float and one for rows of double.
+String labels are positions (NAME_predict_class) with names (NAME_class_name). Models that read categories
+or texts, or have steps without a kernel, have functions for Arrow batches (its C data interface), too or
+instead. A model may be used from several threads, and a program may use several libraries.
 
 For a recursive model, functions take structures as arrays (NAME_structures), laid out like Python's
 Structures, and NAME_readout returns the input of the layers behind the recursion.

@@ -17,7 +17,7 @@ from hbtvm.compiler.exporting.build import Parts, build, kernel_name
 from hbtvm.compiler.exporting.constants import Tables
 from hbtvm.compiler.exporting.example import example
 from hbtvm.compiler.exporting.header import Library, declared, ends_of, header
-from hbtvm.compiler.exporting.methods import label_names, methods_of
+from hbtvm.compiler.exporting.methods import further_of, label_names, methods_of
 from hbtvm.compiler.exporting.recursive import Prepared as RecursivePrepared
 from hbtvm.compiler.exporting.rows import Rows, row_reader, rows_of
 from hbtvm.compiler.exporting.source import Part, source
@@ -141,12 +141,16 @@ class _Prepared:
         self._batches: Batches | None = None
         self._parts = [self._first(package)]
         methods, lacking = methods_of(package)
-        if package.transform is not None:
+        places = {0: 0}
+        for number, further in enumerate(further_of(package), 1):
             try:
-                self._parts.append(self._part(package.transform, _rows(package.transform)))
+                part = self._part(further, _rows(further))
             except PackageError:
-                methods = [method for method in methods if method.model == 0]
-                lacking.append("transform")
+                lacking += [method.name for method in methods if method.model == number]
+            else:
+                places[number] = len(self._parts)
+                self._parts.append(part)
+        methods = [replace(one, model=places[one.model]) for one in methods if one.model in places]
         if not methods or (not package.transforms and not methods[0].name.startswith("predict")):
             raise PackageError("computes its predictions in a way that libraries for C do not support")
         spec = package.input

@@ -32,6 +32,7 @@ _DESCRIPTIONS = {
     "predict_raw": "the raw scores, before they become probabilities or predictions",
     "transform": "the columns that the model makes",
     "predict_class": "positions of class labels",
+    "contributions": "what each column adds to a raw score, then the base value, for each raw score",
 }
 
 _C_TYPES = {
@@ -45,7 +46,7 @@ class Method:
     """A function of the library for rows of both types."""
 
     name: str  # as in Python; ``"predict_class"`` returns positions of labels
-    model: int  # 0 for the package's kernels, 1 for those of its ``transform``
+    model: int  # 0 for the package's kernels, else the place among `further_of`, from 1
     epilogues: tuple[Epilogue, Epilogue]  # for float32 and float64 rows
     description: str  # a description of a row's results
 
@@ -59,6 +60,12 @@ class Method:
         """C types of the results for float32 and float64 rows."""
         narrow, wide = (_C_TYPES[epilogue.dtype.name] for epilogue in self.epilogues)
         return narrow, wide
+
+
+def further_of(package: Package) -> list[Package]:
+    """Return the packages of a library's further models."""
+    further = [package.transform, package.views.get("reasons")]
+    return [other for other in further if other is not None]
 
 
 def methods_of(package: Package) -> tuple[list[Method], list[str]]:
@@ -99,6 +106,14 @@ def methods_of(package: Package) -> tuple[list[Method], list[str]]:
         methods.append(replace(methods[0], name="transform"))
     if package.transform is not None:
         methods.append(_transform(package.transform, 1))
+    reasons = package.views.get("reasons")
+    if reasons is not None:
+        epilogue = epilogue_of(reasons.output, None, n_outputs=_outputs(reasons), exported=True)
+        if epilogue is None:
+            lacking.append("contributions")
+        else:
+            model, text = len(further_of(package)), _DESCRIPTIONS["contributions"]
+            methods.append(Method("contributions", model, (epilogue, epilogue), text))
     return methods, lacking
 
 

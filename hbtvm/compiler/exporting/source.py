@@ -27,7 +27,7 @@ def source(
 ) -> str:
     """Return the C file.
 
-    `parts`: the model, and that of its ``transform``, if any.
+    `parts`: the model, and those of its ``transform`` and contributions, if any.
     `functions`: names of kernels' functions, by their placeholder addresses in `parts`.
     `tables`: collects the kernels' tables.
     `batches`: the reader of Arrow batches.

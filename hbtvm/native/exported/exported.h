@@ -41,8 +41,8 @@ struct row_input {
   struct conversion conversions[2]; /* by the type of the caller's rows */
 };
 
-/* At most two models: one predicts, the other is the library's `transform`. */
-#define EXPORTED_MODELS 2
+/* At most three models: one predicts, the others are `transform` and `contributions`. */
+#define EXPORTED_MODELS 3
 
 struct exported {
   int64_t count;
