@@ -9,9 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    StackingRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -179,6 +187,38 @@ def test_additive_models_by_their_terms() -> None:
     np.testing.assert_allclose(
         found.base_values + found.values.sum(axis=1), model.predict(X[:20]), rtol=0, atol=1e-5
     )
+
+
+def test_weighted_sums_of_forests_as_their_members() -> None:
+    X = FRAME[["a", "b", "c"]].fillna(0).to_numpy()
+
+    def explained(model: Any) -> Any:
+        return hbtvm.compile(model, batch_sizes=8, threads=1, explain=True).explain(X[:20])
+
+    members = [
+        ("forest", RandomForestRegressor(5, random_state=0)),
+        ("boosted", GradientBoostingRegressor(n_estimators=5, random_state=0)),
+    ]
+    vote = VotingRegressor(members, weights=[3, 1]).fit(X, SCORE)
+    parts = [explained(member) for member in vote.estimators_]
+    found = explained(vote)
+    np.testing.assert_allclose(found.values, (3 * parts[0].values + parts[1].values) / 4, rtol=0, atol=3e-6)
+    np.testing.assert_allclose(
+        found.base_values, (3 * parts[0].base_values + parts[1].base_values) / 4, rtol=0, atol=1e-9
+    )
+    stack = StackingRegressor(members, final_estimator=Ridge()).fit(X, SCORE)
+    parts = [explained(member) for member in stack.estimators_]
+    expected = sum(
+        weight * part.values for weight, part in zip(stack.final_estimator_.coef_, parts, strict=True)
+    )
+    np.testing.assert_allclose(explained(stack).values, expected, rtol=0, atol=3e-6)
+    forests = [(name, RandomForestClassifier(5, random_state=at)) for at, name in enumerate("ab")]
+    soft = VotingClassifier(forests, voting="soft").fit(X, SCORE > 0.3)
+    parts = [explained(member) for member in soft.estimators_]
+    found = explained(soft)
+    np.testing.assert_allclose(found.values, (parts[0].values + parts[1].values) / 2, rtol=0, atol=3e-6)
+    with pytest.raises(InputError, match="trees are combined by other operators, or pass background="):
+        explained(CalibratedClassifierCV(forests[0][1], cv=2, ensemble=False).fit(X, SCORE > 0.3))
 
 
 def test_steps_that_mix_columns_are_refused_with_advice() -> None:

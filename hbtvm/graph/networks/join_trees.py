@@ -16,18 +16,19 @@ from hbtvm.operators.pointwise import apply
 
 def side_by_side(forests: Sequence[Trees]) -> Node | None:
     """Return the outputs of all forests, computed by a single forest; None if they can't be joined."""
-    rows, columns = _common_rows(forests), []
+    rows, columns, firsts = _common_rows(forests), list[TreeEnsemble](), list[int]()
     if rows is None:
         return None
     first = 0
     for forest in forests:
-        columns.append(_Placed(forest, rows, first))
+        columns.append(_placed(forest, rows))
+        firsts.append(first)
         first += forest.width
     divisor = np.concatenate([np.full(forest.width, forest.ensemble.divisor) for forest in forests])
     base = np.concatenate([forest.ensemble.base_score for forest in forests])
     same = bool(np.all(divisor == divisor[0]))
-    joined = _joined(columns, first, float(divisor[0]) if same else 1.0, base if same else 0.0 * base)
-    sums: Node = Trees(rows, joined)
+    whole = joined(columns, firsts, first, float(divisor[0]) if same else 1.0, base if same else 0.0 * base)
+    sums: Node = Trees(rows, whole)
     if not same:
         sums = apply("divide", sums, divisor)
         sums = apply("add", sums, base) if base.any() else sums
@@ -49,8 +50,8 @@ def mean(forests: Sequence[Trees]) -> Trees | None:
         return None
     base = np.mean([forest.ensemble.base_score for forest in forests], axis=0)
     divisor = first.ensemble.divisor * len(forests)
-    placed = [_Placed(forest, rows, 0) for forest in forests]
-    return Trees(rows, _joined(placed, first.width, divisor, base))
+    placed = [_placed(forest, rows) for forest in forests]
+    return Trees(rows, joined(placed, [0] * len(placed), first.width, divisor, base))
 
 
 def widened(forest: Trees, positions: Sequence[int], width: int) -> Trees | None:
@@ -109,30 +110,36 @@ def _common_rows(forests: Sequence[Trees]) -> TableRows | None:
     return TableRows(Table(tuple(columns.values()), first.table.sparse), first.allow_nan, first.allow_inf)
 
 
-class _Placed:
-    """A forest over the features of `rows`, with its outputs from `first` on."""
-
-    def __init__(self, forest: Trees, rows: TableRows, first: int) -> None:
-        self.ensemble, self.first, self.n_features = forest.ensemble, first, len(rows.table)
-        assert isinstance(forest.x, TableRows)
-        if forest.x.table is rows.table:
-            self.feature = self.ensemble.feature
-            return
+def _placed(forest: Trees, rows: TableRows) -> TreeEnsemble:
+    """Return a forest's trees over the features of `rows`."""
+    ensemble, feature = forest.ensemble, forest.ensemble.feature
+    assert isinstance(forest.x, TableRows)
+    if forest.x.table is not rows.table:
         at = {key(column): i for i, column in reversed(list(enumerate(rows.table.columns)))}
         place = np.array([at[key(column)] for column in forest.x.table.columns], np.int32)
-        leaf = self.ensemble.is_leaf()
-        self.feature = np.where(leaf, LEAF, place[self.ensemble.feature]).astype(np.int32)
+        feature = np.where(ensemble.is_leaf(), LEAF, place[feature]).astype(np.int32)
+    return replace(ensemble, n_features=len(rows.table), feature=feature)
 
 
-def _joined(forests: Sequence[_Placed], outputs: int, divisor: float, base: np.ndarray) -> TreeEnsemble:
-    ensembles = [forest.ensemble for forest in forests]
+def joined(
+    ensembles: Sequence[TreeEnsemble],
+    firsts: Sequence[int],
+    outputs: int,
+    divisor: float,
+    base: np.ndarray,
+) -> TreeEnsemble:
+    """Return the trees of ensembles over the same features as one ensemble.
+
+    `firsts`: the first output of each ensemble among the `outputs`.
+    `divisor`, `base`: of the result.
+    """
     first_set = np.cumsum([0, *(len(ensemble.category_sets) for ensemble in ensembles)])
     offset = np.cumsum([0, *(ensemble.n_nodes for ensemble in ensembles)])
     category_set = [
         np.where(ensemble.category_set >= 0, ensemble.category_set + start, -1).astype(np.int32)
         for start, ensemble in zip(first_set, ensembles, strict=False)
     ]
-    tree_output = [forest.ensemble.tree_output + forest.first for forest in forests]
+    tree_output = [ensemble.tree_output + first for ensemble, first in zip(ensembles, firsts, strict=True)]
 
     def nodes(name: str) -> np.ndarray:
         return np.concatenate([getattr(ensemble, name) for ensemble in ensembles])
@@ -142,13 +149,13 @@ def _joined(forests: Sequence[_Placed], outputs: int, divisor: float, base: np.n
         return None if absent else nodes(name)
 
     return TreeEnsemble(
-        n_features=forests[0].n_features,
+        n_features=ensembles[0].n_features,
         n_outputs=outputs,
         compare_dtype=ensembles[0].compare_dtype,
         offset=np.concatenate(
             [[0], *(start + ensemble.offset[1:] for start, ensemble in zip(offset, ensembles, strict=False))]
         ),
-        feature=np.concatenate([forest.feature for forest in forests]),
+        feature=nodes("feature"),
         threshold=nodes("threshold"),
         left=nodes("left"),
         right=nodes("right"),

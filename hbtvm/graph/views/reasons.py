@@ -20,6 +20,7 @@ from hbtvm.graph.networks.complement import keep_second
 from hbtvm.graph.networks.network import Linear
 from hbtvm.graph.reasons.anchor import TreeReasons
 from hbtvm.graph.trees.ensemble import PER_NODE, TreeEnsemble
+from hbtvm.graph.views.combined import as_one_forest
 from hbtvm.graph.views.view import NoView, trees_of, view_of
 
 _MOST_WEIGHTS = 1 << 24  # of a linear model's view, which has a weight for each number and raw column
@@ -34,6 +35,8 @@ def reasons(graph: Graph) -> Graph:
     several raw columns.
     """
     graph, width = keep_second(graph, exact=False), graph.input.n_features
+    if graph.stages:
+        graph = as_one_forest(graph) or graph
     if isinstance(graph.anchor, Linear):
         player = _players(graph)
         numbers = len(graph.anchor.sums.feature) + len(graph.anchor.sums.entries)
