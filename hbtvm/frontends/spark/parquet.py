@@ -10,6 +10,7 @@ import numpy as np
 
 from hbtvm.errors import ModelError, missing_package
 from hbtvm.frontends.build import MOST_FEATURES
+from hbtvm.frontends.spark.footer import claimed
 from hbtvm.words.printable import shown
 
 _ANY, _EACH = 1 << 24, 16
@@ -82,10 +83,10 @@ def _table(folder: Path, columns: Sequence[str] | None = None) -> Any:
             raise ModelError(f"the model is damaged: there are no Parquet files in {folder}.")
         parts = []
         for path in paths:
+            _require_few(path)
             with pq.ParquetFile(path) as file:
                 if columns is not None and not columns:
                     return _Names(file.schema_arrow.names)
-                _require_few(file.metadata, path)
                 parts.append(file.read(columns=columns, use_threads=False))
         return pa.concat_tables(parts).combine_chunks()
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
@@ -94,11 +95,10 @@ def _table(folder: Path, columns: Sequence[str] | None = None) -> Any:
         raise _damaged(folder, error) from error
 
 
-def _require_few(metadata: Any, path: Path) -> None:
-    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-    values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
+def _require_few(path: Path) -> None:
+    values = claimed(path)
     most = _ANY + _EACH * path.stat().st_size
-    if max(values, metadata.num_rows) > most:
+    if values > most:
         raise ModelError(f"{path}: the file claims {values:,} values, more than its size allows ({most:,}).")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 import tracemalloc
@@ -201,6 +202,43 @@ def test_mutants_are_read_or_refused(saved: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-3_000:]
     assert "ModelError" in done.stdout and "'read'" in done.stdout
+
+
+def test_damaged_footers_are_read_or_refused(saved: Path) -> None:
+    trees = _files(saved, "pipeline/stages/*GBT*")
+    command = [
+        sys.executable,
+        "-m",
+        "tests.frontends.spark.footers",
+        "100",
+        str(saved / "logistic"),
+        str(trees),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-3_000:]
+    assert "ModelError" in done.stdout and "'read'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("footer", "told"),
+    [
+        (b"\x1c" * 10_000, "nested too deep"),
+        (b"\x19" * 10_000, "nested too deep"),
+        (b"\x19\xf8\xff\xff\xff\xff\x07", "cut short"),
+        (b"\x18\xff\xff\xff\xff\x07abc", "cut short"),
+        (b"\x16" + b"\xff" * 12, "wrong number"),
+        (b"\x15\x02\x05\x02\x02\x00", "wrong field"),
+        (b"\x1d\x00", "an unknown type"),
+        (b"\x15\x04\x19\x0c\x16\x00\x19\x1c\x19\x1c\x26\x08" + bytes(4), "lacks a field"),
+        (b"\x15\x04\x19\x0c\x16\x01\x19\x0c\x00", "negative"),
+        (bytes(1 << 21), "no Parquet footer"),
+    ],
+)
+def test_malformed_footers_are_refused(footer: bytes, told: str, saved: Path) -> None:
+    path = _files(saved / "logistic", "data/*.parquet")
+    path.write_bytes(b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1")
+    with pytest.raises(ModelError, match=rf"the Parquet files in .* can't be read \(.*{told}"):
+        load_model(saved / "logistic")
 
 
 def test_without_pyarrow(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
