@@ -120,9 +120,10 @@ def run(loaded: Loaded, method: Method, rows: pa.RecordBatch, out: np.ndarray, e
 @pytest.fixture(scope="module", params=MODELS)
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     train, rows = MODELS[request.param]
-    model = hbtvm.compile(train(), batch_sizes=(64,), threads=1)
+    model = hbtvm.compile(train(), batch_sizes=(64,), threads=1, explain=True)
     folder = tmp_path_factory.mktemp("arrow") / request.param
-    hbtvm.export(model, folder, request.param)
+    exported = hbtvm.export(model, folder, request.param)
+    assert ("contributions" in exported.functions) == ("reasons" in model.package.views)
     return model, Loaded(folder / f"lib{request.param}.so"), rows, folder
 
 
@@ -131,6 +132,7 @@ def test_batches_give_the_same_bits_as_in_python(
 ) -> None:
     model, loaded, rows, _ = made
     methods, _ = methods_of(model.package)
+    assert loaded.name != "pipeline" or "contributions" in [method.name for method in methods]
     for n in (1, 37, 150):
         for method in methods:
             given = rows(n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hbtvm.compiler.building.cpu import text_library
@@ -30,9 +31,10 @@ class Batches:
     layouts: tuple[tuple[TextFields, Recorder], ...]
 
 
-def batches_of(package: Package) -> Batches:
+def batches_of(package: Package, first: int = 0) -> Batches:
     """Return the reader of a package's batches.
 
+    `first`: number of the first of its texts.
     Raises `UnsupportedModel` if C can't reproduce a part of it.
     """
     front = lowered(package)
@@ -45,21 +47,23 @@ def batches_of(package: Package) -> Batches:
         return ctypes.addressof(fields)
 
     fields, kept = filled(front, text_of)
-    texts = {address: f"hbtvm_text_{i}" for i, address in enumerate(layouts)}
+    texts = {address: f"hbtvm_text_{i}" for i, address in enumerate(layouts, first)}
     read = tuple(front.texts[feed.text].column if feed.kind == 3 else feed.column for feed in front.feeds)
     return Batches(fields, Recorder.of(kept), read, texts, (*layouts.values(),))
 
 
-def texts_source(batches: Batches, tables: Tables) -> str:
+def texts_source(readers: Sequence[Batches], tables: Tables) -> str:
     """Return a separate C file of constants for texts: their structures' names are the executor's, too."""
     constants = Constants(tables, {})
-    for name, (fields, kept) in zip(batches.texts.values(), batches.layouts, strict=True):
+    names = [name for batches in readers for name in batches.texts.values()]
+    layouts = [layout for batches in readers for layout in batches.layouts]
+    for name, (fields, kept) in zip(names, layouts, strict=True):
         constants.public("text", name, fields, kept)
     head = ['#include "text/types.h"', "", "extern const uint8_t hbtvm_tables[];"]
     return "\n".join(
         [
             *head,
-            *(f"extern const struct text {name};" for name in batches.texts.values()),
+            *(f"extern const struct text {name};" for name in names),
             *constants.lines,
             "",
         ]

@@ -138,13 +138,16 @@ class _Prepared:
     def __init__(self, package: Package, name: str, options: Sequence[str] = ()) -> None:
         self._target, self._options = cast(Target, package.target), options
         self._objects: dict[bytes, int] = {}
-        self._batches: Batches | None = None
-        self._parts = [self._first(package)]
+        self._batches: dict[int, Batches] = {}  # by the model's number
+        self._parts = [self._read(package, 0)]
         methods, lacking = methods_of(package)
         places = {0: 0}
         for number, further in enumerate(further_of(package), 1):
             try:
-                part = self._part(further, _rows(further))
+                if further is package.transform:
+                    part = self._part(further, _rows(further))
+                else:
+                    part = self._read(further, len(self._parts))
             except PackageError:
                 lacking += [method.name for method in methods if method.model == number]
             else:
@@ -172,7 +175,7 @@ class _Prepared:
             methods=methods,
             width=spec.n_features,
             rows=all(part[2] is not None for part in self._parts),
-            arrow=self._batches is not None,
+            arrow=[*self._batches],
             columns=spec.feature_names or (),
             labels=labels,
             codes=codes,
@@ -186,22 +189,27 @@ class _Prepared:
         self.functions = tuple(one.name for one in methods)
         self.lacking = (*lacking, *unread)
 
-    def _first(self, package: Package) -> Part:
-        """Return the package's model, which may read values other than numbers from batches of Arrow."""
+    def _read(self, package: Package, number: int) -> Part:
+        """Return the model of a number, which may read values other than numbers from batches of Arrow."""
         others: Exception | None = None
         rows = None
         try:
             rows = _rows(package)
         except PackageError as error:
             others = error
+        batches: Batches | None = None
         if rows is None or package.input.categories or package.input.category_order:
+            first = sum(len(batches.texts) for batches in self._batches.values())
             try:
-                self._batches = batches_of(package)
+                batches = batches_of(package, first)
             except UnsupportedModel as error:
                 if rows is None:
                     reason = str(error).rstrip(".")
                     raise PackageError(f"{others}, nor does it from Arrow: {reason}") from None
-        return self._part(package, rows)
+        part = self._part(package, rows)
+        if batches is not None:
+            self._batches[number] = batches
+        return part
 
     def _part(self, package: Package, rows: Rows | None) -> Part:
         if not all(kernel.object for kernel in package.all_kernels):
@@ -218,7 +226,7 @@ class _Prepared:
         tables = Tables()
         functions = {1 + number: kernel_name(number) for number in self._objects.values()}
         code = source(self._library, self._parts, functions, tables, self._batches)
-        texts = "" if self._batches is None else texts_source(self._batches, tables)
+        texts = texts_source([*self._batches.values()], tables) if self._batches else ""
         declarations = header(self._library)
         names = declared(self._library)
         parts = Parts(code, texts, declarations, bytes(tables.data), [*self._objects], names)

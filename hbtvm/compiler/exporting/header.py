@@ -50,7 +50,7 @@ class Library:
     labels: Sequence[Sequence[str]]  # the labels of each target
     codes: Sequence[int]  # columns that hold codes of categories
     lacking: Sequence[str]  # names of Python functions that it lacks
-    arrow: bool  # whether it reads batches of Arrow
+    arrow: Sequence[int]  # numbers of its models that read batches of Arrow
     # Instruction sets that it checks for when opened, by names that LLVM and C compilers share
     features: Sequence[str]
 
@@ -210,7 +210,7 @@ def ends_of(library: Library, method: Method) -> Iterator[str]:
     if library.rows:
         yield from map(suffix, DTYPES)
     # If results depend on the rows' type, a batch would decide the type of the results.
-    if library.arrow and not method.model and len({*method.c_types}) == 1:
+    if method.model in library.arrow and len({*method.c_types}) == 1:
         yield "arrow"
 
 

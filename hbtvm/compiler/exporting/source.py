@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -23,16 +24,16 @@ def source(
     parts: Sequence[Part],
     functions: dict[int, str],
     tables: Tables,
-    batches: Batches | None = None,
+    readers: Mapping[int, Batches] = MappingProxyType({}),
 ) -> str:
     """Return the C file.
 
     `parts`: the model, and those of its ``transform`` and contributions, if any.
     `functions`: names of kernels' functions, by their placeholder addresses in `parts`.
     `tables`: collects the kernels' tables.
-    `batches`: the reader of Arrow batches.
+    `readers`: the readers of Arrow batches, by the model's number.
     """
-    texts = {} if batches is None else batches.texts
+    texts = {at: name for batches in readers.values() for at, name in batches.texts.items()}
     constants = Constants(tables, {**functions, **{at: f"&{name}" for at, name in texts.items()}})
     models, inputs = [], []
     for stages, described, rows in parts:
@@ -50,10 +51,11 @@ def source(
         body += [
             _function(library.name, method, dtype, constant) for dtype in DTYPES if suffix(dtype) in ends
         ]
-        if batches is not None and "arrow" in ends:
+        if "arrow" in ends:
+            batches = readers[method.model]
             body.append(_batch_function(library.name, method, constant, constants, batches))
     body += _facts(library, constants)
-    headers = [*(["arrow/arrow.h"] if batches is not None else []), "exported/exported.h"]
+    headers = [*(["arrow/arrow.h"] if readers else []), "exported/exported.h"]
     head = [
         *preamble(library.name, headers),
         *(f"extern kernel_function {name};" for name in functions.values()),
