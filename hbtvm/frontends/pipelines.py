@@ -17,6 +17,7 @@ from hbtvm.frontends.transformers.dispatch import (
     refuse_absent,
     unsupported,
 )
+from hbtvm.frontends.transformers.encoders.rare import refuse_rare
 from hbtvm.frontends.transformers.where import RowRules
 from hbtvm.graph.columns.curves import bends
 from hbtvm.graph.columns.table import AllColumns, Column, Raw, Table, parts_of
@@ -63,7 +64,12 @@ def read(model: Record, where: Where) -> Graph:
         """Read a graph, and apply its steps' rules for rows."""
         place = replace(where, rules=RowRules())
         graph = read(model, table, place)
-        return None if graph is None else place.rules.applied(graph)
+        if graph is None:
+            return None
+        for anchor in (graph.anchor, graph.host):
+            refuse_rare(anchor.table.columns if isinstance(anchor, Columns) else ())
+        refuse_rare(graph.feeds)
+        return place.rules.applied(graph)
 
     graph, steps = ruled(builder.build), outer_steps(model, replace(where, visited=[0]))
     assert graph is not None

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from hbtvm.frontends.feature_engine.columns import Columns
 from hbtvm.frontends.pickles import Record
 from hbtvm.frontends.transformers.dispatch import require_width
+from hbtvm.frontends.transformers.encoders.rare import Rare
 from hbtvm.frontends.transformers.encoders.tables import Coding, Numbers, category, coded, is_missing
+from hbtvm.frontends.transformers.values import scalar
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.table import Table
 
@@ -34,6 +36,17 @@ def by_value(record: Record, table: Table, where: Where) -> Table:
                 known[category(value)] = (float(number),)
         coding = Coding(known, None if missing == "raise" else absent, unknown)
         columns[label] = coded(columns[label], coding, where)[0]
+    return columns.table()
+
+
+def rare(record: Record, table: Table, where: Where) -> Table:
+    """Read ``RareLabelEncoder``: rare categories become a single value, which the next encoder reads."""
+    columns = Columns(record, table, where)
+    value = scalar(record.get("replace_with"), f"the replace_with of {where.step}")
+    for label, kept in record.get("encoder_dict_").items():
+        column = columns[label]
+        values, takes = tuple(map(category, kept)), record.get("missing_values") == "ignore"
+        columns[label] = column.then(Rare(values, value, takes, where.column(column), where.step))
     return columns.table()
 
 

@@ -15,6 +15,7 @@ SECTIONS: dict[tuple[str, str], Section] = {
                 "MeanMedianImputer ArbitraryNumberImputer EndTailImputer CategoricalImputer": numbers.imputer,
                 "AddMissingIndicator": numbers.indicator,
                 "OneHotEncoder": encoders.one_hot,
+                "RareLabelEncoder": encoders.rare,
                 "OrdinalEncoder MeanEncoder CountFrequencyEncoder WoEEncoder DecisionTreeEncoder": (
                     encoders.by_value
                 ),

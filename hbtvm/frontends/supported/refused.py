@@ -49,9 +49,6 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "PolynomialWrapper": "it encodes once for each class; scikit-learn's TargetEncoder compiles",
     },
     "feature_engine": {
-        "RareLabelEncoder": (
-            "it turns categories into texts; use scikit-learn's encoders, which have min_frequency"
-        ),
         "RandomSampleImputer": "it draws random values; use an imputer that has one value",
         "DropMissingData OutlierTrimmer": _DROPS_ROWS,
         "LagFeatures WindowFeatures ExpandingWindowFeatures": _OTHER_ROWS,
@@ -133,7 +130,10 @@ ELSEWHERE: Mapping[str, str] = {
     "keras": "use its compiler, or ONNX Runtime; scikit-learn's MLPClassifier and MLPRegressor compile",
     "mlxtend": "scikit-learn's StackingClassifier, VotingClassifier and SequentialFeatureSelector compile",
     "pygam": "InterpretML's ExplainableBoosting models compile",
-    "sklearn_pandas": "replace its DataFrameMapper by scikit-learn's ColumnTransformer, and fit again",
+    "sklearn_pandas": (
+        "replace its DataFrameMapper, which fails to import with scikit-learn 1.7, by scikit-learn's "
+        "ColumnTransformer, and fit again"
+    ),
     "sklearnex": "fit it with scikit-learn alone (unpatch_sklearn)",
     "statsmodels": "scikit-learn's LinearRegression, LogisticRegression and TweedieRegressor compile",
     "tensorflow": "use its compiler, or ONNX Runtime; scikit-learn's MLPClassifier and MLPRegressor compile",

@@ -10,6 +10,7 @@ import numpy as np
 from hbtvm.errors import ModelError
 from hbtvm.frontends.pickles import ObjectArray, Record
 from hbtvm.frontends.pickles.records import kind_of
+from hbtvm.frontends.transformers.encoders.rare import Rare
 from hbtvm.frontends.transformers.values import is_na, scalar
 from hbtvm.frontends.transformers.where import Where
 from hbtvm.graph.columns.steps import Encode, is_nan
@@ -86,11 +87,14 @@ def _values(stored: Any, where: Where) -> list[Any]:
 
 def encode(
     known: Known, unknown: Literal["error", "code", "missing"], column: Column, where: Where
-) -> Encode:
-    """Return the step from a column's values to the codes of categories.
+) -> Column:
+    """Return a column as the codes of categories.
 
     The codes of an earlier encoder are known: if none of them can be unknown, no value is refused.
     """
+    last = column.steps[-1] if column.steps else None
+    if isinstance(last, Rare):
+        return last.encoded(known.values, unknown, column, where.column(column))
     before = column.encoder
     if unknown == "error" and before is not None and before.unknown == "error":
         codes = np.arange(len(before.categories), dtype=np.float64)
@@ -99,5 +103,5 @@ def encode(
         encoder = Encode(known.values, "code")
         if any(encoder.code(code) == len(known.values) for code in codes.tolist()):
             raise ModelError(f"{where.column(column)}: it gets values that it does not know.")
-        return encoder
-    return Encode(known.values, unknown, where.column(column))
+        return column.then(encoder)
+    return column.then(Encode(known.values, unknown, where.column(column)))

@@ -32,11 +32,11 @@ def one_hot(record: Record, table: Table, where: Where) -> Table:
     columns: list[Column] = []
     named: list[str] = []
     for at, (column, categories) in enumerate(zip(accepting(table).columns, known, strict=True)):
-        encoder = encode(categories, "error" if handling == "error" else "code", column, where)
+        codes = encode(categories, "error" if handling == "error" else "code", column, where)
         groups = _groups(categories, handling, dropped[at])
         require_width(len(columns) + len(groups), where)
         for group in groups:
-            columns.append(column.then(encoder, Equals(group.codes), cast))
+            columns.append(codes.then(Equals(group.codes), cast))
             named.append("" if names is None else f"{names[at]}_{group.text}")
     # Releases before 1.2 called it `sparse`.
     sparse = bool(record.get("sparse_output", record.get("sparse", True)))

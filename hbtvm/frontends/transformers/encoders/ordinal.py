@@ -24,8 +24,8 @@ def ordinal(record: Record, table: Table, where: Where) -> Table:
     cast = Cast("float32" if dtype == np.float32 else "float64")
     columns = []
     for column, categories in zip(accepting(table).columns, known, strict=True):
-        encoder = encode(categories, "error" if handling == "error" else "code", column, where)
-        columns.append(column.then(encoder, *_numbers(record, categories, handling, where), cast))
+        codes = encode(categories, "error" if handling == "error" else "code", column, where)
+        columns.append(codes.then(*_numbers(record, categories, handling, where), cast))
     return Table(tuple(columns), False, names_in(record, table))
 
 
@@ -54,12 +54,12 @@ def target(record: Record, table: Table, where: Where) -> Table:
     names = names_in(record, table)
     wide, columns, named = Cast("float64"), [], []
     for at, (column, categories) in enumerate(zip(accepting(table).columns, known, strict=True)):
-        encoder = encode(categories, "code", column, where)
+        codes = encode(categories, "code", column, where)
         for c in range(count):
             values = as_array(encodings[at * count + c], f"an encoding of {where.step}", "biuf", 1)
             if len(values) != len(categories.values):
                 raise where.damaged(f"it encodes {len(values)} of {len(categories.values)} categories.")
-            columns.append(column.then(encoder, Lookup(np.append(values, means[c]).astype(np.float64)), wide))
+            columns.append(codes.then(Lookup(np.append(values, means[c]).astype(np.float64)), wide))
             suffix = "" if labels is None else f"_{labels[c]}"
             named.append("" if names is None else f"{names[at]}{suffix}")
     return Table(tuple(columns), False, None if names is None else tuple(named))

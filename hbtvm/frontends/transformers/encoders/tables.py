@@ -62,8 +62,8 @@ def coded(column: Column, coding: Coding, where: Where) -> list[Column]:
     width = len(coding.unknown or coding.missing or next(iter(rows), ()))
     rows.append([0.0] * width if coding.unknown is None else coding.unknown)
     table = np.array(rows, np.float64).reshape(len(rows), width)
-    encoder = encode(Known(values, (), np.arange(len(values)), None), errors, column, where)
-    return [column.then(encoder, _step(numbers), Cast("float64")) for numbers in table.T]
+    codes = encode(Known(values, (), np.arange(len(values)), None), errors, column, where)
+    return [codes.then(_step(numbers), Cast("float64")) for numbers in table.T]
 
 
 def _step(numbers: np.ndarray) -> Step:
