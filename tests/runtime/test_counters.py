@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ from hbtvm.graph.graph import InputSpec
 from hbtvm.runtime.feeds.counters import CounterFeeds
 from hbtvm.runtime.feeds.plan import FeedPlan
 from hbtvm.runtime.feeds.reader import FeedReader
+from hbtvm.runtime.native import counter_codes
 from hbtvm.runtime.native.counters import CounterFunctions, CounterKernel, counter_functions
 from hbtvm.runtime.rows.columns import ColumnReader
 from hbtvm.runtime.rows.raw import Numbers
@@ -81,12 +83,17 @@ def numeric(n: int, seed: int, kinds: int = 90) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [1, 2, 511, 512, 513, 1300])
-def test_rows(n: int, dtype: Any) -> None:
+@pytest.mark.parametrize("most", [0, 400, 1 << 16])
+def test_rows(most: int, n: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables read by hashes, by codes, and some by each; categories unknown to training."""
+    monkeypatch.setattr(counter_codes, "_MOST", most)
+    monkeypatch.setattr(counter_codes, "_FEW", most)
     columns = (Column(Raw(0)), Column(Raw(1)), Column(Raw(2)))
     operation = operation_of(columns, ELEMENTS, numeric(400, 1), n)
     x = numeric(n, 2)
     places = np.random.default_rng(n).permutation(20)[: operation.width]
     places[4] = -1
+    x[::17, 0], x[5::17, 1] = 1000, -1000
     expected = np.full((n, 20), 3.0, dtype)
     read = places >= 0
     expected[:, places[read]] = operation.reference(x)[:, read]
@@ -97,6 +104,31 @@ def test_rows(n: int, dtype: Any) -> None:
     kernel(inputs.ctypes.data, n, 0, half, matrix)
     kernel(inputs.ctypes.data, n, half, n, matrix)
     np.testing.assert_array_equal(matrix, expected)
+    row = (ctypes.c_double * 3)(*x[0])
+    out = ((ctypes.c_float if dtype == np.float32 else ctypes.c_double) * 20)(*[3.0] * 20)
+    kernel.row(row, 0, 0, out)
+    np.testing.assert_array_equal(np.array(out), expected[0])
+
+
+def test_tables_read_by_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Combinations of one category give the categories; tables with others are read by hashes."""
+    monkeypatch.setattr(counter_codes, "_FEW", 1 << 16)
+    x = numeric(400, 1)
+    operation = operation_of((Column(Raw(0)), Column(Raw(1)), Column(Raw(2))), ELEMENTS, x, 0)
+    paths = [tuple(e for i, e in enumerate(row) if row[: i + 1].any()) or (0,) for row in operation.elements]
+    known = counter_codes.known_categories(operation, paths)
+    np.testing.assert_array_equal(np.sort(known[0].view(np.int64)), np.unique(x[:, 0]))
+    np.testing.assert_array_equal(np.sort(known[1].view(np.int64)), np.unique(x[:, 1]))
+    assert not len(known[2])
+    for at, path in enumerate(paths):
+        indices = counter_codes.indices_by_codes(operation, at, path, known)
+        assert indices is not None
+        size = operation.start[at + 1] - operation.start[at]
+        np.testing.assert_array_equal(np.unique(indices[indices < size]), np.arange(size))
+        fewer = [known[0][1:], *known[1:]]
+        assert (counter_codes.indices_by_codes(operation, at, path, fewer) is None) == (
+            size > 0 and 1 in path
+        )
 
 
 def test_many_hashes() -> None:

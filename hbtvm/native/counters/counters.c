@@ -69,6 +69,8 @@ struct block {
   double *number;       /* the inputs, shape (inputs, rows) */
   uint64_t *hash;       /* the inputs as factors of hashes, shape (inputs, rows) */
   uint64_t *prefix;     /* by depth: hashes of the current combination's beginnings, shape (depth + 1, rows) */
+  int32_t *code;        /* the inputs as codes, shape (inputs, rows) */
+  int32_t *index;       /* as `prefix`: indices by codes */
   int32_t *slot;        /* shape (rows,) */
   float *stage;         /* computed columns, shape (TOGETHER, rows) */
   int64_t waiting, column[TOGETHER]; /* their number and places in the matrix */
@@ -95,6 +97,28 @@ static void hash_node(const struct block *b, const struct counter_node *node) {
     for (int64_t r = 0; r < n; ++r) hash[r] = (before[r] + (x[r] > number ? MULTIPLIER : 0)) * MULTIPLIER;
   } else {
     for (int64_t r = 0; r < n; ++r) hash[r] = (before[r] + (x[r] == number ? MULTIPLIER : 0)) * MULTIPLIER;
+  }
+}
+
+static void index_node(const struct block *b, const struct counter_node *node) {
+  const struct counters *c = b->c;
+  int64_t n = b->rows;
+  const int32_t *restrict before = b->index + (node->depth - 1) * n;
+  int32_t *restrict index = b->index + node->depth * n;
+  if (node->element < 0) {
+    memcpy(index, before, (size_t)n * sizeof *index);
+    return;
+  }
+  int64_t column = c->column[node->element];
+  const double *restrict x = b->number + column * n;
+  double number = c->number[node->element];
+  if (c->test[node->element] == HBTVM_HASH) {
+    const int32_t *restrict code = b->code + column * n;
+    for (int64_t r = 0; r < n; ++r) index[r] = before[r] * node->codes + code[r];
+  } else if (c->test[node->element] == HBTVM_ABOVE) {
+    for (int64_t r = 0; r < n; ++r) index[r] = before[r] * 2 + (x[r] > number);
+  } else {
+    for (int64_t r = 0; r < n; ++r) index[r] = before[r] * 2 + (x[r] == number);
   }
 }
 
@@ -137,10 +161,10 @@ static float *next(struct block *b, int64_t column) {
   return b->stage + b->waiting++ * b->rows;
 }
 
-static void look_up(struct block *b, const float *restrict value, int64_t column) {
+/* at: the rows' slots or indices */
+static void look_up(struct block *b, const float *restrict value, const int32_t *restrict at, int64_t column) {
   float *restrict y = next(b, column);
-  const int32_t *restrict slot = b->slot;
-  for (int64_t r = 0; r < b->rows; ++r) y[r] = value[slot[r]];
+  for (int64_t r = 0; r < b->rows; ++r) y[r] = value[at[r]];
 }
 
 /* As `find` and `look_up`, for a table of one counter. */
@@ -179,16 +203,21 @@ static void run(struct block *b) {
   const struct counter *counter = c->counter;
   for (int64_t i = 0; i < c->nodes; ++i) {
     const struct counter_node *node = &c->node[i];
-    hash_node(b, node);
+    if (node->codes) index_node(b, node);
+    if (node->hashed) hash_node(b, node);
     for (int64_t t = 0; t < node->tables; ++t, ++table) {
-      if (table->counters == 1 && counter->column >= 0) {
+      const int32_t *at = b->slot;
+      if (!table->bits) {
+        at = b->index + node->depth * b->rows;
+      } else if (table->counters == 1 && counter->column >= 0) {
         find_value(b, table, b->prefix + node->depth * b->rows, counter->value, counter->column);
         ++counter;
         continue;
+      } else {
+        find(table, b->prefix + node->depth * b->rows, b->slot, b->rows);
       }
-      find(table, b->prefix + node->depth * b->rows, b->slot, b->rows);
       for (int64_t j = 0; j < table->counters; ++j, ++counter)
-        if (counter->column >= 0) look_up(b, counter->value, counter->column);
+        if (counter->column >= 0) look_up(b, counter->value, at, counter->column);
     }
   }
   flush(b);
@@ -215,26 +244,37 @@ static uint64_t element_of(const struct counters *c, int64_t element, const doub
   return test == HBTVM_ABOVE ? value > c->number[element] : value == c->number[element];
 }
 
-int64_t hbtvm_counters_row(const struct counters *c, const double *x, const int64_t *columns, int64_t count,
-                           int64_t type, void *out) {
-  uint64_t *prefix = malloc((size_t)(c->depth + 1 + c->inputs) * sizeof *prefix);
+int64_t hbtvm_count_row(const struct counters *c, const double *x, const int64_t *columns, int64_t count,
+                        int64_t type, void *out) {
+  size_t deep = (size_t)(c->depth + 1), inputs = (size_t)c->inputs;
+  uint64_t *prefix = malloc((deep + inputs) * (sizeof *prefix + sizeof(int32_t)));
   if (!prefix) return 1;
-  double *number = (double *)(void *)(prefix + c->depth + 1);
-  for (int64_t i = 0; i < c->inputs; ++i) number[i] = read_input(c, i, x[i]);
+  double *number = (double *)(void *)(prefix + deep);
+  int32_t *index = (int32_t *)(void *)(number + inputs), *code = index + deep;
+  for (int64_t i = 0; i < c->inputs; ++i) {
+    const struct counter_codes *codes = &c->codes[i];
+    number[i] = read_input(c, i, x[i]);
+    code[i] = 0;
+    if (codes->code) code[i] = codes->code[find_one(&codes->table, (uint64_t)(int64_t)number[i] * MULTIPLIER)];
+  }
   for (int64_t i = 0; i < count; ++i) put(type, out, columns[i], x[c->inputs + i]);
   for (int64_t h = 0; h < c->hot; ++h)
     put(type, out, c->hot_column[h], (float)element_of(c, c->hot_element[h], number));
   const struct counter_table *table = c->table;
   const struct counter *counter = c->counter;
   prefix[0] = 0;
+  index[0] = 0;
   for (int64_t i = 0; i < c->nodes; ++i) {
     const struct counter_node *node = &c->node[i];
     uint64_t element = node->element < 0 ? 0 : element_of(c, node->element, number);
-    uint64_t hash = (prefix[node->depth - 1] + element * MULTIPLIER) * MULTIPLIER;
-    prefix[node->depth] = hash;
+    int64_t depth = node->depth;
+    prefix[depth] = (prefix[depth - 1] + element * MULTIPLIER) * MULTIPLIER;
+    int is_hash = node->element >= 0 && c->test[node->element] == HBTVM_HASH;
+    if (node->codes)
+      index[depth] = index[depth - 1] * node->codes + (is_hash ? code[c->column[node->element]] : (int32_t)element);
     for (int64_t t = 0; t < node->tables; ++t, ++table) {
-      int32_t slot = find_one(table, hash);
-      for (int64_t j = 0; j < table->counters; ++j, ++counter) put(type, out, counter->column, counter->value[slot]);
+      int32_t at = table->bits ? find_one(table, prefix[depth]) : index[depth];
+      for (int64_t j = 0; j < table->counters; ++j, ++counter) put(type, out, counter->column, counter->value[at]);
     }
   }
   free(prefix);
@@ -247,9 +287,15 @@ static void read_inputs(struct block *b, const double *x, int64_t n) {
     const double *from = x + i * n;
     double *to = b->number + i * b->rows;
     uint64_t *hash = b->hash + i * b->rows;
+    int32_t *code = b->code + i * b->rows;
+    memset(code, 0, (size_t)b->rows * sizeof *code);
     if (c->input[i] == HBTVM_AS_IT_IS) {
       for (int64_t r = 0; r < b->rows; ++r) to[r] = from[r];
       for (int64_t r = 0; r < b->rows; ++r) hash[r] = (uint64_t)(int64_t)from[r] * MULTIPLIER;
+      const int32_t *known = c->codes[i].code;
+      if (!known) continue;
+      find(&c->codes[i].table, hash, code, b->rows);
+      for (int64_t r = 0; r < b->rows; ++r) code[r] = known[code[r]];
       continue;
     }
     for (int64_t r = 0; r < b->rows; ++r) to[r] = (double)(float)from[r];
@@ -258,21 +304,24 @@ static void read_inputs(struct block *b, const double *x, int64_t n) {
   }
 }
 
-int64_t hbtvm_counters_rows(const struct counters *c, const double *x, int64_t n, int64_t first, int64_t last,
-                            int64_t type, void *out, int64_t width) {
+int64_t hbtvm_count_rows(const struct counters *c, const double *x, int64_t n, int64_t first, int64_t last,
+                         int64_t type, void *out, int64_t width) {
   int64_t most = last - first < BLOCK ? last - first : BLOCK;
-  size_t wide = (size_t)((2 * c->inputs + c->depth + 1) * most), narrow = (size_t)((TOGETHER + 1) * most);
-  uint64_t *memory = malloc(wide * sizeof *memory + narrow * sizeof(float));
+  int64_t wide = 2 * c->inputs + c->depth + 1, narrow = c->inputs + c->depth + 2 + TOGETHER;
+  uint64_t *memory = malloc((size_t)most * ((size_t)wide * sizeof *memory + (size_t)narrow * sizeof(float)));
   if (!memory) return 1;
   for (int64_t start = first; start < last; start += BLOCK) {
     struct block b = {.c = c, .rows = last - start < BLOCK ? last - start : BLOCK, .type = type, .width = width};
     b.number = (double *)(void *)memory;
     b.hash = memory + c->inputs * b.rows;
     b.prefix = b.hash + c->inputs * b.rows;
-    b.slot = (int32_t *)(void *)(b.prefix + (c->depth + 1) * b.rows);
+    b.code = (int32_t *)(void *)(b.prefix + (c->depth + 1) * b.rows);
+    b.index = b.code + c->inputs * b.rows;
+    b.slot = b.index + (c->depth + 1) * b.rows;
     b.stage = (float *)(void *)(b.slot + b.rows);
     b.out = (char *)out + (start - first) * width * (type == HBTVM_F32 ? 4 : 8);
     memset(b.prefix, 0, (size_t)b.rows * sizeof *b.prefix);
+    memset(b.index, 0, (size_t)b.rows * sizeof *b.index);
     read_inputs(&b, x + start, n);
     run(&b);
   }

@@ -16,26 +16,39 @@ struct counter_node {
   int32_t element; /* the last; -1 for 0 */
   int32_t depth;   /* from 1 */
   int64_t tables;  /* the number of tables of just these elements */
+  int32_t codes;   /* the number of the last element's codes; 0 if no table of the subtree is read by codes */
+  int32_t hashed;  /* whether a table of the subtree is read by hashes */
 };
 
-/* The hashes of a table by slot, without collisions: the slot of a hash h is the upper `bits` of
+/* A table is read by hashes, or by codes: the index of a value is then that of the combination's codes, the last
+ * element's varying fastest. A category's code is its place among those that are known, or their number; that of a
+ * test is 0 or 1.
+ *
+ * The hashes of a table by slot, without collisions: the slot of a hash h is the upper `bits` of
  * h * factor[upper `bucket_bits` of h]. In the order of their nodes. */
 struct counter_table {
   const uint64_t *key;    /* shape (1 << bits,) */
   const uint32_t *factor; /* shape (1 << bucket_bits,) */
-  int64_t bits, bucket_bits; /* from 1 to 31 */
+  int64_t bits, bucket_bits; /* from 1 to 31; 0 if read by codes */
   int64_t counters;       /* the number of counters of this table */
+};
+
+/* The categories of an input, hashed with a factor alone. */
+struct counter_codes {
+  struct counter_table table; /* without slots if there are no codes */
+  const int32_t *code;        /* by slot; free slots, and one more, have that of other categories */
 };
 
 /* The counters, in the order of their tables. */
 struct counter {
-  const float *value; /* by slot; free slots, and one more, have that of other hashes */
+  const float *value; /* by codes; or by slot: free slots, and one more, have that of other hashes */
   int64_t column;     /* of the matrix; -1 if not read */
 };
 
 struct counters {
   int64_t inputs, nodes, depth, hot;
   const int32_t *input; /* enum counter_input, shape (inputs,) */
+  const struct counter_codes *codes; /* shape (inputs,) */
   /* The elements: enum counter_test, an input, and a number. */
   const int32_t *test, *column;
   const double *number;
@@ -58,15 +71,15 @@ int64_t hbtvm_counters_place(const uint64_t *hashes, int64_t count, int64_t bits
  *
  * x: the inputs, shape (inputs, n). out: the matrix's row `first`; `width` numbers of `type` (HBTVM_F32 or HBTVM_F64)
  * per row. Returns 0, or 1 if memory is short. */
-int64_t hbtvm_counters_rows(const struct counters *c, const double *x, int64_t n, int64_t first, int64_t last,
-                            int64_t type, void *out, int64_t width);
+int64_t hbtvm_count_rows(const struct counters *c, const double *x, int64_t n, int64_t first, int64_t last,
+                         int64_t type, void *out, int64_t width);
 
-/* Compute a single row, as `hbtvm_counters_rows`, and copy numbers beside them.
+/* Compute a single row, as `hbtvm_count_rows`, and copy numbers beside them.
  *
  * x: the inputs, and behind them `count` numbers, which become the row's `columns`. Returns 0, or 1 if memory is
  * short. */
-int64_t hbtvm_counters_row(const struct counters *c, const double *x, const int64_t *columns, int64_t count,
-                           int64_t type, void *out);
+int64_t hbtvm_count_row(const struct counters *c, const double *x, const int64_t *columns, int64_t count,
+                        int64_t type, void *out);
 
 /* Compute the hashes of texts (see `hbtvm.graph.columns.hashes`): text i is bytes[offsets[i]:offsets[i + 1]], with
  * offsets of 64 bits if `wide`, else 32. Returns -1, or the first text that is not within `size` bytes. */

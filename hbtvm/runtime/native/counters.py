@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hbtvm.graph.columns.counters import Counters
+from hbtvm.runtime.native.counter_codes import MULTIPLIER, code_counts, indices_by_codes, known_categories
 from hbtvm.runtime.native.structures import FLOAT32, FLOAT64
 
 AS_IT_IS, ROUNDED, ROUNDED_NAN_HIGH = 0, 1, 2  # ``enum counter_input``
@@ -17,15 +18,16 @@ _I64, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 _ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {
     "hbtvm_counters_place": (_I64, [_POINTER, _I64, _I64, _I64, _POINTER, _POINTER, _POINTER]),
-    "hbtvm_counters_rows": (_I64, [_POINTER, _POINTER, *[_I64] * 4, _POINTER, _I64]),
-    "hbtvm_counters_row": (_I64, [_POINTER, _POINTER, _POINTER, _I64, _I64, _POINTER]),
+    "hbtvm_count_rows": (_I64, [_POINTER, _POINTER, *[_I64] * 4, _POINTER, _I64]),
+    "hbtvm_count_row": (_I64, [_POINTER, _POINTER, _POINTER, _I64, _I64, _POINTER]),
     "hbtvm_hash_texts": (_I64, [_POINTER, _I64, _POINTER, _I64, _I64, _POINTER]),
 }  # fmt: skip
 
 _SIZES = 4  # sizes of a table that are tried
 
-_NODE = np.dtype([("element", np.int32), ("depth", np.int32), ("tables", np.int64)])
+_NODE = np.dtype([("element", "i4"), ("depth", "i4"), ("tables", "i8"), ("codes", "i4"), ("hashed", "i4")])
 _TABLE = np.dtype([(name, np.int64) for name in ("key", "factor", "bits", "bucket_bits", "counters")])
+_CODES = np.dtype([("table", _TABLE), ("code", np.int64)])
 _COUNTER = np.dtype([("value", np.int64), ("column", np.int64)])
 
 
@@ -55,8 +57,9 @@ class _Fields(ctypes.Structure):
 
     _fields_ = (
         ("inputs", _I64), ("nodes", _I64), ("depth", _I64), ("hot", _I64), ("input", _POINTER),
-        ("test", _POINTER), ("column", _POINTER), ("number", _POINTER), ("node", _POINTER),
-        ("table", _POINTER), ("counter", _POINTER), ("hot_element", _POINTER), ("hot_column", _POINTER),
+        ("codes", _POINTER), ("test", _POINTER), ("column", _POINTER), ("number", _POINTER),
+        ("node", _POINTER), ("table", _POINTER), ("counter", _POINTER), ("hot_element", _POINTER),
+        ("hot_column", _POINTER),
     )  # fmt: skip
 
 
@@ -80,14 +83,20 @@ class CounterKernel:
         hot = len(operation.hot)
         paths = [_path(row) for row in operation.elements.tolist()]
         order = sorted(range(len(paths)), key=paths.__getitem__)
-        nodes = _nodes([paths[table] for table in order])
-        table, counter = self._tables(functions, operation, order, columns[hot:])
+        categories = known_categories(operation, paths)
+        codes = np.zeros(len(categories), _CODES)
+        for row, known in zip(codes, categories, strict=True):
+            self._codes(functions, known, row)
+        indices = [indices_by_codes(operation, at, paths[at], categories) for at in order]
+        nodes = _nodes([paths[table] for table in order], indices, code_counts(operation, categories))
+        table, counter = self._tables(functions, operation, order, columns[hot:], indices)
         self._fields = _Fields(
             inputs=len(operation.inputs),
             nodes=len(nodes),
             depth=int(nodes["depth"].max(initial=0)),
             hot=hot,
             input=self._pointer(np.array(inputs, np.int32)),
+            codes=self._pointer(codes),
             test=self._pointer(operation.test),
             column=self._pointer(operation.column),
             number=self._pointer(operation.number),
@@ -123,9 +132,17 @@ class CounterKernel:
             raise MemoryError
 
     def _tables(
-        self, functions: CounterFunctions, operation: Counters, order: Sequence[int], columns: Sequence[int]
+        self,
+        functions: CounterFunctions,
+        operation: Counters,
+        order: Sequence[int],
+        columns: Sequence[int],
+        indices: Sequence[np.ndarray | None],
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tables in an order, and the counters in that of their tables."""
+        """Return the tables in an order, and the counters in that of their tables.
+
+        `indices`: by table, from `indices_by_codes`.
+        """
         sizes = np.diff(operation.start)
         counts = sizes[operation.table] + 1
         firsts = np.cumsum(counts) - counts  # of each counter's values
@@ -134,21 +151,33 @@ class CounterKernel:
             of_table[at].append(i)
         tables, counters = np.zeros(len(order), _TABLE), np.zeros(len(operation.table), _COUNTER)
         done = 0
-        for table, at in zip(tables, order, strict=True):
+        for table, at, place in zip(tables, order, indices, strict=True):
             size, members = int(sizes[at]), of_table[at]
             start = int(operation.start[at])
-            slot = self._place(functions, operation.hashes[start : start + size], table)
-            values = np.empty((len(members), (1 << table["bits"]) + 1), np.float32)
+            if place is None:
+                slot = self._place(functions, operation.hashes[start : start + size], table)
+                place = np.full((1 << table["bits"]) + 1, size)
+                place[slot] = np.arange(size)
+            values: np.ndarray = np.empty((len(members), len(place)), np.float32)
             for row, i in zip(values, members, strict=True):
-                known = operation.values[firsts[i] : firsts[i] + size + 1]
-                row[:] = known[-1]
-                row[slot] = known[:-1]
+                row[:] = operation.values[firsts[i] : firsts[i] + size + 1][place]
             table["counters"] = len(members)
             address = self._pointer(values)
             for row, i in enumerate(members):
                 counters[done] = address + row * values.strides[0], columns[i]
                 done += 1
         return tables, counters
+
+    def _codes(self, functions: CounterFunctions, categories: np.ndarray, codes: Any) -> None:
+        """Lay out the categories of an input, if there are any."""
+        if not len(categories):
+            return
+        hashes = categories * MULTIPLIER
+        order = np.argsort(hashes)
+        slot = self._place(functions, hashes[order], codes["table"])
+        code = np.full((1 << codes["table"]["bits"]) + 1, len(categories), np.int32)
+        code[slot] = order
+        codes["code"] = self._pointer(code)
 
     def _place(self, functions: CounterFunctions, hashes: np.ndarray, table: Any) -> np.ndarray:
         """Place a table's hashes in slots, which are returned: int32, shape (hashes,)."""
@@ -176,16 +205,29 @@ def _path(elements: Sequence[int]) -> tuple[int, ...]:
     return tuple(elements[first:]) or (0,)
 
 
-def _nodes(paths: Sequence[tuple[int, ...]]) -> np.ndarray:
-    """Return the nodes of sorted combinations: equal beginnings are one node."""
+def _nodes(
+    paths: Sequence[tuple[int, ...]], indices: Sequence[np.ndarray | None], counts: Sequence[int]
+) -> np.ndarray:
+    """Return the nodes of sorted combinations: equal beginnings are one node.
+
+    `indices`: by combination, None if its table is read by hashes.
+    `counts`: the number of each element's codes, counted from 1.
+    """
     nodes: list[list[int]] = []
     known: tuple[int, ...] = ()
-    for path in paths:
+    line: list[list[int]] = []  # the nodes of the combination
+    for path, index in zip(paths, indices, strict=True):
         common = next((i for i, (a, b) in enumerate(zip(known, path, strict=False)) if a != b), None)
         if common is None:
             common = min(len(known), len(path))
-        nodes += [[path[depth] - 1, depth + 1, 0] for depth in range(common, len(path))]
-        nodes[-1][2] += 1
+        line = line[:common] + [[path[depth] - 1, depth + 1, 0, 0, 0] for depth in range(common, len(path))]
+        nodes += line[common:]
+        line[-1][2] += 1
+        for node in line:
+            if index is None:
+                node[4] = 1
+            else:
+                node[3] = counts[node[0] + 1]
         known = path
     return np.array([tuple(node) for node in nodes], _NODE)
 
