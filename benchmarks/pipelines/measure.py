@@ -54,8 +54,10 @@ def fitted(name: str, fit: Callable[[], Any], code: Sequence[Path], cache: Path)
     return path
 
 
-def compile_package(model: Path, package: Path, threads: int, trials: int, dtype: str = "float32") -> None:
-    """Compile a model in a process of its own; with trials, after a search.
+def compile_package(
+    model: Path, package: Path, threads: int, trials: int, dtype: str = "float32", *more: str
+) -> None:
+    """Compile a model in a process of its own, with further options; with trials, after a search.
 
     Raises
     ------
@@ -63,7 +65,7 @@ def compile_package(model: Path, package: Path, threads: int, trials: int, dtype
         With what hbtvm says, if it refuses.
     """
     verb = ["tune", "--trials", str(trials)] if trials else ["compile"]
-    options = ["-o", str(package), "--threads", str(threads), "--dtype", dtype]
+    options = ["-o", str(package), "--threads", str(threads), "--dtype", dtype, *more]
     command = [sys.executable, "-m", "hbtvm", *verb, str(model), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,0 +1,1 @@
+"""Shapley values and leaf ids against other libraries: ``python -m benchmarks.explain``."""

@@ -1,0 +1,158 @@
+"""Measures a cell: each peer in its own process, in turns."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from benchmarks.explain.cases import CASES, Cell
+from benchmarks.explain.peers import Job
+from benchmarks.explain.prepare import packages, rows_of
+from benchmarks.peers.processes import PeerError, Process
+
+WORKER = "benchmarks.explain.worker"
+TURNS = 7
+_PATIENCE = 120.0
+
+
+def jobs_of(cell: Cell, folder: Path) -> dict[str, tuple[str, Job]]:
+    """Return the peer and job of each process of a cell, by the process's name."""
+    case = CASES[cell.case]
+    explained, plain = map(str, packages(case, folder))
+    model = str(folder / case.file)
+    if cell.kind == "threads":
+        return {f"hbtvm, {n} threads": ("hbtvm", Job(model, explained, "kernel", n)) for n in (1, 2)}
+    if cell.kind == "predict":
+        both = {"with reasons": explained, "without": plain}
+        return {name: ("hbtvm", Job(model, package, "predict")) for name, package in both.items()}
+    method = "sums" if case.peers == ("steps",) else case.method
+    return {peer: (peer, Job(model, explained, method)) for peer in ("hbtvm", *case.peers)}
+
+
+def measure(
+    cell: Cell,
+    folder: Path,
+    pythons: Mapping[str, str],
+    log: TextIO,
+    *,
+    seconds: float,
+    most: float,
+    cpu: bool = False,
+) -> dict[str, Any]:
+    """Measure one cell.
+
+    Parameters
+    ----------
+    cell
+        What to time.
+    folder
+        Where `prepare` left the files.
+    pythons
+        Interpreter of each peer; those without are left out.
+    log
+        Gets what peers print.
+    seconds
+        About how long to time each way of a peer.
+    most
+        Longest call, in seconds: slower peers get fewer rows.
+
+    cpu
+        Whether to count CPU time, for one thread on a busy machine; cells of two threads have wall time.
+
+    Returns
+    -------
+    By process and way: ``rows`` and median ``seconds`` of a call, and the ``difference`` of the first way's
+    answers from its own (see `compare`; of treelite, which numbers nodes, see `leaves_apart`); or why the
+    process ``failed``.
+    """
+    figures: dict[str, Any] = {}
+    answers: dict[tuple[str, str], np.ndarray] = {}
+    calls: dict[tuple[str, str], int] = {}
+    with contextlib.ExitStack() as stack:
+        to = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="explain-")), "answers.npy")
+        processes: dict[str, Process] = {}
+        for name, (peer, job) in jobs_of(cell, folder).items():
+            if peer not in pythons:
+                continue
+            process = Process(pythons[peer], job.threads, log, WORKER)
+            stack.callback(process.close)
+            given = {
+                **dataclasses.asdict(job),
+                "model": os.path.abspath(job.model),
+                "package": os.path.abspath(job.package),
+            }
+            rows = str(rows_of(CASES[cell.case], folder).absolute())
+            try:
+                ways = process.ask("load", _PATIENCE, peer=peer, job=given, rows=rows)
+                figures[name] = {}
+                for way in ways:
+                    if way == "dict" and cell.rows > 1:
+                        continue
+                    found = process.ask("calibrate", _PATIENCE, way=way, rows=cell.rows, most=most)
+                    process.ask("outputs", _PATIENCE, way=way, to=str(to))
+                    answers[name, way] = np.load(to)
+                    figures[name][way] = {"rows": found["rows"]}
+                    calls[name, way] = max(1, round(seconds / TURNS / found["seconds"]))
+                processes[name] = process
+            except PeerError as error:
+                figures[name] = {"failed": str(error)}
+                calls = {key: count for key, count in calls.items() if key[0] != name}
+        for (name, way), seconds_of in _turns(
+            processes, calls, seconds, cpu and cell.kind != "threads"
+        ).items():
+            figures[name][way]["seconds"] = statistics.median(seconds_of)
+    for key in calls:
+        first = next(iter(calls))
+        if key != first:
+            apart = leaves_apart if key[0] == "treelite" else compare
+            figures[key[0]][key[1]]["difference"] = apart(answers[first], answers[key])
+    return figures
+
+
+def _turns(
+    processes: Mapping[str, Process], calls: Mapping[tuple[str, str], int], seconds: float, cpu: bool
+) -> dict[tuple[str, str], list[float]]:
+    times: dict[tuple[str, str], list[float]] = {key: [] for key in calls}
+    for _ in range(TURNS):
+        for (name, way), count in calls.items():
+            # Three turns of calls that are long.
+            if len(times[name, way]) >= 3 and sum(times[name, way]) > seconds:
+                continue
+            time.sleep(0.01)
+            times[name, way].append(processes[name].ask("time", _PATIENCE, way=way, calls=count, cpu=cpu))
+    return times
+
+
+def compare(got: np.ndarray, expected: np.ndarray) -> float:
+    """Return the largest difference over the largest absolute expected value.
+
+    Parameters
+    ----------
+    got, expected
+        Shape (rows, columns); of the rows that both have. Answers of other shapes, or not finite, are
+        infinitely different.
+    """
+    rows = min(len(got), len(expected))
+    got, expected = got[:rows], expected[:rows]
+    if got.shape != expected.shape or not np.isfinite(got).all():
+        return float("inf")
+    return float(np.abs(got - expected).max() / max(np.abs(expected).max(), 1e-300))
+
+
+def leaves_apart(got: np.ndarray, expected: np.ndarray) -> float:
+    """Return the share of trees whose leaf ids are not each other's by renaming, shape (rows, trees)."""
+    rows = min(len(got), len(expected))
+    apart = 0
+    for a, b in zip(got[:rows].T, expected[:rows].T, strict=True):
+        pairs = len(set(zip(a, b, strict=True)))
+        apart += not pairs == len(set(a)) == len(set(b))
+    return apart / got.shape[1]
