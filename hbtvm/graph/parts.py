@@ -10,7 +10,7 @@ from hbtvm.graph.columns import curves, dates, steps
 from hbtvm.graph.columns.counters import Counters
 from hbtvm.graph.columns.feeds import Feed
 from hbtvm.graph.columns.hashes import HashText
-from hbtvm.graph.columns.row_operations import Normalize
+from hbtvm.graph.columns.row_operations import Buckets, Normalize
 from hbtvm.graph.columns.table import AllColumns, Column, Made, Raw, RowOperation, Table, parts_of
 from hbtvm.graph.columns.text import Vectorize
 
@@ -20,7 +20,7 @@ codec.share(
     steps.IsMissing, steps.ZeroIsMissing, steps.Encode, steps.Lookup, steps.Equals, HashText,
     curves.Bins, curves.Quantile, curves.NormalQuantile, curves.Power, dates.Dates, dates.DatePart,
 )  # fmt: skip
-codec.share(RowOperation, Normalize, Vectorize, Counters)
+codec.share(RowOperation, Normalize, Vectorize, Counters, Buckets)
 
 
 @dataclass(frozen=True)

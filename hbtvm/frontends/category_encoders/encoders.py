@@ -190,7 +190,7 @@ def _means(
         others = {"value": (mean,), "error": None}.get(unknown, (np.nan,))
         # In an index of objects, pandas tells None and pandas.NA from the NaN that the encoder stored.
         foreign: Numbers | None = (mean,) if missing == "value" else (np.nan,)
-        absent = foreign if seen is None or (objects(mappings[label]) and _of_na(dtypes[label])) else seen
+        absent = foreign if seen is None or (objects(mappings[label]) and of_na(dtypes[label])) else seen
         if not objects(mappings[label]):
             foreign = absent
         if missing in ("error", "return_nan"):
@@ -200,7 +200,7 @@ def _means(
     return encoded(record, table, where, read)
 
 
-def _of_na(dtype: Any) -> bool:
+def of_na(dtype: Any) -> bool:
     """Return whether the missing value of a type is pandas.NA rather than NaN."""
     if not isinstance(dtype, Record) or dtype.kind != "StringDtype":
         return False

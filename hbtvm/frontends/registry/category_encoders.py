@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbtvm.frontends.category_encoders import encoders
+from hbtvm.frontends.category_encoders import encoders, hashing
 from hbtvm.frontends.transformers.where import Estimator, Section
 
 SECTIONS: dict[tuple[str, str], Section] = {
@@ -20,6 +20,7 @@ SECTIONS: dict[tuple[str, str], Section] = {
         ),
         "LeaveOneOutEncoder": Estimator(transforms=encoders.leave_one_out, frames=True),
         "CatBoostEncoder": Estimator(transforms=encoders.catboost, frames=True),
+        "HashingEncoder": Estimator(transforms=hashing.hashing, frames=True),
         "CountEncoder": Estimator(transforms=encoders.counts, frames=True),
     },
 }

@@ -43,7 +43,6 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "lightgbm": {"DaskLGBMClassifier DaskLGBMRegressor DaskLGBMRanker": "compile its to_local()"},
     "category_encoders": {
-        "HashingEncoder": "it hashes any text; use scikit-learn's FeatureHasher, or an encoder with a table",
         "CountTargetEncoder": "TargetEncoder and WOEEncoder compile",
         "MultiHotEncoder": "it splits texts; scikit-learn's CountVectorizer with a token_pattern compiles",
         "PolynomialWrapper": "it encodes once for each class; scikit-learn's TargetEncoder compiles",

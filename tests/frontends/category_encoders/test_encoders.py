@@ -247,7 +247,8 @@ def test_arrays_of_objects() -> None:
     [
         ("TargetEncoder", {"composite_cols": [("text", "none")]}, r"joins columns \(composite_cols\)"),
         ("OrdinalEncoder", {"handle_unknown": lambda value, mapping: 3}, "calls a function for unknown"),
-        ("HashingEncoder", {}, "it hashes any text; use scikit-learn's FeatureHasher, or"),
+        ("HashingEncoder", {"cols": ["number"]}, "hashes the texts of numbers in column 'number'; convert"),
+        ("HashingEncoder", {"hash_method": "sha3_256"}, "hashes by 'sha3_256', which is not supported; sup"),
         ("SummaryEncoder", {"drop_invariant": True}, "drops columns"),
     ],
 )
