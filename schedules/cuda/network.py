@@ -133,11 +133,11 @@ def _arrays(form: Mapping[str, Any]) -> int:
         case "linear_sum" | "top_k":
             return 2
         case "elementwise":
-            return 2 if form["function"] == "normal_quantile" else 1
+            return 2 if form.get("function") == "normal_quantile" else 1
         case "reduce":
-            return 2 if str(form["function"]).startswith("arg") else 1
+            return 2 if str(form.get("function")).startswith("arg") else 1
         case "distance":
-            return 3 if form["metric"] == "nan_euclidean" else 1
+            return 3 if form.get("metric") == "nan_euclidean" else 1
         case "bucketize" | "interpolate":
             edges = form["tables"]["edges" if form["kind"] == "bucketize" else "at"]
             return 2 + int(edges[1]).bit_length()

@@ -238,7 +238,7 @@ def test_a_full_disk_leaves_what_was_there(suffix: str, packages: Any) -> None:
     done = fake_cli.run(
         *("predict", package, "d.npy", "-o", f"o.{suffix}", "--output", "raw"),
         cwd=Path.cwd(),
-        preexec_fn=lambda: limit(200_000),
+        preexec_fn=lambda: limit(350_000),
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"hbtvm: error: o.{suffix}: File too large\n"

@@ -116,7 +116,9 @@ def test_refusals():
     for name in ("CoxPHFitter", *AFT):
         with pytest.raises(UnsupportedModel, match="is not fitted"):
             from_object(getattr(lifelines, name)())
-    with pytest.raises(UnsupportedModel, match="lifelines's KaplanMeierFitter is not supported yet"):
+    with pytest.raises(
+        UnsupportedModel, match="lifelines's KaplanMeierFitter is not supported: it has one curve"
+    ):
         from_object(lifelines.KaplanMeierFitter().fit(DATA.time, DATA.event))
     model = fitted("LogNormalAFTFitter")
     model.params_ = model.params_.iloc[1:]

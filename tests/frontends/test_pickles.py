@@ -212,11 +212,11 @@ def test_no_training_library_is_needed(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[Any, str]] = {
     "outliers": (
         OPTICS(),
-        "sklearn's OPTICS is not supported yet; docs/reference",
+        "sklearn's OPTICS is not supported: it predicts no new rows; KMeans and Birch compile",
     ),
     "pipeline": (
         make_pipeline(DBSCAN()),
-        r"step 'dbscan' is a DBSCAN \(sklearn\), which is not supported yet",
+        r"step 'dbscan' is a DBSCAN \(sklearn\), which is not supported: it predicts no new rows",
     ),
     "search": (
         GridSearchCV(GaussianNB(), {}),

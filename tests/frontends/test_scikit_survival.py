@@ -103,7 +103,9 @@ def test_a_file_in_a_pipeline_compiles(tmp_path: Path):
 
 
 def test_refusals():
-    with pytest.raises(UnsupportedModel, match="sksurv's FastKernelSurvivalSVM is not supported yet"):
+    with pytest.raises(
+        UnsupportedModel, match="sksurv's FastKernelSurvivalSVM is not supported: it searches"
+    ):
         from_object(FastKernelSurvivalSVM(random_state=0).fit(X, Y))
     for model in (CoxPHSurvivalAnalysis(), RandomSurvivalForest()):
         with pytest.raises(UnsupportedModel, match="is not fitted"):

@@ -162,5 +162,6 @@ def test_kernels_for_gpus_compute_no_arithmetic() -> None:
     prologue = prologue_for(["standard"], 4, False)
     for one, refused in ((None, False), (prologue, True)):
         workload = workload_of(make_forest(ensemble, "float32", "float32", prologue=one), 100)
-        for strategy in strategies_on(target).values():
-            assert (refusal(strategy, workload, target) is not None) == refused
+        for name, strategy in strategies_on(target).items():
+            unfit = refused or name == "oblivious"  # the trees' levels make several tests
+            assert (refusal(strategy, workload, target) is not None) == unfit

@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 def describe(model: Graph) -> tuple[dict[str, Any], dict[str, str | None]]:
     """Return facts about a model, and why each strategy refuses it; None for those that support it."""
     from hbtvm.graph.columns_anchor import Columns
-    from hbtvm.graph.networks.network import Network
+    from hbtvm.graph.networks.network import Linear, Network
     from hbtvm.graph.trees.ensemble import TreeEnsemble
     from hbtvm.runtime.package.summary import anchor_words
     from hbtvm.strategies import (

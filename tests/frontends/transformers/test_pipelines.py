@@ -257,7 +257,7 @@ def refused() -> dict[str, tuple[Any, str]]:
     return {
         "predictor": (
             Pipeline([("s", StandardScaler()), ("near", DBSCAN())]).fit(x, labels),
-            r"step 'near' is a DBSCAN \(sklearn\), which is not supported yet; docs/.*model\[:1\]",
+            r"step 'near' is a DBSCAN \(sklearn\), which is not supported: it predicts .*model\[:1\]",
         ),
         "search": (
             search.fit(x, labels),

@@ -97,6 +97,7 @@ def test_shap_plots_take_it() -> None:
 
     shap = pytest.importorskip("shap")
 
+    plt.switch_backend("agg")  # waterfall needs a renderer, whatever other tests use
     explanation = single(30)
     assert isinstance(explanation, shap.Explanation) and isinstance(explanation, Explanation)
     shap.plots.beeswarm(explanation, show=False)
