@@ -232,7 +232,7 @@ def test_what_is_wrong_is_said_and_nothing_is_left(
 @pytest.mark.parametrize("suffix", ["csv", "npy", "parquet"])
 def test_a_full_disk_leaves_what_was_there(suffix: str, packages: Any) -> None:
     package = packages("xgb_two_nan")[1]
-    np.save("d.npy", np.random.default_rng(0).normal(size=(200_000, 4)).astype(np.float32))
+    np.save("d.npy", np.random.default_rng(0).normal(size=(400_000, 4)).astype(np.float32))
     Path(f"o.{suffix}").write_text("the old one")
     # The package's libraries are unpacked for a moment, and are smaller than that.
     done = fake_cli.run(
