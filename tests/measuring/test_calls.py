@@ -85,9 +85,9 @@ def test_columns_of_what_was_measured() -> None:
 
 
 def test_where_tuning_can_not_help(tmp_path: Path) -> None:
-    """Strings of a few rows take some thirty times as long to read as a linear kernel to run."""
+    """Strings of 64 rows take some thirty times as long to read as a linear kernel to run."""
     joblib.dump(pipeline(), tmp_path / "m.pkl")
-    done = fake_cli.run("tune", "m.pkl", "--batch-size", 4, "--threads", 1, cwd=tmp_path)
+    done = fake_cli.run("tune", "m.pkl", "--batch-size", 64, "--threads", 1, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 trial; tuning can't help here" in done.stdout
     assert "tuning can't help where the kernel takes less than a tenth of a call: " in done.stdout
@@ -95,7 +95,7 @@ def test_where_tuning_can_not_help(tmp_path: Path) -> None:
     lines = (tmp_path / "hbtvm-tuning.jsonl").read_text().splitlines()
     (calls,) = [record["calls"] for record in map(json.loads, lines) if "calls" in record]
     (kept,) = hbtvm.load(tmp_path / "m.tar").package.calls
-    assert (kept.rows, dict(kept.seconds)) == (4, calls) and set(calls) == {"array", "frame"}
+    assert (kept.rows, dict(kept.seconds)) == (64, calls) and set(calls) == {"array", "frame"}
     for command in ("inspect m.tar", "log best hbtvm-tuning.jsonl"):
         assert "call, frame" in fake_cli.run(*command.split(), cwd=tmp_path).stdout
     fake_cli.run("report", "hbtvm-tuning.jsonl", cwd=tmp_path)
