@@ -29,7 +29,7 @@ from hbtvm.graph.networks.step_nodes import has_node, rows_of
 from hbtvm.graph.passes import simplify
 from hbtvm.graph.stages import Stage
 from hbtvm.graph.trees import fold as fold_trees
-from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.trees.prologue import Scaled
 from hbtvm.operators.base import Input, Leaf, Node, in_order, rewrite
 from hbtvm.operators.pointwise import apply
@@ -340,12 +340,8 @@ def _over_all(stage: Stage, width: int) -> Stage:
     assert isinstance(stage.anchor, TreeEnsemble)
     place = np.array(stage.columns, np.int32)
 
-    def over(trees: TreeEnsemble) -> TreeEnsemble:
-        feature = np.where(trees.is_leaf(), LEAF, place[trees.feature]).astype(np.int32)
-        return replace(trees, n_features=width, feature=feature)
-
-    single = over(stage.single) if isinstance(stage.single, TreeEnsemble) else None
-    return Stage(over(stage.anchor), (), single)
+    single = stage.single.over(place, width) if isinstance(stage.single, TreeEnsemble) else None
+    return Stage(stage.anchor.over(place, width), (), single)
 
 
 def _width(work: Node | _Forest) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hbtvm.graph.columns.table import Column, Table
 from hbtvm.graph.networks.network import TableRows, Trees
-from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.operators.base import Node
 from hbtvm.operators.pointwise import apply
 
@@ -84,18 +84,17 @@ def key(column: Column) -> tuple[object, ...]:
     return (column.source, column.allow_nan, column.allow_inf, *map(id, column.steps))
 
 
+def comparisons_of(ensemble: TreeEnsemble) -> tuple[object, ...]:
+    """Return a key that is equal for ensembles that compare numbers and categories in the same way."""
+    # Without category sets their rule does not matter.
+    return ensemble.compare_dtype, ensemble.negative_fraction_is_zero if ensemble.category_sets else None
+
+
 def kind_of(forest: Trees) -> tuple[object, ...]:
     """Return a key that is equal for forests that can be joined."""
     ensemble, leaf = forest.ensemble, forest.x
     assert isinstance(leaf, TableRows)
-    return (
-        ensemble.value_width,
-        ensemble.compare_dtype,
-        # Without category sets it does not matter.
-        ensemble.negative_fraction_is_zero if ensemble.category_sets else None,
-        leaf.allow_nan,
-        leaf.allow_inf,
-    )
+    return (ensemble.value_width, *comparisons_of(ensemble), leaf.allow_nan, leaf.allow_inf)
 
 
 def _common_rows(forests: Sequence[Trees]) -> TableRows | None:
@@ -112,13 +111,12 @@ def _common_rows(forests: Sequence[Trees]) -> TableRows | None:
 
 def _placed(forest: Trees, rows: TableRows) -> TreeEnsemble:
     """Return a forest's trees over the features of `rows`."""
-    ensemble, feature = forest.ensemble, forest.ensemble.feature
     assert isinstance(forest.x, TableRows)
-    if forest.x.table is not rows.table:
-        at = {key(column): i for i, column in reversed(list(enumerate(rows.table.columns)))}
-        place = np.array([at[key(column)] for column in forest.x.table.columns], np.int32)
-        feature = np.where(ensemble.is_leaf(), LEAF, place[feature]).astype(np.int32)
-    return replace(ensemble, n_features=len(rows.table), feature=feature)
+    if forest.x.table is rows.table:
+        return forest.ensemble
+    at = {key(column): i for i, column in reversed(list(enumerate(rows.table.columns)))}
+    place = np.array([at[key(column)] for column in forest.x.table.columns], np.int32)
+    return forest.ensemble.over(place, len(rows.table))
 
 
 def joined(

@@ -13,7 +13,7 @@ comparison serves every library.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -116,6 +116,14 @@ class TreeEnsemble:
     def leaves_per_tree(self) -> np.ndarray:
         """Return int64, shape (T,): the number of leaves of each tree."""
         return np.add.reduceat(self.is_leaf().astype(np.int64), self.offset[:-1])
+
+    def over(self, place: np.ndarray, width: int) -> TreeEnsemble:
+        """Return the trees over `width` other features.
+
+        `place`: int, shape (n_features,): the new index of each feature that a split reads.
+        """
+        feature = np.where(self.is_leaf(), LEAF, place[self.feature]).astype(np.int32)
+        return replace(self, n_features=width, feature=feature)
 
     def validate(self) -> TreeEnsemble:
         """Return the ensemble.

@@ -15,14 +15,14 @@ Every row ends in the same leaf as in the library, for the same type of numbers:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from hbtvm.graph.columns.kernel_input import Coded, Feeds
 from hbtvm.graph.columns.steps import Cast, Encode, Step
 from hbtvm.graph.columns.table import Raw, Table
-from hbtvm.graph.trees.ensemble import LEAF, CompareDtype, TreeEnsemble
+from hbtvm.graph.trees.ensemble import CompareDtype, TreeEnsemble
 from hbtvm.graph.trees.prologue import UNCHANGED, Prologue, Scaled
 from hbtvm.graph.trees.splits import Splits
 from hbtvm.graph.trees.tree_columns import TreeColumn, sort_codes
@@ -89,8 +89,8 @@ def fold(
     scaled = None if kept is None else _scaled(kept, used, place, len(feeds.feeds))
     return Folded(
         feeds,
-        _over(anchor, place, len(feeds.feeds)),
-        None if single is None else _over(single, place, len(feeds.feeds)),
+        anchor.over(place, len(feeds.feeds)).validate(),
+        None if single is None else single.over(place, len(feeds.feeds)).validate(),
         _rewrites(table, [column for column in used if column.index in read], anchor, scaled),
         scaled,
     )
@@ -146,18 +146,12 @@ def _scaled(
             return None
         known.add(at)
         columns[at] = constants
-    return Scaled(_over(ensemble, place, width), Prologue.of(columns))
+    return Scaled(ensemble.over(place, width).validate(), Prologue.of(columns))
 
 
 def _read(ensemble: TreeEnsemble) -> list[int]:
     features: list[int] = np.unique(ensemble.feature[~ensemble.is_leaf()]).tolist()
     return features
-
-
-def _over(ensemble: TreeEnsemble, place: np.ndarray, width: int) -> TreeEnsemble:
-    """Return the trees with feeds in place of the table's columns."""
-    feature = np.where(ensemble.is_leaf(), LEAF, place[ensemble.feature]).astype(np.int32)
-    return replace(ensemble, n_features=width, feature=feature).validate()
 
 
 def _rewrites(
