@@ -14,6 +14,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
     StackingRegressor,
@@ -136,7 +137,8 @@ def test_symmetric_trees_as_catboost(classes: int) -> None:
     catboost = pytest.importorskip("catboost")
     X = FRAME[["a", "b", "c"]].to_numpy()
     label = np.digitize(SCORE, [0.0, 1.0][: classes - 1])
-    model = catboost.CatBoostClassifier(iterations=15, depth=5, verbose=0, thread_count=1).fit(X, label)
+    settings = {"iterations": 15, "depth": 5, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+    model = catboost.CatBoostClassifier(**settings).fit(X, label)
     expected = np.asarray(model.get_feature_importance(catboost.Pool(X[:40]), type="ShapValues"))
     expected = expected.reshape(40, -1, 4)
     found = hbtvm.compile(model, batch_sizes=8, threads=1, explain=True).explain(X[:40])
@@ -212,6 +214,11 @@ def test_weighted_sums_of_forests_as_their_members() -> None:
         weight * part.values for weight, part in zip(stack.final_estimator_.coef_, parts, strict=True)
     )
     np.testing.assert_allclose(explained(stack).values, expected, rtol=0, atol=3e-6)
+    # Behind the scaler, trees for float32 rows compare in float32, and the others in float64.
+    scaled = make_pipeline(StandardScaler(), RandomForestRegressor(5, random_state=0))
+    mixed = [("scaled", scaled), ("histograms", HistGradientBoostingRegressor(max_iter=5))]
+    with pytest.raises(InputError, match="trees are combined by other operators, or pass background="):
+        explained(VotingRegressor(mixed).fit(X, SCORE))
     forests = [(name, RandomForestClassifier(5, random_state=at)) for at, name in enumerate("ab")]
     soft = VotingClassifier(forests, voting="soft").fit(X, SCORE > 0.3)
     parts = [explained(member) for member in soft.estimators_]

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from hbtvm.graph.graph import Graph
-from hbtvm.graph.networks.join_trees import joined
+from hbtvm.graph.networks.join_trees import comparisons_of, joined
 from hbtvm.graph.networks.network import Network
-from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
+from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.operators.base import Node, evaluate, in_order
 from hbtvm.operators.pointwise import Elementwise
 from hbtvm.operators.shapes import Reduce
@@ -44,33 +44,24 @@ def as_one_forest(graph: Graph) -> Graph | None:
     if [len(labels) for labels in graph.output.classes] == [2] and len(base) == 2:
         weights, base = weights[:, 1:], base[1:]
 
+    of_columns = np.zeros((width + sum(stage.anchor.n_outputs for stage in graph.stages), len(base)))
+    np.add.at(of_columns, list(graph.columns), weights)
+
     def forest(narrow: bool) -> TreeEnsemble | None:
         parts, first = [], width
         for stage in graph.stages:
             trees = stage.single if narrow and stage.single is not None else stage.anchor
             assert isinstance(trees, TreeEnsemble)
-            rows = [
-                graph.columns.index(first + at) if first + at in graph.columns else -1
-                for at in range(trees.n_outputs)
-            ]
-            first += trees.n_outputs
-            of_outputs = np.where(np.array(rows)[:, None] >= 0, weights[rows], 0.0)
-            parts.append(_weighted(trees, of_outputs, stage.columns, width))
-        if (
-            len(
-                {
-                    (part.compare_dtype, bool(part.category_sets) and part.negative_fraction_is_zero)
-                    for part in parts
-                }
-            )
-            > 1
-        ):
+            end = first + trees.n_outputs
+            parts.append(_weighted(trees, of_columns[first:end], stage.columns, width))
+            first = end
+        if len(set(map(comparisons_of, parts))) > 1:
             return None
         return joined(parts, [0] * len(parts), len(base), 1.0, base)
 
-    whole = forest(narrow=False)
-    single = forest(narrow=True) if any(stage.single is not None for stage in graph.stages) else None
-    if whole is None:
+    narrows = any(stage.single is not None for stage in graph.stages)
+    whole, single = forest(narrow=False), forest(narrow=True) if narrows else None
+    if whole is None or (narrows and single is None):
         return None
     return replace(graph, anchor=whole, single=single, scaled=None, stages=(), columns=(), host=None)
 
@@ -108,12 +99,9 @@ def _weighted(trees: TreeEnsemble, weights: np.ndarray, columns: tuple[int, ...]
     value = np.zeros((trees.n_nodes, weights.shape[1]))
     for at in range(trees.value_width):
         value += trees.value[:, at, None] * weights[per_node + at]
-    place = np.array(columns, np.int32)
     return replace(
-        trees,
-        n_features=width,
+        trees.over(np.array(columns), width),
         n_outputs=weights.shape[1],
-        feature=np.where(trees.is_leaf(), LEAF, place[trees.feature]).astype(np.int32),
         value=value,
         tree_output=np.zeros(trees.n_trees, np.int32),
         base_score=np.zeros(weights.shape[1]),
