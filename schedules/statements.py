@@ -71,11 +71,15 @@ def any_lane(condition: Any, lanes: int) -> Any:
     return tirx.call_llvm_pure_intrin("int32", "llvm.vector.reduce.or", ones) != tirx.const(0, "int32")
 
 
-def serial(name: str, extent: int, body: Callable[[Any], Any]) -> Any:
-    """Return a loop from 0; `body` makes its statement from the loop variable."""
+def serial(name: str, extent: Any, body: Callable[[Any], Any]) -> Any:
+    """Return a loop from 0.
+
+    `extent`: a number, or an expression of int64.
+    `body`: makes the loop's statement from its variable.
+    """
     variable = tirx.Var(name, "int64")
-    zero, count = tirx.const(0, "int64"), tirx.const(extent, "int64")
-    return tirx.For(variable, zero, count, tirx.ForKind.SERIAL, body(variable))
+    count = const(extent) if isinstance(extent, int) else extent
+    return tirx.For(variable, const(0), count, tirx.ForKind.SERIAL, body(variable))
 
 
 def sequence(steps: Sequence[Any]) -> Any:

@@ -85,7 +85,7 @@ def padded_points(points: int, config: Config) -> int:
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place (blocks ``columns`` and ``scores``)."""
     scores = sch.get_sblock("scores")
-    tile, group, value, row = sch.get_loops(scores)
+    tile, _, value, row = sch.get_loops(scores)
     state_tile(sch, scores, "columns", 3)
     by_points = config["axis"] == "points"
     place_columns(sch, tile, 1 if by_points else int(config["lanes"]))
@@ -97,4 +97,3 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     )  # fmt: skip
     sch.annotate(value, SHAPLEY, list(sizes))
     sch.annotate(row, _ROWS, 1)
-    del group

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
 
+from hbtvm.compiler.lowering.indices import index_at
 from hbtvm.schedules.cpu.reasons import SHAPLEY
 from hbtvm.schedules.statements import Place, broadcast, const, sequence, serial, vector_type
 from hbtvm.strategies.reasons import tables
@@ -56,21 +56,15 @@ class _Walk:
         store = inner.body
         _, columns, split, number, threshold, first, point, blocks = store.value.args
 
-        def start(index: Any) -> Any:
-            zero = {loop.loop_var: 0, inner.loop_var: 0}
-
-            def put(variable: Any) -> Any:
-                return tirx.const(0, str(variable.ty.dtype)) if variable in zero else variable
-
-            return tvm_ffi.structural_map(index, (tirx.Var, put)).astype("int64")
+        first_score = {loop.loop_var: 0, inner.loop_var: 0}
 
         def place(load: Any) -> Place:
-            return Place(load.source, start(load.indices[0]))
+            return Place(load.source, index_at(load.indices[0], first_score))
 
         self.columns, self.split, self.number = place(columns), place(split), place(number)
         self.threshold, self.first, self.point = place(threshold), place(first), place(point)
-        self.scores = Place(store.buffer, start(store.indices[0]))
-        self.blocks = blocks
+        self.scores = Place(store.buffer, index_at(store.indices[0], first_score))
+        self.blocks = blocks.astype("int64")
         self.dtype = str(self.number.buffer.dtype)
         row, lines = sizes.row_lanes * sizes.vectors, sizes.points * sizes.width
         levels = sizes.levels
@@ -79,7 +73,7 @@ class _Walk:
         self.inverse = self._array("inverse", (levels + 1) * sizes.points * row)
         self.up = self._array("up", (levels + 1) * 2 * lines * row)
         self.taken = self._array("taken", (2 * levels + 1) * row)
-        self.sums = self._array("sums", sizes.values * (sizes.lanes if sizes.by_points else sizes.rows))
+        self.sums = self._array("sums", sizes.values * sizes.lanes * sizes.vectors)
         self.open = Place(tirx.decl_buffer((levels,), "int32", "open"), const(0))
 
     def _array(self, name: str, size: int) -> Place:
@@ -90,16 +84,18 @@ class _Walk:
     def _number(self, value: float) -> Any:
         return broadcast(tirx.const(value, self.dtype), self.sizes.lanes)
 
+    def _row_at(self, line: Any, vector: int) -> Any:
+        """Return the offset of a vector's rows in an array of numbers by row."""
+        sizes = self.sizes
+        return line * (sizes.row_lanes * sizes.vectors) + vector * sizes.row_lanes
+
     def _row_load(self, place: Place, line: Any, vector: int) -> Any:
         """Return a number of the rows of a vector, for all of its lanes."""
-        sizes = self.sizes
-        at = line * (sizes.row_lanes * sizes.vectors) + vector * sizes.row_lanes
-        return broadcast(place.load(at), sizes.lanes) if sizes.by_points else place.load(at, sizes.lanes)
+        at, lanes = self._row_at(line, vector), self.sizes.lanes
+        return broadcast(place.load(at), lanes) if self.sizes.by_points else place.load(at, lanes)
 
     def _row_store(self, place: Place, value: Any, line: Any, vector: int) -> Any:
-        sizes = self.sizes
-        at = line * (sizes.row_lanes * sizes.vectors) + vector * sizes.row_lanes
-        return place.store(value, at, sizes.row_lanes)
+        return place.store(value, self._row_at(line, vector), self.sizes.row_lanes)
 
     def _at(self, line: Any, step: Any, vector: int) -> Any:
         """Return the offset of a line's numbers for a step over points."""
@@ -146,8 +142,8 @@ class _Walk:
         zero = tirx.const(0.0, "float64")
         clear = self._over_values(
             lambda value: [
-                self.scores.store(broadcast(zero, sizes.row_lanes), at, sizes.row_lanes)
-                for at in self._score(value)
+                self._row_store(self.scores, broadcast(zero, sizes.row_lanes), value, vector)
+                for vector in range(sizes.vectors)
             ]
         )
         return sequence(
@@ -155,46 +151,35 @@ class _Walk:
                 *(tirx.AllocBuffer(place.buffer) for place in arrays),
                 *begin,
                 clear,
-                self._loop("block", self.blocks - 1, self._block),
+                serial("block", self.blocks - 1, self._block),
             ]
         )
 
     def _row_number(self, value: float) -> Any:
         return broadcast(tirx.const(value, self.dtype), self.sizes.row_lanes)
 
-    def _loop(self, name: str, extent: Any, body: Callable[[Any], Any], least: Any = None) -> Any:
-        variable = tirx.Var(name, "int64")
-        start = const(0) if least is None else least
-        return tirx.For(variable, start, extent.astype("int64"), tirx.ForKind.SERIAL, body(variable))
-
     def _over_values(self, body: Callable[[Any], list[Any]]) -> Any:
         return serial("value", self.sizes.values, lambda value: sequence(body(value)))
 
-    def _score(self, value: Any) -> list[Any]:
-        sizes = self.sizes
-        return [value * sizes.rows + vector * sizes.row_lanes for vector in range(sizes.vectors)]
-
     def _block(self, block: Any) -> Any:
         sizes = self.sizes
-        lanes = sizes.lanes if sizes.by_points else sizes.row_lanes
-
-        def sums_at(value: Any, vector: int) -> Any:
-            return value * (sizes.lanes if sizes.by_points else sizes.rows) + vector * lanes
 
         def clear(value: Any) -> list[Any]:
+            zero = self._number(0.0)
             return [
-                self.sums.store(self._number(0.0), sums_at(value, v), lanes) for v in range(sizes.vectors)
+                self.sums.store(zero, self._sum_at(value, vector), sizes.lanes)
+                for vector in range(sizes.vectors)
             ]
 
         def add(value: Any) -> list[Any]:
             statements = []
-            for vector, at in enumerate(self._score(value)):
-                total = self.sums.load(sums_at(value, vector), lanes)
+            for vector in range(sizes.vectors):
+                total = self.sums.load(self._sum_at(value, vector), sizes.lanes)
                 if sizes.by_points:
-                    total = _total(total, self.dtype, lanes).astype("float64")
-                else:
-                    total = total.astype(vector_type("float64", lanes))
+                    total = _total(total, self.dtype, sizes.lanes)
+                at = self._row_at(value, vector)
                 old = self.scores.load(at, sizes.row_lanes)
+                total = total.astype(vector_type("float64", sizes.row_lanes))
                 statements.append(self.scores.store(old + total, at, sizes.row_lanes))
             return statements
 
@@ -203,7 +188,7 @@ class _Walk:
         return sequence(
             [
                 self._over_values(clear),
-                self._loop("split", count, lambda n: self._visit(start + n)),
+                serial("split", count, lambda n: self._visit(start + n)),
                 self._over_values(add),
             ]
         )
@@ -227,7 +212,7 @@ class _Walk:
         for vector in range(self.sizes.vectors):
             statements += self._opened(split, level, earlier, flags, column, vector)
         closes = self._word(split, tables.CLOSES)
-        statements.append(self._loop("closed", closes, lambda c: self._close(level - c)))
+        statements.append(serial("closed", closes, lambda c: self._close(level - c)))
         return sequence(statements)
 
     def _opened(
@@ -249,7 +234,7 @@ class _Walk:
 
         # The row's branches.
         x_lanes = sizes.row_lanes
-        x = self.columns.load(column * sizes.rows + vector * x_lanes, x_lanes)
+        x = self.columns.load(self._row_at(column, vector), x_lanes)
         goes = x <= broadcast(self.threshold.load(split), x_lanes)
         was = self.taken.load(self._row_at(earlier, vector), x_lanes)
         was = self._let("was", was, statements)
@@ -289,10 +274,6 @@ class _Walk:
             fill_all = sequence(fills)
             statements.append(fill_all if sizes.by_points else tirx.IfThenElse(has, fill_all, None))
         return statements
-
-    def _row_at(self, line: Any, vector: int) -> Any:
-        sizes = self.sizes
-        return line * (sizes.row_lanes * sizes.vectors) + vector * sizes.row_lanes
 
     def _up(self, level: Any, side: Any, output: int, step: Any, vector: int) -> Any:
         """Return the offset of the sums of a side of the split at a level; level -1 is above the roots."""
@@ -359,27 +340,25 @@ class _Walk:
             return here
 
         statements += self._steps(step)
-        one = self._number(1.0)
+        one, at = self._number(1.0), self._sum_at(place + output * self.sizes.players, vector)
         value = sum(
             ((weights[i] - one) * totals[i].load(const(0), lanes) for i in (0, 1)),
-            self.sums.load(self._sum_at(place, output, vector), lanes),
+            self.sums.load(at, lanes),
         )
         if again:
             before = self._row_load(self.taken, earlier, vector) * self._of(split, tables.BEFORE)
             value = value - (before - one) * totals[2].load(const(0), lanes)
-        statements.append(self.sums.store(value, self._sum_at(place, output, vector), lanes))
+        statements.append(self.sums.store(value, at, lanes))
         return statements
 
-    def _sum_at(self, place: Any, output: int, vector: int) -> Any:
+    def _sum_at(self, value: Any, vector: int) -> Any:
+        """Return the offset of a block's sums of a value."""
         sizes = self.sizes
-        line = place + output * sizes.players
-        return line * sizes.lanes if sizes.by_points else line * sizes.rows + vector * sizes.lanes
+        return value * (sizes.lanes * sizes.vectors) + vector * sizes.lanes
 
 
 def _total(vector: Any, dtype: str, lanes: int) -> Any:
     """Return the sum of a vector's lanes."""
     if lanes == 1:
         return vector
-    # Without the flag for reassociation the instruction would add lane by lane.
-    parts = [tirx.call_llvm_pure_intrin(dtype, "llvm.vector.reduce.fadd", tirx.const(0.0, dtype), vector)]
-    return parts[0]
+    return tirx.call_llvm_pure_intrin(dtype, "llvm.vector.reduce.fadd", tirx.const(0.0, dtype), vector)

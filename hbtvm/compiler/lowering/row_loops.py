@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
 from tvm import sym, tirx
 
+from hbtvm.compiler.lowering.indices import index_at
 from hbtvm.operators.coupling import TOLERANCE
 from hbtvm.schedules.statements import (
     Place,
@@ -48,12 +48,7 @@ def make_row_loop(loop: Any) -> Any:
     store = inner.body
 
     def at(index: Any, output: int = 0) -> Any:
-        values = {loop.loop_var: 0, inner.loop_var: output}
-
-        def put(variable: Any) -> Any:
-            return tirx.const(values[variable], str(variable.ty.dtype)) if variable in values else variable
-
-        return tvm_ffi.structural_map(index, (tirx.Var, put)).astype("int64")
+        return index_at(index, {loop.loop_var: 0, inner.loop_var: output})
 
     def columns(buffer: Any, first: Any, second: Any) -> Columns:
         return Columns(Place(buffer, first), sym.Analyzer().simplify(second - first))

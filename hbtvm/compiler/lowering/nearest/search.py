@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
 
+from hbtvm.compiler.lowering.indices import index_at
 from hbtvm.compiler.lowering.nearest.bounds import Leasts
 from hbtvm.compiler.lowering.nearest.smallest import Smallest, comparable
 from hbtvm.schedules.statements import (
@@ -51,11 +51,7 @@ def find_nearest(loop: Any) -> Any:
 
     def start(indices: Sequence[Any]) -> Any:
         (index,) = indices
-
-        def put(variable: Any) -> Any:
-            return tirx.const(0, str(variable.ty.dtype)) if variable in values else variable
-
-        return tvm_ffi.structural_map(index, (tirx.Var, put)).astype("int64")
+        return index_at(index, values)
 
     # The first argument is the function's name.
     name, *arguments = call.args
