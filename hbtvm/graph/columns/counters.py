@@ -21,7 +21,7 @@ from hbtvm.graph.columns.table import RowOperation, Table
 HASH, ABOVE, EQUAL = 0, 1, 2
 """Kinds of elements: a column as it is; whether it is above a number; whether it is the number."""
 
-_MULTIPLIER = np.uint64(0x4906BA494954CB65)
+MULTIPLIER = np.uint64(0x4906BA494954CB65)
 _BLOCK = 1 << 16  # hashes that are looked up together, so that they stay in the cache
 
 
@@ -140,11 +140,11 @@ class Counters(RowOperation):
 
     def _places(self, elements: np.ndarray) -> np.ndarray:
         """Return the places of combinations in their tables, int64, shape (T, n); others' at the end."""
-        elements *= _MULTIPLIER
+        elements *= MULTIPLIER
         hashed: np.ndarray = np.zeros((len(self.elements), elements.shape[1]), np.uint64)
         for column in self.elements.T:
             hashed += elements.take(column, axis=0)
-            hashed *= _MULTIPLIER
+            hashed *= MULTIPLIER
         slots, total = self._slots, len(self.hashes)
         slot = hashed >> slots.shift
         slot += slots.base

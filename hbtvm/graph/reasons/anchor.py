@@ -73,38 +73,32 @@ class TreeReasons:
         down = np.zeros((ensemble.n_nodes, n, len(points)))  # product of q over the players above a node
         down[paths.levels[0]] = weights
         ratio = np.ones_like(down)
+        terms = []  # by level, what a player's branches add: (o * w - 1) / q, less the earlier branch's
         for level in paths.levels[1:]:
             above = paths.parent[level]
-            before = paths.earlier[above]
             at = np.broadcast_to(above[:, None], (len(level), n))
             goes = goes_left(ensemble, at, X.T[ensemble.feature[above]])
             goes ^= (_first(ensemble, above) != level)[:, None]
-            was = np.where((before >= 0)[:, None], taken[before], True)
+            earlier = paths.earlier[above]
+            again = earlier >= 0
+            was = np.where(again[:, None], taken[earlier], True)
             taken[level] = goes & was
-            old = np.where(before >= 0, paths.weight[before], 1.0)
-            q_old = np.where((before >= 0)[:, None, None], _q(was, old, points), 1.0)
-            ratio[level] = _q(taken[level], paths.weight[level], points) / q_old
+            old = np.where(again, paths.weight[earlier], 1.0)  # without an earlier branch, q is 1
+            q_old, q_new = _q(was, old, points), _q(taken[level], paths.weight[level], points)
+            ratio[level] = q_new / q_old
             down[level] = down[above] * ratio[level]
+            new_term = (taken[level] * paths.weight[level, None] - 1)[:, :, None] / q_new
+            terms.append(new_term - (was * old[:, None] - 1)[:, :, None] / q_old)
         up = np.zeros((ensemble.n_nodes, n, len(points), ensemble.value_width))
         leaf = ensemble.is_leaf()
         up[leaf] = (ensemble.value[leaf] * paths.share[leaf, None])[:, None, None, :]
         out = np.zeros((n, ensemble.n_outputs, self.n_players + 1))
-        tree_of = np.repeat(np.arange(ensemble.n_trees), np.diff(ensemble.offset))
-        for level in reversed(paths.levels[1:]):
+        first = np.repeat(ensemble.tree_output, np.diff(ensemble.offset))
+        for level, term in zip(reversed(paths.levels[1:]), reversed(terms), strict=True):
             above = paths.parent[level]
-            before = paths.earlier[above]
-            was = np.where((before >= 0)[:, None], taken[before], True)
-            old = np.where(before >= 0, paths.weight[before], 1.0)
-            q_old = np.where((before >= 0)[:, None, None], _q(was, old, points), 1.0)
-            q_new = _q(taken[level], paths.weight[level], points)
-            new_term = (taken[level] * paths.weight[level, None] - 1)[:, :, None] / q_new
-            old_term = np.where(
-                (before >= 0)[:, None, None], (was * old[:, None] - 1)[:, :, None] / q_old, 0.0
-            )
-            values = np.einsum("enkv,enk->env", up[level], down[level] * (new_term - old_term))
+            values = np.einsum("enkv,enk->env", up[level], down[level] * term)
             for output in range(ensemble.value_width):
-                place = ensemble.tree_output[tree_of[level]] + output
-                index: Any = (slice(None), place, paths.player[above])
+                index: Any = (slice(None), first[level] + output, paths.player[above])
                 np.add.at(out, index, values[:, :, output].T)
             np.add.at(up, above, up[level] * ratio[level][..., None])
         scores: np.ndarray = out.reshape(n, -1) / self.divisor + self.base_score

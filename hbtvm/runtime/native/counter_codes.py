@@ -15,9 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hbtvm.graph.columns.counters import HASH, Counters
-
-MULTIPLIER = np.uint64(0x4906BA494954CB65)
+from hbtvm.graph.columns.counters import HASH, MULTIPLIER, Counters
 
 _INVERSE = np.uint64(pow(int(MULTIPLIER), -1, 1 << 64))
 _MOST = 1 << 16  # combinations of a table that is read by codes

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hbtvm.graph.columns.counters import Counters
-from hbtvm.runtime.native.counter_codes import MULTIPLIER, code_counts, indices_by_codes, known_categories
+from hbtvm.graph.columns.counters import MULTIPLIER, Counters
+from hbtvm.runtime.native.counter_codes import code_counts, indices_by_codes, known_categories
 from hbtvm.runtime.native.structures import FLOAT32, FLOAT64
 
 AS_IT_IS, ROUNDED, ROUNDED_NAN_HIGH = 0, 1, 2  # ``enum counter_input``
