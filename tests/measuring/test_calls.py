@@ -85,8 +85,8 @@ def test_columns_of_what_was_measured() -> None:
 
 
 def test_where_tuning_can_not_help(tmp_path: Path) -> None:
-    """Strings of 64 rows take some thirty times as long to read as a linear kernel to run."""
-    joblib.dump(pipeline(), tmp_path / "m.pkl")
+    """Texts of 64 rows take some two hundred times as long to read as a linear kernel to run."""
+    joblib.dump(pipeline(text=True), tmp_path / "m.pkl")
     done = fake_cli.run("tune", "m.pkl", "--batch-size", 64, "--threads", 1, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 trial; tuning can't help here" in done.stdout
