@@ -6,13 +6,17 @@ import argparse
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hbtvm.cli.parser import Parser
 from hbtvm.errors import HbtvmError, InputError
 from hbtvm.runtime.package.trust import Trust
 from hbtvm.words.names import ALL_STRATEGIES, STRATEGIES
 from hbtvm.words.similar import did_you_mean
+
+if TYPE_CHECKING:
+    from hbtvm.runtime.model import Model
 
 DEFAULT_LOG = "hbtvm-tuning.jsonl"
 """The default tuning log, in the current folder: models tuned there learn from each other."""
@@ -252,6 +256,13 @@ def trust_of(sha256: str | None, allowed_signers: str | None) -> Trust:
         return Trust(sha256, allowed_signers)
     except InputError as error:
         raise UsageError(f"--{error}".rstrip(".")) from None
+
+
+def loaded(package: Path, trust: Trust, threads: int | None, device: str | None = None) -> Model:
+    """Return the model of a package; errors and parameters as of `hbtvm.load`."""
+    from hbtvm.runtime.model import load
+
+    return load(package, threads, device, sha256=trust.sha256, allowed_signers=trust.allowed_signers)
 
 
 def add_reading(parser: argparse._ActionsContainer) -> None:

@@ -6,7 +6,17 @@ import argparse
 from typing import Any
 
 from hbtvm.cli import files
-from hbtvm.cli.arguments import add_dialect, add_trust, examples, names, paragraphs, seconds, trust_of, whole
+from hbtvm.cli.arguments import (
+    add_dialect,
+    add_trust,
+    examples,
+    loaded,
+    names,
+    paragraphs,
+    seconds,
+    trust_of,
+    whole,
+)
 from hbtvm.cli.comparison import MOST_ROWS, as_json, compared, print_comparison
 from hbtvm.cli.show import print_json
 
@@ -112,12 +122,9 @@ def run(arguments: argparse.Namespace) -> int:
     trust = trust_of(arguments.sha256, arguments.allowed_signers)
 
     from hbtvm.comparison.process import require_trust
-    from hbtvm.runtime.model import load
 
     require_trust(path, arguments.trust)
-    model = load(
-        package, threads=arguments.threads, sha256=trust.sha256, allowed_signers=trust.allowed_signers
-    )
+    model = loaded(package, trust, arguments.threads)
     comparison = compared(
         model, path, rows_of(arguments, model), trust=arguments.trust, timeout=arguments.timeout
     )

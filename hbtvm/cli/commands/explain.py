@@ -15,6 +15,7 @@ from hbtvm.cli.arguments import (
     add_dialect,
     add_trust,
     examples,
+    loaded,
     names,
     paragraphs,
     trust_of,
@@ -138,18 +139,11 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from hbtvm.cli.rows.reasons import Page, Table
-    from hbtvm.runtime.model import load
 
     package = files.existing(arguments.package, "a package")
     trust = trust_of(arguments.sha256, arguments.allowed_signers)
     path, out, page_path = _paths(arguments)
-    model = load(
-        package,
-        threads=arguments.threads,
-        device=arguments.device,
-        sha256=trust.sha256,
-        allowed_signers=trust.allowed_signers,
-    )
+    model = loaded(package, trust, arguments.threads, arguments.device)
     if model.package.recursion is not None:
         raise UsageError(f"{package} is a recursive model, whose structures have no columns to explain")
     background = _background(arguments, model)

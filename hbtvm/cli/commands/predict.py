@@ -14,6 +14,7 @@ from hbtvm.cli.arguments import (
     add_dialect,
     add_trust,
     examples,
+    loaded,
     names,
     paragraphs,
     trust_of,
@@ -224,15 +225,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--keep needs a table, and {out} is an array; write .csv or .parquet")
 
     from hbtvm.runtime.explained import VIEWS, lacking
-    from hbtvm.runtime.model import load
 
-    model = load(
-        package,
-        threads=arguments.threads,
-        device=arguments.device,
-        sha256=trust.sha256,
-        allowed_signers=trust.allowed_signers,
-    )
+    model = loaded(package, trust, arguments.threads, arguments.device)
     output, view, predicted = arguments.output, None, None
     if output == CONTRIBUTIONS:
         predicted = contribution_names(model)
