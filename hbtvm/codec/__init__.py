@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, NoReturn, TypeVar
 
 from hbtvm.codec.hints import (
@@ -63,6 +64,8 @@ def write(value: Any, store: Store | None = None) -> dict[str, Any]:
     """
     sink = Sink(store)
     document: dict[str, Any] = form(type(value)).write(value, sink)
+    if sink.shared and "shared" in document:
+        raise CodecError("has shared objects and a field called shared")
     return {**document, "shared": sink.shared} if sink.shared else document
 
 
@@ -73,7 +76,9 @@ def read(cls: type[T], document: Any, members: Mapping[str, Any] | None = None) 
     Raises `CodecError` if a value is of another type, out of bounds, unknown or missing.
     """
     source = Source(members or {})
-    if type(document) is dict and "shared" in document:
+    # A class with a field of that name holds no shared objects.
+    own = any(field.name == "shared" for field in fields(cls))  # type: ignore[arg-type]
+    if type(document) is dict and "shared" in document and not own:
         pool, document = kinds(KINDS), dict(document)
         try:
             for entry in listed(document.pop("shared")):

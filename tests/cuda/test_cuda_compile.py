@@ -13,8 +13,10 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from hbtvm.compiler.building.cuda import read_code, write_code
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.compiler.building.cuda_toolkit import nvcc
+from hbtvm.runtime.cuda.launch import Launch
 from hbtvm.schedules.cuda import bitvector as bitvector_cuda
 from hbtvm.schedules.cuda import gemm as gemm_cuda
 from hbtvm.schedules.cuda import oblivious as oblivious_cuda
@@ -117,6 +119,13 @@ _BUILD = """
     module = with_epilogue(strategy.module(workload, config), workload["groups"], 2)
     link_library(compile_with_stubs(module, GPU), sys.argv[1])
 """
+
+
+def test_code_and_launch_are_read_as_written(tmp_path: Path) -> None:
+    # More than a few kilobytes of shared memory are dynamic: a field that has the name of a document's key.
+    launch = Launch("main_kernel", (0, "count"), (1, 1, 1), (128, 1, 1), shared=57_344, carveout=132 * 1024)
+    write_code(str(tmp_path / "code"), b"code\nof lines", launch)
+    assert read_code(str(tmp_path / "code")) == (b"code\nof lines", launch)
 
 
 @needs_nvcc
