@@ -1,9 +1,11 @@
 // Enough of CUDA to run a kernel's source on a CPU: a block's threads are coroutines that run one after
 // the other up to the next barrier (or exchange within their warp), where each waits for the others. Run
-// in both orders, a kernel shows barriers that are missing. Blocks run one after the other, or, of a
+// in both orders, a kernel shows barriers that are missing. Shared memory is filled with a pattern before a
+// block begins, and ends where memory begins that can't be touched. Blocks run one after the other, or, of a
 // cooperative launch, all together: their threads take turns where one waits for another block.
 #undef _FORTIFY_SOURCE  // its checks take a jump between stacks for a mistake
 #include <setjmp.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -16,7 +18,6 @@
 
 #define __global__
 #define __device__
-#define __shared__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define CUDART_INF_F INFINITY
@@ -45,7 +46,6 @@ using half4 = Vector<half, 4>;
 
 struct Index { int x, y, z; };
 static Index threadIdx, blockIdx;
-alignas(64) static unsigned char dynamic_shared[256 * 1024];
 
 namespace emulation {
 enum State { READY, AT_BARRIER, IN_WARP, DONE };
@@ -60,7 +60,28 @@ static Thread all[MOST_THREADS];
 static int count, current, slot;  // slot: of blocks that run together, which one's shared memory
 static void (*body)();
 static double slots[MOST_THREADS];
-alignas(64) static unsigned char dynamic_of_blocks[MOST_BLOCKS][256 * 1024];
+
+// Shared memory, static and then dynamic, of the block in each slot.
+constexpr size_t SHARED = 256 * 1024, PAGE = 4096;
+static size_t fixed_bytes, dynamic_bytes;
+static unsigned char *shared_ends[MOST_BLOCKS];
+static unsigned char *dynamic_shared() { return shared_ends[slot] - dynamic_bytes; }
+static unsigned char *fixed_shared() { return dynamic_shared() - fixed_bytes; }
+static void size_shared(size_t fixed, size_t dynamic) {
+  fixed_bytes = (fixed + 63) / 64 * 64;
+  dynamic_bytes = (dynamic + 63) / 64 * 64;
+  if (fixed_bytes + dynamic_bytes > SHARED) { fprintf(stderr, "too much shared memory\n"); abort(); }
+}
+static void begin_shared(int blocks) {
+  for (slot = 0; slot < blocks; ++slot) {
+    if (!shared_ends[slot]) {
+      void *made = mmap(nullptr, SHARED + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (made == MAP_FAILED || mprotect((char *)made + SHARED, PAGE, PROT_NONE)) abort();
+      shared_ends[slot] = (unsigned char *)made + SHARED;
+    }
+    memset(fixed_shared(), 0x7f, fixed_bytes + dynamic_bytes);
+  }
+}
 
 __attribute__((noinline)) static void wait(State state) {
   all[current].state = state;
@@ -102,6 +123,7 @@ static void blocks(int number, int x, int y, bool backwards, void (*kernel)()) {
   count = number * own;
   if (count > MOST_THREADS || number > MOST_BLOCKS) { fprintf(stderr, "too many threads\n"); abort(); }
   const int first_block = number > 1 ? 0 : blockIdx.x;
+  begin_shared(number);
   for (int t = 0; t < count; ++t) {
     all[t].state = READY;
     all[t].index = {t % own % x, t % own / x, 0};

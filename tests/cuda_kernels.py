@@ -37,6 +37,12 @@ from hbtvm.strategies.recursive.cuda.levels import BARRIER
 
 GPU = resolve({"kind": "cuda", "arch": "sm_90"})
 _HEADER = Path(__file__).with_name("cuda_emulation.h")
+KERNEL = (
+    r"__global__ void (?:__launch_bounds__\((?P<threads>\d+)[^)]*\)\s*)?"
+    r"(?P<name>\w+)\(\s*(?P<signature>[^{;]*?)\)\s*\{"
+)
+"""A kernel's definition: its most threads, name and arguments."""
+
 _OPTIONS = ("-std=c++17", "-O1", "-w", "-fPIC")
 CPU = resolve("cpu")
 NO_NVCC = None if find("nvcc") else "there is no nvcc on this machine"
@@ -163,6 +169,7 @@ def emulated(
         kernel_text(source)
         + f"static void one() {{ {launch.function}({', '.join(calls)}); }}\n"
         + 'extern "C" void launch(bool backwards) {\n'
+        + f"emulation::size_shared(fixed_{launch.function}, {launch.shared});\n"
         + f"for (blockIdx.y = 0; blockIdx.y < {y}; ++blockIdx.y)\n"
         + f"for (blockIdx.x = 0; blockIdx.x < {x}; ++blockIdx.x)\n"
         + f"emulation::block({wide}, {high}, backwards, one); }}\n"
@@ -220,15 +227,26 @@ def kernel_text(source: str) -> str:
     """Return the source of a kernel and its helpers, without TVM's prologue of every kernel."""
     helper = re.search(rf"__forceinline__ __device__ void (multiply_|{BARRIER})", source)
     text = source[helper.start() if helper else source.index('extern "C" __global__') :]
-    if f"{BARRIER}(" in text:  # blocks run together, so each has its own
-        shared = r"__shared__ alignas\(64\) (\w+) (\w+)\[(\d+)\];"
-        own = r"alignas(64) static \1 all_\2[emulation::MOST_BLOCKS][\3]; \1* \2 = all_\2[emulation::slot];"
-        text = re.sub(shared, own, text)
-        dynamic = r"extern __shared__ \S+ ([\w ]+) (\w+)\[\];"
-        text = re.sub(dynamic, r"\1* \2 = (\1*)emulation::dynamic_of_blocks[emulation::slot];", text)
-    text = text.replace("__shared__ alignas(64)", "alignas(64) __shared__")
-    text = re.sub(r"extern __shared__ \S+ ([\w ]+) (\w+)\[\];", r"\1* \2 = (\1*)dynamic_shared;", text)
-    return f'#include "cuda_emulation.h"\n{helpers(text)}{text}'
+    dynamic = r"extern __shared__ \S+ ([\w ]+) (\w+)\[\];"
+    text = re.sub(dynamic, r"\1* \2 = (\1*)emulation::dynamic_shared();", text)
+    kernels = re.split(r'(?=extern "C" __global__)', text)
+    return f'#include "cuda_emulation.h"\n{helpers(text)}{"".join(map(_with_shared, kernels))}'
+
+
+def _with_shared(kernel: str) -> str:
+    """Return a kernel whose static shared memory is the emulation's, with its bytes as ``fixed_NAME``."""
+    sizes = ["0"]
+
+    def place(found: re.Match[str]) -> str:
+        kind, name, count = found.groups()
+        start = " + ".join(sizes)
+        sizes.append(f"(sizeof({kind}) * {count} + 63) / 64 * 64")
+        return f"{kind}* {name} = ({kind}*)(emulation::fixed_shared() + {start});"
+
+    kernel = re.sub(r"__shared__ alignas\(64\) ([\w ]+) (\w+)\[(\d+)\];", place, kernel)
+    assert "__shared__" not in kernel
+    name = re.search(KERNEL, kernel)
+    return f"static const size_t fixed_{name['name']} = {' + '.join(sizes)};\n{kernel}" if name else kernel
 
 
 def usage(printed: str) -> dict[str, int]:

@@ -23,7 +23,7 @@ from hbtvm.compiler.building import cuda as cuda_build
 from hbtvm.compiler.building import cuda_toolkit
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.package.file import Package
-from tests.cuda_kernels import compiled, kernel_text
+from tests.cuda_kernels import KERNEL, compiled, kernel_text
 from tests.runtime_models import trained
 
 NO_COMPILER = None if shutil.which("g++") else "there is no g++ on this machine"
@@ -49,8 +49,7 @@ def driver_library() -> str:
 def machine_code(source: str) -> bytes:
     """Return the emulation of a module of machine code: the path of a library of emulated kernels."""
     text = kernel_text(source)
-    kernel = r"__global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(\s*([^{;]*?)\)\s*\{"
-    for name, signature in re.findall(kernel, text):
+    for threads, name, signature in re.findall(KERNEL, text):
         given = [re.sub(r"\b(__restrict__|const)\b|\w+$", "", one).strip() for one in signature.split(",")]
         passed = ", ".join(f"*({one}*)given_{name}[{at}]" for at, one in enumerate(given))
         sizes = ", ".join(f"sizeof({one})" for one in given)
@@ -58,7 +57,9 @@ def machine_code(source: str) -> bytes:
             static void **given_{name};
             static void one_{name}() {{ {name}({passed}); }}
             extern "C" size_t sizes_{name}[] = {{ {sizes}, 0 }};
+            extern "C" unsigned limits_{name}[] = {{ fixed_{name}, {threads or 1024} }};
             extern "C" void launch_{name}(void **given, const unsigned *sizes) {{
+              emulation::size_shared(fixed_{name}, sizes[6]);
               given_{name} = given;
               if (sizes[7]) return emulation::blocks(sizes[0], sizes[3], sizes[4], sizes[7] > 1, one_{name});
               for (blockIdx.z = 0; blockIdx.z < sizes[2]; ++blockIdx.z)

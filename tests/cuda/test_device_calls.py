@@ -161,10 +161,11 @@ def test_a_capture_is_refused_and_left_as_it_was(cupy: type[Cupy], machine: Mach
     want = model.predict(X, "raw")
     stream = machine.stream()
     cupy.cuda.stream = stream
-    call = driver.gpu().driver.call
-    call("cuStreamBeginCapture_v2", stream, 1)
-    with pytest.raises(DeviceError, match="captured into a CUDA graph"):
-        model.predict(Array(X), "raw")
-    call("cuStreamEndCapture", stream, ctypes.byref(ctypes.c_void_p()))
+    gpu = driver.gpu()
+    with gpu.current():
+        gpu.driver.call("cuStreamBeginCapture_v2", stream, 1)
+        with pytest.raises(DeviceError, match="captured into a CUDA graph"):
+            model.predict(Array(X), "raw")
+        gpu.driver.call("cuStreamEndCapture", stream, ctypes.byref(ctypes.c_void_p()))
     np.testing.assert_array_equal(cupy.asnumpy(model.predict(Array(X), "raw")), want)
     assert machine.get(DEPTH) == 0

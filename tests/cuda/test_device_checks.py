@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import threading
 from pathlib import Path
@@ -15,11 +16,13 @@ from hbtvm.compiler.candidates.program import TreeProgram
 from hbtvm.compiler.recursion.program import RecursiveProgram
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.execution.mapped import MAPPED_BYTES
+from hbtvm.runtime.cuda.launch import pointers
+from hbtvm.runtime.cuda.memory import Graph, Memory, Module, Pinned, Stream
 from hbtvm.runtime.model import Model
 from tests import emulated
 from tests.cuda.test_cuda_recursive_tuning import task_of
 from tests.cuda.test_cuda_tuning import tasks
-from tests.emulated import DEPTH, UNIFIED, Machine, package
+from tests.emulated import DEPTH, UNIFIED, USED, Machine, package
 from tests.models import data
 from tests.runtime_models import trained
 
@@ -52,6 +55,51 @@ def test_the_stand_in_refuses_calls_without_a_context(machine: Machine) -> None:
         with pytest.raises(driver.CudaError) as refused:
             gpu.driver.number(name, *arguments, of=driver._POINTER)
         assert refused.value.code == 201
+
+
+PROBE = """extern "C" __global__ void __launch_bounds__(32) probe(float* __restrict__ out) {
+  __shared__ alignas(64) float kept[32];
+  out[((int)blockIdx.x * 32) + (int)threadIdx.x] = kept[(int)threadIdx.x];
+  kept[(int)threadIdx.x] = 1.0f;
+}
+"""
+
+
+def test_the_stand_in_checks_launches_and_fills_shared_memory(machine: Machine) -> None:
+    gpu = driver.gpu()
+    with gpu.current():
+        module, out, back = Module(gpu, emulated.machine_code(PROBE)), Memory(gpu, 256), Pinned(gpu, 256)
+        probe, most = gpu.function(module.handle, "probe"), 227 << 10
+
+        def launch(threads: int, shared: int) -> None:
+            arguments = pointers([ctypes.c_uint64(out.handle)])
+            gpu.driver.call("cuLaunchKernel", probe, 2, 1, 1, threads, 1, 1, shared, None, arguments, None)
+
+        for threads, shared, code in ((64, 0, 701), (32, 48 << 10, 1), (2048, 0, 1)):
+            with pytest.raises(driver.CudaError) as refused:
+                launch(threads, shared)
+            assert refused.value.code == code
+        with pytest.raises(driver.CudaError):
+            gpu.function(module.handle, "probe", most)
+        probe = gpu.function(module.handle, "probe", most - 128)
+        launch(32, most - 128)
+        with pytest.raises(driver.CudaError):
+            gpu.driver.call("cuMemcpyDtoHAsync_v2", back.handle, out.handle + 8, 256, None)
+        gpu.driver.call("cuMemcpyDtoHAsync_v2", back.handle, out.handle, 256, None)
+        gpu.driver.call("cuStreamSynchronize", None)
+        assert (back.array == 0x7F).all()
+        del module
+        with pytest.raises(driver.CudaError):
+            launch(32, 0)
+
+
+def test_memory_may_be_released_while_a_graph_is_captured(machine: Machine) -> None:
+    gpu, before = driver.gpu(), machine.get(USED)
+    with gpu.current():
+        stream, memory = Stream(gpu), [Memory(gpu, 64)]
+        Graph(stream, memory.clear).start()
+        stream.wait()
+    assert machine.get(USED) == before
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, condition: str) -> None:

@@ -115,7 +115,7 @@ static int asked;
 int nvmlInit_v2(void) { return 0; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char *place, void **device) {
   *device = &asked;
-  return strcmp(place, "00000084:84:84.0") != 0;  /* the emulated driver answers 132 */
+  return strcmp(place, "00000000:65:00.0") != 0;
 }
 int nvmlDeviceGetClockInfo(void *device, int which, unsigned *value) {
   *value = 1755;

@@ -19,8 +19,9 @@ from hbtvm.runtime.native.objects.elf import problem
 _FATBIN = b"\x50\xed\x55\xba"
 _NON_BLOCKING = 1
 _UNTIMED = 2
-_THIS_THREAD = 1
-"""Capture mode that allows other threads' calls (``CU_STREAM_CAPTURE_MODE_THREAD_LOCAL``)."""
+_RELAXED = 2
+"""Capture mode in which other calls don't end the capture (``CU_STREAM_CAPTURE_MODE_RELAXED``): the garbage
+collector may release memory in any thread at any time."""
 
 
 class _Resource:
@@ -140,7 +141,7 @@ class Graph(_Resource):
 
     def __init__(self, stream: Stream, queue: Callable[[], None]) -> None:
         driver, graph = stream.gpu.driver, ctypes.c_void_p()
-        driver.call("cuStreamBeginCapture_v2", stream.handle, _THIS_THREAD)
+        driver.call("cuStreamBeginCapture_v2", stream.handle, _RELAXED)
         try:
             queue()
         finally:
