@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ import numpy as np
 import hbtvm
 from benchmarks.common import duration, markdown
 from benchmarks.gpu.bounds import pipes
-from benchmarks.gpu.clock import KINDS, Clock
-from benchmarks.gpu.peers import OUTPUTS, Calls, Make, own_calls, peers, require_arrays
+from benchmarks.gpu.clock import Calls, Clock, medians
+from benchmarks.gpu.peers import OUTPUTS, Make, compare, own_calls, peers, require_arrays
 from benchmarks.gpu.report import plot, table
 from benchmarks.peers.data import SETS
 from benchmarks.peers.train import trained
@@ -114,13 +113,7 @@ def measure(
             calls[name] = made
         except Exception as error:
             errors[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:150]}"
-    times: dict[str, dict[str, float]] = {}
-    for kind in KINDS:
-        readings: dict[str, list[float]] = {name: [] for name in calls}
-        for _ in range(rounds):
-            for name, one in calls.items():
-                readings[name].append(clock.seconds(kind, one.host if kind == "host" else one.device))
-        times[kind] = {name: statistics.median(values) for name, values in readings.items()}
+    times = medians(clock, calls, rounds)
     forest = model.package.forest
     seconds = times["queued"]["hbtvm"]
     moved = X.nbytes + want.nbytes
@@ -153,25 +146,6 @@ def copy_bandwidth(gpu: driver.Gpu, size: int = 1 << 28) -> float:
             last.record(None)
             readings.append(20 * size / last.seconds_since(first))
     return max(readings)
-
-
-def compare(got: np.ndarray, want: np.ndarray) -> None:
-    """Check that a peer computes the same model.
-
-    A few rows may reach other leaves where a peer rounds thresholds to float32.
-
-    Raises
-    ------
-    ValueError
-        If more than a hundredth of the rows differ.
-    """
-    got, want = got.reshape(len(got), -1), want.reshape(len(want), -1)
-    if got.shape[1] == 2 * want.shape[1] == 2:
-        got = got[:, 1:]  # of two classes' probabilities, the second's
-    off = np.abs(got - want)
-    wrong = ~(off <= 1e-3 * max(1.0, float(np.abs(want).max()))).all(axis=1)
-    if wrong.mean() > 0.01:
-        raise ValueError(f"{wrong.mean():.1%} of its scores differ, by up to {off.max():.3g}")
 
 
 def _told(cell: dict[str, Any]) -> str:

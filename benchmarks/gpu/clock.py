@@ -9,9 +9,13 @@ queued calls take what their libraries need to queue one: the device then waits 
 from __future__ import annotations
 
 import math
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from hbtvm.runtime.cuda.driver import Gpu
 from hbtvm.runtime.cuda.memory import Event
@@ -22,6 +26,23 @@ KINDS = {
     "host": "wall clock of a call from numpy to numpy, both copies included",
 }
 """The times, in the order of tables, and what each one is."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What is timed.
+
+    Attributes
+    ----------
+    device
+        Predicts for rows that are on the device, to an array there; may return before that is done.
+    host
+        Predicts from numpy to numpy.
+    """
+
+    device: Callable[[], Any]
+    host: Callable[[], np.ndarray]
+
 
 _SECONDS = 0.02
 """A reading takes so many calls that it lasts about that long."""
@@ -73,3 +94,15 @@ class Clock:
         for _ in range(number):
             call()
         return time.perf_counter() - start
+
+
+def medians(clock: Clock, calls: Mapping[str, Calls], rounds: int) -> dict[str, dict[str, float]]:
+    """Return seconds by kind of time and name: medians over interleaved rounds."""
+    times: dict[str, dict[str, float]] = {}
+    for kind in KINDS:
+        readings: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(rounds):
+            for name, one in calls.items():
+                readings[name].append(clock.seconds(kind, one.host if kind == "host" else one.device))
+        times[kind] = {name: statistics.median(values) for name, values in readings.items()}
+    return times

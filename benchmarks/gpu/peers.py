@@ -8,39 +8,24 @@ tried without one.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from benchmarks.gpu.clock import Calls
 from hbtvm.frontends import load_model
 from hbtvm.graph.outputs.output import Output
 from hbtvm.runtime.cuda.rows.libraries import TorchLibrary
 from hbtvm.runtime.model import Model
-from hbtvm.strategies import make_forest
 
 OUTPUTS: dict[str, Output | None] = {"predictions": None, "margins": "raw"}
 """What is computed of a booster: what its ``predict`` returns (probabilities, say), or raw scores."""
-
-
-@dataclass(frozen=True)
-class Calls:
-    """What is timed.
-
-    Attributes
-    ----------
-    device
-        Predicts for rows that are on the device, to an array there; may return before that is done.
-    host
-        Predicts from numpy to numpy.
-    """
-
-    device: Callable[[], Any]
-    host: Callable[[], np.ndarray]
 
 
 Make = Callable[[np.ndarray], Calls]
@@ -101,6 +86,30 @@ def own_calls(model: Model, X: np.ndarray, output: str) -> Calls:
     return Calls(rows.device, lambda: np.asarray(model.predict(X, OUTPUTS[output])))
 
 
+def compare(got: np.ndarray, want: np.ndarray) -> dict[str, float]:
+    """Check that a peer computes the same model.
+
+    A few rows may reach other leaves where a peer rounds thresholds to float32.
+
+    Returns
+    -------
+    ``wrong``, the share of rows that differ, and ``off``, the largest difference.
+
+    Raises
+    ------
+    ValueError
+        If more than a hundredth of the rows differ.
+    """
+    got, want = got.reshape(len(got), -1), want.reshape(len(want), -1)
+    if got.shape[1] == 2 * want.shape[1] == 2:
+        got = got[:, 1:]  # of two classes' probabilities, the second's
+    off = np.abs(got - want)
+    wrong = float((~(off <= 1e-3 * max(1.0, float(np.abs(want).max()))).all(axis=1)).mean())
+    if not wrong <= 0.01:
+        raise ValueError(f"{wrong:.1%} of its scores differ, by up to {off.max():.3g}")
+    return {"wrong": wrong, "off": float(off.max())}
+
+
 def _calls(run: Callable[[Any], Any], X: np.ndarray, device: str) -> Calls:
     """Calls of a function of rows on a device, of CuPy's or of numpy's, to an array there."""
     if device == "cpu":
@@ -124,7 +133,7 @@ def _forest_inference(model: str, path: str, output: str, device: str) -> dict[s
         raise ValueError("its predictions have their link applied; it gives no margins")
     kind = {"lightgbm": "lightgbm", "xgboost": "xgboost_json"}[model]
     try:
-        import nvforest
+        nvforest = import_nvforest()
     except ImportError:
         return _cuml(kind, path, device)
 
@@ -139,6 +148,16 @@ def _forest_inference(model: str, path: str, output: str, device: str) -> dict[s
         return _calls(getattr(tuned, method), X, device)
 
     return {"nvForest": make}
+
+
+def import_nvforest() -> Any:
+    """Import nvForest, with or without libraft.
+
+    It loads librmm together with libraft, a large library of which it uses nothing; RMM loads librmm alone.
+    """
+    with contextlib.suppress(ImportError):
+        importlib.import_module("rmm")
+    return importlib.import_module("nvforest")
 
 
 def _cuml(kind: str, path: str, device: str) -> dict[str, Make]:
@@ -177,6 +196,7 @@ def _torch(model: str, path: str, output: str, device: str) -> dict[str, Make]:
     import torch
 
     from benchmarks.gpu.torch_forest import TorchForest
+    from hbtvm.strategies import make_forest  # takes TVM, which other peers can do without
 
     if device == "cuda" and not torch.cuda.is_available():
         raise RuntimeError("torch sees no GPU")

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.gpu import __main__ as benchmark
 from benchmarks.gpu import check, recursive
 from benchmarks.gpu import peers as peers_of
-from benchmarks.gpu.clock import KINDS
+from benchmarks.gpu.clock import KINDS, Calls
 from benchmarks.gpu.peers import peers
 from benchmarks.gpu.report import table
 from benchmarks.gpu.torch_forest import _paths, padded
@@ -65,16 +65,16 @@ def test_the_benchmark_times_all_alike(
     roofs = {"bandwidth": benchmark.copy_bandwidth(driver.gpu(), 1 << 16), "comparisons": 1e12}
     want = made.predict(X, peers_of.OUTPUTS[output])
 
-    def other(rows: np.ndarray) -> peers_of.Calls:
+    def other(rows: np.ndarray) -> Calls:
         # The emulated clock tells a millisecond for each thing that is queued.
         def queued() -> None:
             for _ in range(8):
                 emulated.later(lambda: rows)
 
-        return peers_of.Calls(queued, lambda: want.copy())
+        return Calls(queued, lambda: want.copy())
 
-    def wrong(rows: np.ndarray) -> peers_of.Calls:
-        return peers_of.Calls(lambda: None, lambda: want + 1)
+    def wrong(rows: np.ndarray) -> Calls:
+        return Calls(lambda: None, lambda: want + 1)
 
     others: dict[str, peers_of.Make] = {"FIL": other, "torch": wrong}
     cell = benchmark.measure(made, X, others, output, 1, roofs)
@@ -193,7 +193,7 @@ def boosted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return library, str(path), api.compile(path, batch_sizes=(100,), threads=1)
 
 
-def agree(made: peers_of.Calls, model: Any, X: np.ndarray, output: str = "predictions") -> None:
+def agree(made: Calls, model: Any, X: np.ndarray, output: str = "predictions") -> None:
     want = model.predict(X, peers_of.OUTPUTS[output])
     benchmark.compare(made.host(), want)
     benchmark.compare(np.asarray(made.device()), want)
