@@ -109,6 +109,38 @@ def test_each_cell_is_a_line_and_a_peer_that_fails_stops_no_other(
     assert [layout for name, layout in fake.loaded if name == "small"] == list(head_to_head.LAYOUTS)
 
 
+def test_kernels_are_timed_by_torch_after_all_cells(
+    folder: Path, cupy: type[emulated.Cupy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Profile:
+        """As `torch.profiler.profile`: one kernel takes 10 µs altogether, and another event no time."""
+
+        def __init__(self, *, activities: list[str]) -> None:
+            assert activities == ["CUDA"]
+
+        def __enter__(self) -> Profile:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def key_averages(self) -> list[Any]:
+            Event = types.SimpleNamespace
+            return [
+                Event(key="k" * 100, self_device_time_total=10.0),
+                Event(key="x", self_device_time_total=0),
+            ]
+
+    torch, profiler = types.ModuleType("torch"), types.ModuleType("torch.profiler")
+    vars(torch).update(cuda=types.SimpleNamespace(synchronize=lambda: None), profiler=profiler)
+    vars(profiler).update(ProfilerActivity=types.SimpleNamespace(CUDA="CUDA"), profile=Profile)
+    for module in (torch, profiler):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(sys.modules, "nvforest", FakeNvForest())
+    _, first, second = head_to_head.run(folder, [("small", 50)], 1, 60.0, True)
+    assert "layouts" in first and set(second["kernels"]) == set(first["times"]["host"])
+    assert second["kernels"]["nvForest best"] == {"k" * 80: pytest.approx(2e-6)}
+
+
 def test_a_cell_that_fails_and_the_deadline(
     folder: Path,
     cupy: type[emulated.Cupy],
