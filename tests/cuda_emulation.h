@@ -167,7 +167,6 @@ template <typename T> T atomicAdd(T *at, T by) {
   *at += by;
   return found;
 }
-static uint __activemask() { return 0xFFFFFFFFu; }
 namespace emulation {
 template <typename T> T exchange(T value, int lane) {
   const int self = current, warp = self / 32 * 32;
@@ -197,6 +196,7 @@ static void __pipeline_wait_prior(size_t) {
   for (const auto &one : emulation::copies[emulation::current]) memcpy(one.to, one.from, one.size);
   emulation::copies[emulation::current].clear();
 }
+// Shuffles wait for all threads of the warp, as their masks have to: there is no __activemask.
 template <typename T> T __shfl_down_sync(uint, T value, int by, int) {
   return emulation::exchange(value, emulation::current % 32 + by);
 }

@@ -119,7 +119,16 @@ def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, 
         kernels[shared] = kernels[shared].with_attr("tirx.noalias", False)
     with tvm_device:
         generated = tvm.get_global_func("target.build.cuda")(finalize()(kernels), device)
-    return str(generated.inspect_source()), host, kernels
+    return _with_whole_warps(str(generated.inspect_source())), host, kernels
+
+
+def _with_whole_warps(source: str) -> str:
+    """Make shuffles wait for all threads of their warp.
+
+    TVM's reductions name the threads that are active at the time, which after loops of different lengths may
+    be some of the warp's. Reductions are outside of branches, so all threads of a block reach them.
+    """
+    return source.replace("__activemask()", "0xffffffffu")
 
 
 def _head(module: Any) -> str:
@@ -183,7 +192,8 @@ def _compiler(target: Target, portable: bool, first: str) -> Iterator[None]:
     before = tvm.get_global_func(name)
 
     def compiled(source: str) -> bytes:
-        return machine_code(first + helpers(source) + source, target, portable=portable)[0]
+        text = first + helpers(source) + _with_whole_warps(source)
+        return machine_code(text, target, portable=portable)[0]
 
     tvm.register_global_func(name, compiled, override=True)
     try:
