@@ -113,7 +113,7 @@ class RecursiveProgram:
         threads = 1 if config.get("share", "none") == "none" else int(self._workload["threads"])
         host = RecursiveHost(load_library(study.executor), entry, threads)
         host.check()
-        return RecursiveRunnable(host.run, *data)
+        return RecursiveRunnable(host.run, *data, poison=host.poison)
 
     def _on_device(self, entry: RecursionEntry) -> Run:
         """Return calls of a model on the GPU."""
@@ -129,15 +129,29 @@ class RecursiveRunnable:
     """A loaded candidate with structures to run on.
 
     A call's time is complete: on a GPU, it includes copies and launches.
+
+    `poison`: turns filling the states with NaN before each call on and off, as in
+        `hbtvm.measuring.checked.CheckedKernel`.
     """
 
-    def __init__(self, run: Run, structures: Structures, checked: Structures, expected: np.ndarray) -> None:
-        self._run, self._structures = run, structures
+    def __init__(
+        self,
+        run: Run,
+        structures: Structures,
+        checked: Structures,
+        expected: np.ndarray,
+        poison: Callable[[bool], Any] = lambda on: None,
+    ) -> None:
+        self._run, self._structures, self._poison = run, structures, poison
         self._checked, self._expected = checked, expected
 
     def check(self) -> str | None:
         """Compare readouts with the reference; return None or a sentence on the difference."""
-        states, expected = self._run(self._checked), self._expected
+        self._poison(True)
+        try:
+            states, expected = self._run(self._checked), self._expected
+        finally:
+            self._poison(False)
         off = np.abs(states - expected)
         # A NaN fails.
         if (off <= TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0)))).all():

@@ -99,6 +99,8 @@ int64_t hbtvm_recursive_check(struct recursive *recursive) {
   return failed;
 }
 
+void hbtvm_recursive_poison(struct recursive *recursive, int64_t on) { recursive->poison = on; }
+
 int64_t hbtvm_recursive_choice(const struct recursive *recursive, int64_t structures) {
   const struct recursive_model *model = recursive->model;
   int64_t found = 0;

@@ -138,6 +138,10 @@ static int make_room(const struct recursive_call *call, struct recursive_worker 
   }
   level->scratch = hbtvm_reserve(&worker->scratch, scratch * sizeof(float));
   if (!level->state || !level->scratch) return 0;
+  if (recursive->poison) {
+    memset(level->state, 0xff, (size_t)level->rows * row_bytes);
+    memset(level->scratch, 0xff, scratch * sizeof(float));
+  }
   memset(level->state, 0, row_bytes);
   return 1;
 }

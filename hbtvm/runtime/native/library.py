@@ -52,6 +52,7 @@ class Library:
     `calls_arrays`: whether its function reads and creates numpy arrays directly; else `ctypes` passes
         addresses.
     `poisons`: whether it can set score memory to NaN before each call of a kernel.
+    `poisons_states`: whether it can set the states of recursive models to NaN before each call.
     `reads_frames`: whether its functions can read frames of pandas; False in packages of releases without it.
     `interleave`: its `hbtvm.runtime.rows.matrix.Interleave`; None in packages of releases without it.
     `counters`: its functions for counters of categories; None likewise.
@@ -71,12 +72,8 @@ class Library:
         sizes = [int(loaded.hbtvm_size(i)) for i in range(len(SIZED))]
         if sizes != [ctypes.sizeof(structure) for structure in SIZED]:
             raise PackageError("the package is damaged: its executor has other structures than its version.")
-        self.poisons = hasattr(loaded, "hbtvm_poison")
-        if self.poisons:
-            loaded.hbtvm_poison.restype, loaded.hbtvm_poison.argtypes = (
-                None,
-                [ctypes.c_void_p, ctypes.c_int64],
-            )
+        self.poisons = self._has("hbtvm_poison", [ctypes.c_void_p, ctypes.c_int64])
+        self.poisons_states = self._has("hbtvm_recursive_poison", [ctypes.c_void_p, ctypes.c_int64])
         self.interleave: Interleave | None = None
         if hasattr(loaded, "hbtvm_interleave"):
             loaded.hbtvm_interleave.restype, loaded.hbtvm_interleave.argtypes = None, _INTERLEAVE
@@ -105,6 +102,13 @@ class Library:
                 function.restype, function.argtypes = result, arguments
         except AttributeError as error:
             raise PackageError(f"the package is damaged: its executor lacks a function ({error}).") from None
+
+    def _has(self, name: str, arguments: list[Any]) -> bool:
+        """Declare a function without a result, if the library has it; return whether it does."""
+        if not hasattr(self._loaded, name):
+            return False
+        self.declare({name: (None, arguments)})
+        return True
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loaded, f"hbtvm_{name}")

@@ -71,6 +71,14 @@ class RecursiveHost:
                 "described to"
             )
 
+    def poison(self, on: bool) -> None:
+        """Start or stop setting states to NaN before each call, so that missing states show.
+
+        Libraries of older releases ignore this.
+        """
+        if self._library.poisons_states:
+            self._library.recursive_poison(self._handle, int(on))
+
     def choice(self, structures: int) -> int:
         """Return the index of the kernels for a number of structures."""
         return int(self._library.recursive_choice(self._handle, structures))
