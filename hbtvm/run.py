@@ -326,7 +326,7 @@ def graph_for(machine: Target, graph: Graph, dtype: Dtype, names: Sequence[str] 
 def graph_of(model: Any, run: Run) -> Graph:
     """Return the graph of a model object or file that kernels compute, with views if the run explains."""
     graph = read_model(model, run.max_bytes, run.keep)
-    graph = with_views(graph, run.on_gpu) if run.explain else graph
+    graph = with_views(graph) if run.explain else graph
     return graph_for(run.target, graph, run.dtype, run.strategies)
 
 

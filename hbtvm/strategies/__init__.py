@@ -12,6 +12,7 @@ from hbtvm.strategies.cuda import (
     CudaLinearSum,
     CudaOblivious,
     CudaPerfectTreeTraversal,
+    CudaQuadrature,
     CudaRankedTraversal,
     CudaTreeTraversal,
 )
@@ -43,6 +44,7 @@ _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     ("llvm", "reasons"): {"quadrature": Quadrature()},
     **{("llvm", family): {"fused": Fused()} for family in FAMILIES},
     ("cuda", "linear"): {"linear": CudaLinearSum()},
+    ("cuda", "reasons"): {"quadrature": CudaQuadrature()},
     **{("cuda", family): {"fused": CudaFused()} for family in FAMILIES},
     ("cuda", "trees"): {
         strategy.name: strategy

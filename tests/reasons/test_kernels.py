@@ -48,6 +48,7 @@ FORMS: list[dict[str, Any]] = [
     {"trees": 6, "max_leaves": 9, "features": 6, "groups": 3, "compare_dtype": "float64"},
     {"trees": 5, "max_leaves": 9, "features": 6, "width": 3, "categories": True},
     {"trees": 3, "max_leaves": 1, "features": 6},
+    {"trees": 16, "max_leaves": 4, "features": 6, "groups": 16},
 ]
 
 

@@ -17,6 +17,7 @@ from tvm.tirx.build import split_host_device_mods
 from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.compiler.lowering.cuda import kept_bits, near_entries, prefetch
 from hbtvm.compiler.lowering.cuda.grid_stride import grid_stride
+from hbtvm.compiler.lowering.cuda.shapley.walk import make_steps
 from hbtvm.compiler.lowering.cuda.tensor_cores import multiply
 from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
 from hbtvm.compiler.targets.target import tvm_target
@@ -26,6 +27,7 @@ from hbtvm.runtime.native.objects.cache import KERNELS, kept
 from hbtvm.schedules.cuda.gemm import TENSOR
 from hbtvm.schedules.cuda.network import MULTIPLY_ADD
 from hbtvm.schedules.cuda.steps import GRID_STRIDED, PREFETCHED
+from hbtvm.schedules.reasons.cuda import SHAPLEY_STEPS
 from hbtvm.schedules.workload import Target
 
 LOWERING = (
@@ -44,7 +46,13 @@ LOWERING = (
     tirx.transform.FlattenBuffer,
 )
 
-_REWRITES = {**REWRITES, TENSOR: multiply, PREFETCHED: prefetch.prefetch, GRID_STRIDED: grid_stride}
+_REWRITES = {
+    **REWRITES,
+    TENSOR: multiply,
+    PREFETCHED: prefetch.prefetch,
+    GRID_STRIDED: grid_stride,
+    SHAPLEY_STEPS: make_steps,
+}
 
 # TVM's flags would flush denormal numbers to zero, which changes some rows' leaves.
 _FLAGS = ("-O3", "-ftz=false")

@@ -9,7 +9,7 @@ from typing import Any
 from tvm import tirx
 
 from hbtvm.compiler.lowering.indices import index_at
-from hbtvm.schedules.cpu.reasons import SHAPLEY
+from hbtvm.schedules.reasons.cpu import SHAPLEY
 from hbtvm.schedules.statements import Place, broadcast, const, sequence, serial, vector_type
 from hbtvm.strategies.reasons import tables
 

@@ -15,12 +15,12 @@ from hbtvm.compiler.lowering.early_exit import exit_early
 from hbtvm.compiler.lowering.nearest.search import find_nearest
 from hbtvm.compiler.lowering.reasons import make_walk
 from hbtvm.compiler.lowering.row_loops import make_row_loop
-from hbtvm.schedules.cpu.reasons import SHAPLEY
 from hbtvm.schedules.cpu.steps import STORED_BY_ROW, TRANSPOSED
 from hbtvm.schedules.cpu.traversal import EARLY_EXIT
 from hbtvm.schedules.cuda.steps import RESIDENT
 from hbtvm.schedules.network.loops import LOOP_ROWS
 from hbtvm.schedules.network.nearest import NEAREST_ROWS
+from hbtvm.schedules.reasons.cpu import SHAPLEY
 
 LOWERING = (
     # TVM's first passes, until blocks are lowered and buffers are flat.

@@ -23,13 +23,11 @@ def views_of(graph: Graph) -> dict[str, Graph]:
     return dict(with_views(graph).views)
 
 
-def with_views(graph: Graph, on_gpu: bool = False) -> Graph:
+def with_views(graph: Graph) -> Graph:
     """Return the graph with its views, and the reasons why it lacks the others."""
     views, lacking = dict[str, Graph](), dict[str, str]()
     for name, view in VIEWS.items():
         try:
-            if on_gpu and name == "reasons":
-                raise NoView("hbtvm computes reasons on CPUs only")
             views[name] = view(graph)
         except NoView as reason:
             lacking[name] = str(reason)

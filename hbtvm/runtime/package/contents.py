@@ -247,6 +247,25 @@ def _visit_blocks(argument: Argument, tables: Tables, bounds: Mapping[str, int],
     return bool(ends and np.all(first[1:] > first[:-1]))
 
 
+def _steps(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Check steps of `hbtvm.strategies.reasons.steps`: every level, column, half and place exists."""
+    code, earlier, where, place = tables[argument.name].astype(np.int64).T
+    of_halves = (code % 8 == 2) | (code % 8 == 3)
+    return (
+        _within(code >> 5, bounds["levels"])
+        and _within(earlier, bounds["levels"])
+        and _within(where[~of_halves], bounds["columns"])
+        and _within(where[of_halves], bounds["halves"])
+        and _within(place, bounds["places"])
+    )
+
+
+def _step_ranges(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Check the first steps of threads: they ascend up to the number of steps."""
+    first = tables[argument.name].astype(np.int64)
+    return _within(first, len(tables["step"]) + 1) and bool(np.all(first[:, 1:] >= first[:, :-1]))
+
+
 def _within(values: np.ndarray, below: int) -> bool:
     return not values.size or bool(values.min() >= 0 and values.max() < below)
 
@@ -265,5 +284,7 @@ CHECKS: Mapping[str, Check] = {
     "path": _path,
     "visits": _visits,
     "visit_blocks": _visit_blocks,
+    "steps": _steps,
+    "step_ranges": _step_ranges,
 }
 """Checks of contents, by their names in signatures."""

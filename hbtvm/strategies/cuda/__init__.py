@@ -7,6 +7,7 @@ from hbtvm.strategies.cuda.network import CudaFused
 from hbtvm.strategies.cuda.oblivious import CudaOblivious
 from hbtvm.strategies.cuda.perfect import CudaPerfectTreeTraversal
 from hbtvm.strategies.cuda.ranked import CudaRankedTraversal
+from hbtvm.strategies.cuda.reasons import CudaQuadrature
 from hbtvm.strategies.cuda.traversal import CudaTreeTraversal
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "CudaLinearSum",
     "CudaOblivious",
     "CudaPerfectTreeTraversal",
+    "CudaQuadrature",
     "CudaRankedTraversal",
     "CudaTreeTraversal",
 ]

@@ -62,15 +62,19 @@ class ReasonsOperand:
         forest, reasons = self.forest, self.reasons
         splits = int(np.count_nonzero(forest.left >= 0))
         trees = len(forest.offset) - 1
+        groups, most_trees = forest.group_trees.shape
         workload: ReasonsWorkload = {
             **forest.workload(rows, threads),
             "family": "reasons",
+            # A player's value is no tree's alone, so trees are never apart (`ApartWorkload`).
+            "groups": int(groups),
+            "trees": int(most_trees),
             "threads": threads if rows * splits >= _PARALLEL_WORK else 1,
             "splits": -(-splits // trees),
             "players": reasons.n_players + 1,
             "points": len(quadrature(reasons.paths.most)[0]),
         }
-        return cast(Workload, workload)
+        return cast(Workload, {name: value for name, value in workload.items() if name != "apart"})
 
 
 def make_reasons(

@@ -25,9 +25,9 @@ from tvm import te, tirx
 
 from hbtvm.graph.reasons.paths import quadrature
 from hbtvm.runtime.package.signature import Argument, Signature, rows_argument, scores_argument, table
-from hbtvm.schedules.cpu import reasons as reasons_cpu
-from hbtvm.schedules.cpu.reasons import SHAPLEY, padded_points
 from hbtvm.schedules.cpu.sharing import with_row_threads
+from hbtvm.schedules.reasons import cpu as reasons_cpu
+from hbtvm.schedules.reasons.cpu import SHAPLEY, padded_points
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import ReasonsWorkload, Target, Workload, family_of, row_dtype_of
 from hbtvm.strategies.base import Strategy

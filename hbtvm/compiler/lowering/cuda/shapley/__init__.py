@@ -1,0 +1,1 @@
+"""Statements of threads that compute Shapley values."""

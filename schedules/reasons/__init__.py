@@ -1,0 +1,1 @@
+"""Schedules of Shapley values, by kind of target."""
