@@ -35,6 +35,10 @@ _PROCESSORS = 128  # approximate number of multiprocessors of a large GPU
 MAX_NUMBERS = 1 << 14
 """Most numbers in a thread's local memory: devices reserve it for every resident thread."""
 
+_SEVERAL_ROWS_NUMBERS = 1 << 11
+"""Most numbers of a thread that has several rows. Of 8 bytes each, a GPU with 132 multiprocessors of 2048
+threads reserves 4 GiB for them."""
+
 MULTIPLY_ADD = "hbtvm.multiply_add"
 """Attribute of a function that allows fused multiply-adds, since no tree's leaf depends on the rounding."""
 
@@ -67,7 +71,7 @@ def space(workload: Workload, target: Target) -> Space:
             # Threads compute all columns at a time, one column each.
             if config["output_tile"] != 1 or config["block"] or config["distances"] == "expanded":
                 return False
-        elif kept_numbers(workload, config) > MAX_NUMBERS:
+        elif kept_numbers(workload, config) > (MAX_NUMBERS if tile == threads else _SEVERAL_ROWS_NUMBERS):
             return False
         return fits(needs(workload, config), target, {"resident": 1})
 

@@ -209,6 +209,19 @@ def test_what_does_not_fit_is_refused_or_made_smaller() -> None:
         assert usable(operand, None, GPU)[0]
 
 
+@pytest.mark.parametrize(("width", "most"), [(400, 2), (2000, 1)])
+def test_threads_keep_several_rows_of_few_numbers(width: int, most: int) -> None:
+    """Devices reserve local memory for every resident thread."""
+    rng = np.random.default_rng(0)
+    hidden = apply("tanh", Contract(Input(4), rng.normal(size=(4, width))))
+    operand, strategy = fused(Network(4, Contract(hidden, rng.normal(size=(width, 2)))))
+    workload = workload_of(operand, 100_000)
+    space, default = strategy.space(workload, GPU), strategy.default(workload, GPU)
+    plain = {**default, "block": 0, "output_tile": 1, "row_threads": 32}
+    kept = [n for n in (1, 2, 4, 8) if space.contains({**plain, "row_tile": 32 * n})]
+    assert max(kept) == most, network_cuda.kept_numbers(workload, {**plain, "row_tile": 32})
+
+
 def rows(n: int = 150) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(2)
     X = rng.normal(size=(n, 5))
