@@ -1,26 +1,21 @@
-"""Recursive models on a GPU: answers against float64, and times by level and by persistent kernels.
-
-`python -m benchmarks.gpu.check` has its steps among its own.
-"""
+"""Recursive models of a bundle: cells, structures, expected readouts, and packages by way through levels."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import hbtvm.recursive as rec
 from hbtvm import api
-from hbtvm.compiler.building.cpu import host_executor
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
 from hbtvm.compiler.recursion.samples import sample, shape_of
 from hbtvm.recursive import known, reference
 from hbtvm.recursive.cell import Cell, Readout, RecursiveModel
-from hbtvm.runtime.cuda.recursive.device import RecursiveDevice
-from hbtvm.runtime.native.library import load_library
+from hbtvm.runtime.package.file import Package
+from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies.recursive.levels import Levels, classes_of
 
@@ -33,8 +28,7 @@ _SMALLER = {"mv_rnn": 4}
 LEVELS = ("launches", "persistent", "kept")
 """How levels are gone through: see `hbtvm.schedules.cuda.recursive`; in the last, constants stay on chip."""
 
-_WORDS = 1000
-_CALLS = 50
+_WORDS = 50
 
 
 def cell_of(name: str, hidden: int) -> Cell:
@@ -57,16 +51,35 @@ def cell_of(name: str, hidden: int) -> Cell:
     return attention.bind({key: rng.uniform(-1, 1, shape) / np.sqrt(hidden) for key, shape in shapes.items()})
 
 
-def opened(
-    cell: Cell, target: Target, batch: int, levels: str, over: str, state: str = ""
-) -> RecursiveDevice:
-    """A cell's default kernels for calls of so many structures, on the device.
+def readout_of(cell: Cell) -> Readout:
+    """The first state of all nodes."""
+    return Readout(next(iter(cell.states)), "nodes")
 
-    Parameters
-    ----------
-    state
-        What is read; the first state, if left out.
-    """
+
+def batches_of(cell: Cell, counts: Sequence[int]) -> list[Structures]:
+    """Random structures, a batch for each count."""
+    return [sample(cell, count, seed=count) for count in counts]
+
+
+def arrays_of(batches: Sequence[Structures]) -> dict[str, np.ndarray]:
+    """Batches as the arrays of a `.npz`, as `hbtvm.gpucheck.kinds` reads them."""
+    arrays: dict[str, np.ndarray] = {}
+    for number, batch in enumerate(batches):
+        arrays |= {f"{name}{number}": getattr(batch, name) for name in ("starts", "first", "child")}
+        arrays |= {f"input{number}.{name}": values for name, values in batch.inputs.items()}
+    return arrays
+
+
+def want(cell: Cell, batch: Structures) -> np.ndarray:
+    """The readouts, computed in float64 and rounded to float32."""
+    states = reference.states(cell, batch)
+    return reference.readout(cell, readout_of(cell), batch, states).astype(np.float32)
+
+
+def package_of(cell: Cell, target: Target, batch: int, levels: str) -> Package:
+    """A package with the default kernels for calls of `batch` structures, and a given way through levels."""
+    readout = readout_of(cell)
+    package = api.compile(RecursiveModel(cell, readout), target=dict(target), batch_sizes=(batch,)).package
     classes, strategy = classes_of(cell), Levels()
     nodes, deep = shape_of(sample(cell, batch, seed=batch))
     workload = strategy.workload(classes, batch, nodes, deep, 1)
@@ -76,93 +89,4 @@ def opened(
         space = strategy.space(workload, target)
         config = next(one for n in (16, 8, 0) if space.contains(one := {**config, "kept": n}))
     kernels = kernels_of(classes, workload, config, target)
-    readout = Readout(state or next(iter(cell.states)), over)  # type: ignore[arg-type]
-    entry = entry_of(cell, classes, readout, (kernels,))
-    return RecursiveDevice(load_library(host_executor()), entry, str(target["arch"]), 0)
-
-
-def agrees(name: str, target: Target, levels: str, hidden: int, batches: Sequence[int]) -> str:
-    """Compare states with the reference's in float64; returns what was compared.
-
-    Raises
-    ------
-    AssertionError
-        If they differ.
-    """
-    cell, count, most = cell_of(name, hidden), 0, 0.0
-    for batch in batches:
-        structures = sample(cell, batch, seed=batch)
-        states = reference.states(cell, structures)
-        for state in cell.states:
-            device = opened(cell, target, batch, levels, "nodes", state)
-            want = reference.readout(cell, Readout(state, "nodes"), structures, states)
-            for _ in range(3):
-                found = device.run(structures)
-                np.testing.assert_allclose(found, want, atol=1e-5)
-            most = max(most, float(np.abs(found - want).max()))
-        count += len(structures.first) - 1
-    size = math.prod(next(iter(cell.states.values())))
-    return f"states of {count:,} nodes, H={size}, differ by up to {most:.1e}"
-
-
-def timing(target: Target, hidden: Sequence[int], batches: Sequence[int], calls: int = _CALLS) -> str:
-    """A table: milliseconds of a call with structures on the host, copies included, the median of `calls`."""
-    lines = [f"ms a call{'':11}" + "".join(f"{levels:>12}" for levels in LEVELS)]
-    for name in CELLS:
-        for size in hidden:
-            for batch in batches:
-                cell = cell_of(name, size)
-                structures = sample(cell, batch, seed=batch)
-                row = f"{name:<10} {size // _SMALLER.get(name, 1):>4} {batch:>4}"
-                for levels in LEVELS:
-                    device = opened(cell, target, batch, levels, "roots")
-                    times = []
-                    for _ in range(calls + 3):
-                        start = time.perf_counter()
-                        device.run(structures)
-                        times.append(time.perf_counter() - start)
-                    row += f"{1e3 * float(np.median(times[3:])):>12.3f}"
-                lines.append(row)
-    return "\n".join(lines)
-
-
-def tuning(name: str, hidden: int, trials: int) -> str:
-    """Run a small search, and compare the tuned model with the reference.
-
-    Raises
-    ------
-    AssertionError
-        If candidates were wrong, or the tuned model is.
-    """
-    cell = cell_of(name, hidden)
-    model = RecursiveModel(cell, Readout(next(iter(cell.states))))
-    found = api.search(model, target="cuda", trials=trials, batch_sizes=(1, 10))
-    failed = dict(found.result.failures)
-    if any(failed.get(kind) for kind in ("wrong_result", "crash")):
-        raise AssertionError(f"candidates failed: {failed}")
-    structures = sample(cell, 10, seed=3)
-    np.testing.assert_allclose(
-        found.model.predict(structures), reference.scores(model, structures), atol=1e-5
-    )
-    groups = {name: group.best for name, group in found.result.groups.items() if group.best}
-    told = ", ".join(
-        f"{name} {best.time * 1e6:.1f} µs by {best.config['levels']}" for name, best in groups.items()
-    )
-    return f"{found.result.trials} trials, failures {failed or 'none'}; {told}"
-
-
-def steps(
-    target: Target,
-    hidden: Sequence[int] = (256, 512),
-    batches: Sequence[int] = (1, 10, 100),
-    calls: int = _CALLS,
-) -> Iterator[tuple[str, Callable[[], str]]]:
-    """All steps, in order, as `benchmarks.gpu.check` has them."""
-    for name in CELLS:
-        for levels in LEVELS:
-
-            def compared(name: str = name, levels: str = levels) -> str:
-                return agrees(name, target, levels, hidden[0], batches)
-
-            yield f"{name}, levels by {levels}", compared
-    yield "times of recursive models", lambda: timing(target, hidden, batches, calls)
+    return replace(package, recursion=entry_of(cell, classes, readout, (kernels,)))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hbtvm.errors import InputError, PackageError, missing_package
+from hbtvm.errors import InputError, PackageError
 from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.feeds.of_package import reader_of
 from hbtvm.runtime.feeds.reader import FeedReader
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 10  # rows with counters that a thread prepares at a time
 
-# GPU modules are imported when a package for a GPU is loaded: they import `tvm_ffi`, which takes most of a
-# second, and longer if torch is installed.
+# GPU modules are imported when a package for a GPU is loaded: most processes need none of them.
 
 
 class Kernels:
@@ -71,8 +69,7 @@ class Kernels:
     def warm_up(self) -> None:
         """Load the kernels, unless they are loaded.
 
-        Raises `PackageError` if this machine cannot run them. Raises `MissingPackageError` if they run on a
-        GPU, and tvm_ffi is not installed.
+        Raises `PackageError` if this machine cannot run them.
         """
         self._texts.check()
         package = self._package
@@ -89,10 +86,6 @@ class Kernels:
             self._bind(host)
             self.host = host
             return
-        try:
-            importlib.import_module("tvm_ffi")
-        except ImportError as error:
-            raise missing_package("predicting on a GPU needs", "tvm_ffi", "hbtvm[cuda]") from error
         from hbtvm.runtime.cuda.model import DeviceModel
 
         if package.executor and self.pipeline is not None:

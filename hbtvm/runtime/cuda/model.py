@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,9 +68,6 @@ class DeviceModel(Resident):
         super().__init__(arch, device)
         gpu = self._gpu
         self._spec = package.output
-        # This object keeps the memory, so that it is not reused while a stream may still read it.
-        plain = self._spec.classes if self._spec.by_any_library("label") else ()
-        self._labels = [tensor_of(gpu, labels) for labels in plain]
         self._specs: dict[type[ArrayLibrary], OutputSpec] = {}
         base, divisor = np.array(package.forest["base_score"], np.float64), float(package.forest["divisor"])
         self.kernels: dict[np.dtype, DeviceKernelSet] = {}
@@ -149,6 +147,15 @@ class DeviceModel(Resident):
             if library.arrays is None or not spec.by_any_library(output):
                 return _copied_back(library, spec.compute(output, library.to_host(raw)), raw)
             return self._spec_of(library).compute(output, raw, library.arrays)
+
+    @cached_property
+    def _labels(self) -> list[Any]:
+        """The classes on this device, if it can compute labels.
+
+        This object keeps the memory, so that it is not reused while a stream may still read it.
+        """
+        plain = self._spec.classes if self._spec.by_any_library("label") else ()
+        return [tensor_of(self._gpu, labels) for labels in plain]
 
     def _spec_of(self, library: ArrayLibrary) -> OutputSpec:
         """Return the output specification with its labels in a library's arrays on this device."""

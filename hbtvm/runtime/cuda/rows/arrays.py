@@ -10,6 +10,7 @@ import numpy as np
 
 from hbtvm.errors import InputError
 from hbtvm.graph.outputs.arrays import Arrays
+from hbtvm.runtime.cuda.rows.tensor import ffi
 from hbtvm.runtime.rows.inputs import Inputs
 
 
@@ -98,6 +99,4 @@ def prepare(library: ArrayLibrary, X: Any, inputs: Inputs) -> Any:
 
 def address(X: Any) -> int:
     """Return the address of a contiguous array on a GPU."""
-    import tvm_ffi  # only where it is needed: packages for CPUs load without it
-
-    return int(tvm_ffi.from_dlpack(X).data_ptr())
+    return int(ffi().from_dlpack(X).data_ptr())

@@ -19,7 +19,7 @@ from hbtvm.graph.outputs.arrays import Arrays
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.memory import Memory
 from hbtvm.runtime.cuda.rows.arrays import ArrayLibrary
-from hbtvm.runtime.cuda.rows.tensor import tensor, tensor_of
+from hbtvm.runtime.cuda.rows.tensor import ffi, tensor, tensor_of
 
 _CUDA_KINDS = (2, 13)  # DLPack's device types of device memory, and of managed memory
 _DEFAULT_STREAM = 1  # the default stream's number in the array API standard
@@ -134,9 +134,7 @@ class DlpackLibrary(ArrayLibrary):
     """
 
     def read(self, X: Any) -> Any:
-        import tvm_ffi  # only where it is needed: packages for CPUs load without it
-
-        return tvm_ffi.from_dlpack(X.__dlpack__(stream=_DEFAULT_STREAM))
+        return ffi().from_dlpack(X.__dlpack__(stream=_DEFAULT_STREAM))
 
     def device(self, X: Any) -> int:
         return int(X.__dlpack_device__()[1])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 from typing import Any
 
 import numpy as np
 
+from hbtvm.errors import missing_package
 from hbtvm.runtime.cuda.driver import Gpu
 from hbtvm.runtime.cuda.memory import Memory
 
@@ -14,14 +16,24 @@ _CUDA = 2
 _KIND_AT, _NUMBER_AT = 8, 12  # offsets in bytes of a DLPack tensor's device type and device number
 
 
+def ffi() -> Any:
+    """Return the module `tvm_ffi`, which only rows and results on a device need.
+
+    Raises `MissingPackageError` if it is not installed.
+    """
+    # It takes most of a second to import, and longer if torch is installed.
+    try:
+        return importlib.import_module("tvm_ffi")
+    except ImportError as error:
+        raise missing_package("rows on a GPU need", "tvm_ffi", "hbtvm[cuda]") from error
+
+
 def tensor(memory: Memory, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """Return a `tvm_ffi.Tensor` in device memory, which it keeps alive.
 
     `shape`, `dtype`: of the C-contiguous array in the memory; DLPack must support the dtype.
     """
-    import tvm_ffi  # only where it is needed: packages for CPUs load without it
-
-    return tvm_ffi.from_dlpack(_capsule(np.asarray(_Window(memory, shape, dtype)), memory.gpu.index))
+    return ffi().from_dlpack(_capsule(np.asarray(_Window(memory, shape, dtype)), memory.gpu.index))
 
 
 def tensor_of(gpu: Gpu, array: np.ndarray) -> Any:

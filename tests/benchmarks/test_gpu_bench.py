@@ -1,8 +1,7 @@
-"""`make gpu-check` as far as it goes without a GPU: behind the stand-in for the driver, and its refusals."""
+"""`python -m benchmarks.gpu` as far as it goes without a GPU: behind the emulated driver, and its refusals."""
 
 from __future__ import annotations
 
-import re
 import sys
 import types
 from typing import Any
@@ -10,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.common import higgs_like
 from benchmarks.gpu import __main__ as benchmark
-from benchmarks.gpu import check, recursive
+from benchmarks.gpu import bundle
 from benchmarks.gpu import peers as peers_of
 from benchmarks.gpu.clock import KINDS, Calls
 from benchmarks.gpu.peers import peers
 from benchmarks.gpu.report import table
 from benchmarks.gpu.torch_forest import _paths, padded
 from hbtvm import api
-from hbtvm.compiler.targets.target import resolve
 from hbtvm.runtime.cuda import driver
 from hbtvm.strategies import make_forest
 from tests import emulated
@@ -29,39 +28,13 @@ needs_compiler = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str
 
 
 @needs_compiler
-def test_its_steps_hold(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with emulated.machine():
-        monkeypatch.setitem(sys.modules, "cupy", emulated.Cupy)  # type: ignore[arg-type]
-        chosen = ("bitvector as lightgbm", "gemm as scikit-learn", "perfect_tree_traversal as xgboost")
-        chosen += ("rows of cupy on the device", "rows of tvm_ffi on the device")
-        chosen += tuple(check.networks())
-        steps = check.steps(resolve("cuda"), rows=(1, 70))
-        assert check.run(step for step in steps if step[0] in chosen) == 0
-        assert check.run(iter([("a step", lambda: str(1 // 0))])) == 1
-    assert capsys.readouterr().out.count("ok ") == 8
-
-
-@needs_compiler
-def test_its_recursive_models_agree_and_are_timed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recursive, "CELLS", {"mv_rnn": 2, "attention": 2})
-    with emulated.machine() as machine:
-        machine.set(emulated.RESIDENT, 3)
-        assert check.run(recursive.steps(resolve("cuda"), hidden=(16,), batches=(2,), calls=2)) == 0
-    said = capsys.readouterr().out
-    assert said.count("ok ") == 7 and "persistent: states of" in said
-    assert re.search(r"mv_rnn +4 +2 +[\d.]+ +[\d.]+ +[\d.]+\n", said)
-
-
-@needs_compiler
 @pytest.mark.parametrize("output", ["predictions", "margins"])
 def test_the_benchmark_times_all_alike(
     output: str, cupy: type[emulated.Cupy], machine: emulated.Machine
 ) -> None:
-    model = check.models()["xgboost"][0]  # it has a base score
+    model = bundle.models(12)["xgboost"][0]  # it has a base score
     made = api.compile(model, target="cuda", batch_sizes=(50,))
-    X = check.higgs_like(50, 28, 1)[0]
+    X = higgs_like(50, 28, 1)[0]
     roofs = {"bandwidth": benchmark.copy_bandwidth(driver.gpu(), 1 << 16), "comparisons": 1e12}
     want = made.predict(X, peers_of.OUTPUTS[output])
 
@@ -130,26 +103,13 @@ def test_the_roof_of_comparisons_is_half_the_lanes() -> None:
     assert benchmark.comparisons(gpu) == 132 * 64 * 1.755e9  # type: ignore[arg-type]
 
 
-@needs_compiler
-def test_kernels_copies_and_sizes_of_shared_memory_are_timed() -> None:
-    with emulated.machine() as machine:
-        model, target = check.models()["lightgbm"][0], resolve(emulated.SM90)
-        # The stand-in's clock tells a millisecond for each run.
-        assert "kernel 1000.0 µs" in check.timing(model, target, rows=300, runs=1)
-        said = check.carveouts(model, target, rows=300, runs=1)
-        assert machine.get(emulated.CARVEOUT) == 100
-    assert said.count(" 1000.0 µs") == 4 and "132 KiB 1000.0 µs" in said
-
-
 @pytest.mark.skipif(not NO_GPU, reason="this machine has a GPU")
-def test_without_a_gpu_they_say_what_is_needed(
+def test_without_a_gpu_it_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["check"])
-    assert check.main() == 2
-    said = capsys.readouterr().out
-    assert "no NVIDIA GPU that can be used" in said and "without network needs" in said
+    monkeypatch.setattr(sys, "argv", ["gpu"])
     assert benchmark.main() == 2
+    assert "NVIDIA driver" in capsys.readouterr().out
 
 
 def test_the_tables_of_the_torch_peers_mean_the_forest() -> None:
@@ -177,7 +137,7 @@ def boosted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     import lightgbm
     import xgboost
 
-    X, y = check.higgs_like(2_000, 28, 0)
+    X, y = higgs_like(2_000, 28, 0)
     path = tmp_path_factory.mktemp("peers") / "model"
     if request.param == "lightgbm":
         path = path.with_suffix(".txt")
@@ -205,7 +165,7 @@ OUTPUTS = pytest.mark.parametrize("output", list(peers_of.OUTPUTS))
 @OUTPUTS
 def test_xgboost_as_a_peer_means_the_model(boosted: tuple[str, str, Any], output: str) -> None:
     library, path, model = boosted
-    X = check.higgs_like(70, 28, 2)[0]
+    X = higgs_like(70, 28, 2)[0]
     found = peers(library, path, output, "cpu")[0]
     assert ("XGBoost" in found) == (library == "xgboost")
     if library == "xgboost":
@@ -216,7 +176,7 @@ def test_xgboost_as_a_peer_means_the_model(boosted: tuple[str, str, Any], output
 def test_torch_as_a_peer_means_the_model(boosted: tuple[str, str, Any], output: str) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     library, path, model = boosted
-    X = check.higgs_like(70, 28, 2)[0]
+    X = higgs_like(70, 28, 2)[0]
     found, left_out = peers(library, path, output, "cpu")
     assert {"torch GEMM", "torch TT"} <= set(found), left_out
     for name in found:
@@ -267,7 +227,7 @@ def test_forest_inference_is_called_as_documented(
 ) -> None:
     library, path, model = boosted
     kind = {"lightgbm": "lightgbm", "xgboost": "xgboost_json"}[library]
-    X = check.higgs_like(70, 28, 2)[0]
+    X = higgs_like(70, 28, 2)[0]
 
     def load_model(file: str, *, model_type: str, device: str, precision: str) -> Forest:
         assert (file, model_type, device, precision) == (path, kind, "cpu", "single")
@@ -301,9 +261,3 @@ def test_a_peer_of_another_model_is_noticed() -> None:
     benchmark.compare(few, want)
     with pytest.raises(ValueError, match=r"100.0% of its scores differ, by up to 0.5"):
         benchmark.compare(want + 0.5, want)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(NO_GPU, reason="this machine has no NVIDIA GPU with a driver")
-def test_all_holds_on_this_machines_gpu() -> None:
-    assert check.run(check.steps(resolve("cuda"), trials=8)) == 0

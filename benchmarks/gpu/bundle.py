@@ -1,0 +1,222 @@
+"""Build the bundle of `hbtvm.gpucheck`: ``python -m benchmarks.gpu.bundle --out bundle.tar``.
+
+Trains models, compiles packages of every strategy for the target, and keeps rows, expected outputs and
+trials. The machine that runs the bundle needs numpy and NVIDIA's driver.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import higgs_like
+from benchmarks.gpu import recursive
+from benchmarks.peers.train import trained
+from hbtvm import api
+from hbtvm.compiler.targets.target import resolve
+from hbtvm.errors import HbtvmError
+from hbtvm.gpucheck import bundle
+from hbtvm.gpucheck.bundle import Step
+from hbtvm.runtime.package.file import Package, to_bytes
+from hbtvm.schedules.cuda.carveout import SIZES
+from hbtvm.schedules.workload import Target
+from hbtvm.strategies import strategies_on
+
+H100 = {"kind": "cuda", "arch": "sm_90", "cores": 132}
+COUNTS = (1, 63, 1_000, 100_003)
+SAMPLE = 4096  # rows of a file; calls repeat them
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+
+
+@dataclass
+class Contents:
+    """The steps of a bundle in order of value, and its files."""
+
+    steps: list[Step] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def put(self, name: str, content: bytes | np.ndarray | Package) -> str:
+        """Add a file; return its name."""
+        if isinstance(content, Package):
+            content = to_bytes(content)
+        elif isinstance(content, np.ndarray):
+            buffer = io.BytesIO()
+            np.save(buffer, content)
+            content = buffer.getvalue()
+        self.files[name] = content
+        return name
+
+
+def models(trees: int = 60) -> dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray]]]:
+    """Return models of trees by library, each with a function that returns its predictions."""
+    import catboost
+    import lightgbm
+    import sklearn.ensemble
+    import xgboost
+
+    X, y = higgs_like(5_000, 28, 0)
+    light = lightgbm.LGBMClassifier(n_estimators=trees, num_leaves=31, verbose=-1).fit(X, y)
+    boost = xgboost.XGBRegressor(n_estimators=trees, max_depth=6).fit(X, y)
+    three = y + (X[:, 0] > 1)
+    forest = sklearn.ensemble.RandomForestClassifier(trees, max_depth=6, random_state=0).fit(X, three)
+    symmetric = catboost.CatBoostClassifier(
+        iterations=trees, depth=6, verbose=False, allow_writing_files=False, random_seed=0
+    ).fit(X, y)
+    return {
+        "lightgbm": (light, light.predict_proba),
+        "xgboost": (boost, boost.predict),
+        "scikit-learn": (forest, forest.predict_proba),
+        "catboost": (symmetric, symmetric.predict_proba),
+    }
+
+
+def networks() -> dict[str, Any]:
+    """Return models whose kernels are networks of operators, by name."""
+    from sklearn.decomposition import PCA
+    from sklearn.neighbors import KNeighborsRegressor
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import PowerTransformer, StandardScaler
+    from sklearn.svm import SVR
+
+    X, y = higgs_like(2_000, 28, 0)
+    return {
+        "neural network": make_pipeline(StandardScaler(), MLPClassifier((50,), max_iter=20)).fit(X, y),
+        "support vectors": make_pipeline(PowerTransformer(), PCA(8), SVR()).fit(X, y),
+        "neighbours": KNeighborsRegressor(5).fit(X.astype(np.float64), y),
+    }
+
+
+def contents(target: Target, counts: Sequence[int] = COUNTS, sample: int = SAMPLE) -> Contents:
+    """Return the checks and measurements of small models; trials are added by `main`."""
+    made = Contents([Step("the device", "device", alone=True)])
+    rows = higgs_like(sample, 28, 1)[0]
+    small = made.put("rows/rows.npy", rows)
+    sanitized: list[Step] = []
+    checked = list(_trees(target)) + list(_networks(target))
+    for title, oracle, package in checked:
+        want = np.asarray(oracle(rows))
+        output = "proba" if want.ndim > 1 else None  # what predict returns
+        name = title.replace(" ", "-")
+        fields = {
+            "package": made.put(f"packages/{name}.tar", package),
+            "rows": small,
+            "expected": made.put(f"expected/{title.split(' as ')[-1].replace(' ', '-')}.npy", want),
+            "output": output,
+        }
+        made.steps.append(Step(title, "scores", {**fields, "counts": list(counts)}))
+        if "xgboost" not in title and "scikit" not in title:
+            few = {**fields, "counts": [1, 70]}
+            sanitized += [
+                Step(f"{tool}: {title}", "sanitize", {"tool": tool, "fields": few}, 90.0) for tool in TOOLS
+            ]
+    for title, fields in _recursive(target, made):
+        made.steps.append(Step(title, "recursive", {**fields, "atol": 1e-5}))
+    ((_, _, package),) = [one for one in checked if one[0] == "bitvector as lightgbm"]
+    for library in ("torch", "cupy"):
+        fields = {"package": made.put("packages/rows.tar", package), "rows": small, "library": library}
+        made.steps.append(Step(f"rows of {library} on the device", "on_device", fields))
+    made.steps += sorted(sanitized, key=lambda step: TOOLS.index(step.name.partition(":")[0]))
+    return made
+
+
+def measurements(target: Target, made: Contents, counts: Sequence[int], cache: Path) -> None:
+    """Add times of default kernels of 500 trees, of carve-outs and of recursive models."""
+    for library in ("lightgbm", "xgboost", "catboost-6"):
+        about = trained(library, "higgs", cache)
+        package = api.compile(about["path"], target=dict(target), batch_sizes=tuple(counts)).package
+        fields = {
+            "package": made.put(f"packages/{library}-500.tar", package),
+            "rows": made.put("rows/higgs.npy", np.load(about["rows"])[:SAMPLE].astype(np.float32)),
+        }
+        made.steps.append(
+            Step(f"times of {library}", "times", {**fields, "counts": list(counts)}, 90.0, True)
+        )
+    walk = api.compile(
+        trained("lightgbm", "higgs", cache)["path"],
+        target=dict(target),
+        strategies=["tree_traversal"],
+        batch_sizes=(100_000,),
+    ).package
+    fields = {"package": made.put("packages/walk.tar", walk), "rows": "rows/higgs.npy", "count": 100_000}
+    sizes = {"sizes": [32 * 1024, 132 * 1024, SIZES[-1]]}
+    made.steps.append(Step("carve-outs of shared memory", "carveouts", {**fields, **sizes}, 90.0, True))
+    made.steps += [
+        Step(f"time of {step.name}", "recursive_time", _without(step.fields, "expected", "atol"), 90.0, True)
+        for step in made.steps
+        if step.kind == "recursive"
+    ]
+
+
+def _trees(target: Target) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray], Package]]:
+    """Every strategy with every library's model that it takes."""
+    for library, (model, oracle) in models().items():
+        for name in strategies_on(target):
+            try:
+                compiled = api.compile(
+                    model, target=dict(target), strategies=[name], batch_sizes=(1, 1_000, 100_000)
+                )
+            except HbtvmError as error:
+                print(f"{name} as {library}: left out: {error}")
+                continue
+            yield f"{name} as {library}", oracle, compiled.package
+
+
+def _networks(target: Target) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray], Package]]:
+    for title, model in networks().items():
+        oracle = model.predict_proba if hasattr(model, "predict_proba") else model.predict
+        yield title, oracle, api.compile(model, target=dict(target), batch_sizes=(1, 10_000)).package
+
+
+def _recursive(target: Target, made: Contents) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every cell by every way through levels."""
+    for name in recursive.CELLS:
+        cell = recursive.cell_of(name, 128)
+        batches = recursive.batches_of(cell, (1, 10, 50))
+        structures, wants = io.BytesIO(), io.BytesIO()
+        np.savez(structures, **recursive.arrays_of(batches))
+        np.savez(wants, **{f"want{n}": recursive.want(cell, batch) for n, batch in enumerate(batches)})
+        shared = {
+            "structures": made.put(f"rows/{name}.npz", structures.getvalue()),
+            "expected": made.put(f"expected/{name}.npz", wants.getvalue()),
+        }
+        for levels in recursive.LEVELS:
+            package = recursive.package_of(cell, target, 10, levels)
+            yield (
+                f"{name}, levels by {levels}",
+                {"package": made.put(f"packages/{name}-{levels}.tar", package), **shared},
+            )
+
+
+def _without(fields: Any, *names: str) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.bundle", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("bundle.tar"))
+    parser.add_argument("--trials", type=Path, nargs="*", default=[], help="archives of hbtvm tune --export")
+    parser.add_argument("--trial-seconds", type=float, default=150.0, help="for each archive (default: 150)")
+    parser.add_argument("--cores", type=int, default=132, help="multiprocessors (default: an H100's)")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/gpu/models"))
+    given = parser.parse_args()
+    target = resolve({**H100, "cores": given.cores})
+    made = contents(target)
+    for archive in given.trials:
+        name = made.put(f"trials/{archive.name}", archive.read_bytes())
+        fields = {"archive": name, "out": f"{archive.stem}.times.jsonl"}
+        made.steps.append(Step(f"trials of {archive.stem}", "trials", fields, given.trial_seconds, True))
+    measurements(target, made, (1, 1_000, 10_000, 100_000, 1_000_000), given.cache)
+    bundle.write(given.out, target, made.steps, made.files)
+    print(f"{given.out}: {len(made.steps)} steps, {given.out.stat().st_size / 2**20:.1f} MiB")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,135 @@
+"""Run a bundle's steps: a process each, results flushed one by one, until a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from hbtvm.errors import InputError
+from hbtvm.gpucheck.bundle import Bundle, Step
+from hbtvm.gpucheck.child import MARK
+
+RESULTS = "results.jsonl"
+NOT_RUN = "not run"
+
+_LEAST = 5.0  # seconds; with fewer left, no further step is begun
+_TAIL = 1500  # characters of a crashed step's output
+
+
+class Results:
+    """The file of results: a line with the bundle's hash, then a line of JSON for each step.
+
+    Raises `InputError` if the file is of another bundle.
+    """
+
+    def __init__(self, path: Path, digest: str) -> None:
+        self._lock, self.path = threading.Lock(), path
+        self.known: dict[str, dict[str, Any]] = {}
+        lines = path.read_text().splitlines() if path.exists() else []
+        if lines and json.loads(lines[0]).get("bundle") != digest:
+            raise InputError(f"{path} has the results of another bundle; name another folder with --out.")
+        for line in lines[1:]:
+            with contextlib.suppress(ValueError):  # the last line of a run that was cut off
+                result = json.loads(line)
+                self.known[result["step"]] = result
+        self._file = path.open("a")
+        if not lines:
+            self._write({"bundle": digest})
+
+    def add(self, result: dict[str, Any]) -> None:
+        """Write a result; it is on disk when this returns."""
+        with self._lock:
+            self.known[result["step"]] = result
+            self._write(result)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def run(
+    bundle: Bundle,
+    results: Results,
+    steps: Sequence[Step],
+    until: float,
+    jobs: int,
+    told: Callable[[dict[str, Any]], None],
+) -> None:
+    """Run the steps that have no result yet.
+
+    `until`: the deadline, of `time.monotonic`.
+    `jobs`: most steps at once; steps that are ``alone`` run alone.
+    `told`: called with each result.
+    """
+
+    def one(step: Step) -> None:
+        left = until - time.monotonic()
+        if left < _LEAST:
+            return
+        result = _result(bundle.folder, step, min(step.seconds, left), left, results.path.parent)
+        if result["status"] != NOT_RUN:
+            results.add(result)
+        told(result)
+
+    for alone, some in groupby(
+        (step for step in steps if step.name not in results.known), lambda step: step.alone
+    ):
+        with ThreadPoolExecutor(1 if alone else jobs) as pool:
+            list(pool.map(one, some))
+
+
+def _result(folder: Path, step: Step, seconds: float, left: float, out: Path) -> dict[str, Any]:
+    """Run a step in a process of its own and return its result."""
+    fields = {"kind": step.kind, **step.fields}
+    if step.kind == "trials":
+        fields |= {"out": str(out / step.fields["out"]), "seconds": seconds - _LEAST}
+    command = [sys.executable, "-m", "hbtvm.gpucheck.child", str(folder), json.dumps(fields)]
+    start = time.monotonic()
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        printed, complained = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _kill(child)
+        # A step that the deadline cuts short says nothing about the device.
+        status = NOT_RUN if seconds >= left else "failed"
+        return _line(step, status, f"not done after {seconds:.0f} s", start)
+    except BaseException:
+        _kill(child)
+        raise
+    for line in printed.splitlines():
+        if line.startswith(MARK):
+            return {
+                "step": step.name,
+                "seconds": time.monotonic() - start,
+                **json.loads(line.removeprefix(MARK)),
+            }
+    ended = f"signal {-child.returncode}" if child.returncode < 0 else f"status {child.returncode}"
+    tail = " ".join((printed + complained).split())[-_TAIL:]
+    return _line(step, "failed", f"its process ended with {ended}: {tail}", start)
+
+
+def _line(step: Step, status: str, said: str, start: float) -> dict[str, Any]:
+    return {"step": step.name, "seconds": time.monotonic() - start, "status": status, "said": said}
+
+
+def _kill(child: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
