@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-all cross-tools java demo test test-fast docs release-check gpu-check lint style clean
+.PHONY: help install install-all cross-tools java demo test test-fast docs release-check gpu-bundle gpu-check lint style clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -78,8 +78,11 @@ docs: install  ## Build the documentation as a site, in build/docs.
 release-check: install  ## Build the sdist and the wheel, and install and use both outside the checkout.
 	@$(BIN)/python -m benchmarks.release
 
-gpu-check: install  ## On a machine with an NVIDIA GPU: check all that runs on it, then compare speed (an hour or so).
-	@$(BIN)/python -m benchmarks.gpu.check
+gpu-bundle: install-all  ## Build build/gpu-bundle.tar here, to check and time kernels on a machine with an NVIDIA GPU.
+	@mkdir -p build && OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.gpu.bundle --out build/gpu-bundle.tar
+
+gpu-check: gpu-bundle  ## On a machine with an NVIDIA GPU: check all that runs on it, then compare speed (an hour or so).
+	@$(BIN)/python -m hbtvm.gpucheck build/gpu-bundle.tar --out build/gpucheck
 	@$(BIN)/python -m benchmarks.gpu
 
 lint: style  ## Run the linter, the formatter's check and the type checker.

@@ -1,1 +1,1 @@
-"""GPU benchmarks and checks: ``python -m benchmarks.gpu``, and ``python -m benchmarks.gpu.check``."""
+"""GPU benchmarks: ``python -m benchmarks.gpu``, and the bundle of `hbtvm.gpucheck`."""

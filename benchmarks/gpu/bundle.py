@@ -174,20 +174,22 @@ def _networks(target: Target) -> Iterator[tuple[str, Callable[[np.ndarray], np.n
         yield title, oracle, api.compile(model, target=dict(target), batch_sizes=(1, 10_000)).package
 
 
-def _recursive(target: Target, made: Contents) -> Iterator[tuple[str, dict[str, Any]]]:
+def _recursive(
+    target: Target, made: Contents, hidden: int = 128, batches: Sequence[int] = (1, 10, 50)
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every cell by every way through levels."""
     for name in recursive.CELLS:
-        cell = recursive.cell_of(name, 128)
-        batches = recursive.batches_of(cell, (1, 10, 50))
+        cell = recursive.cell_of(name, hidden)
+        drawn = recursive.batches_of(cell, batches)
         structures, wants = io.BytesIO(), io.BytesIO()
-        np.savez(structures, **recursive.arrays_of(batches))
-        np.savez(wants, **{f"want{n}": recursive.want(cell, batch) for n, batch in enumerate(batches)})
+        np.savez(structures, **recursive.arrays_of(drawn))
+        np.savez(wants, **{f"want{n}": recursive.want(cell, batch) for n, batch in enumerate(drawn)})
         shared = {
             "structures": made.put(f"rows/{name}.npz", structures.getvalue()),
             "expected": made.put(f"expected/{name}.npz", wants.getvalue()),
         }
         for levels in recursive.LEVELS:
-            package = recursive.package_of(cell, target, 10, levels)
+            package = recursive.package_of(cell, target, batches[1], levels)
             yield (
                 f"{name}, levels by {levels}",
                 {"package": made.put(f"packages/{name}-{levels}.tar", package), **shared},
@@ -203,6 +205,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("bundle.tar"))
     parser.add_argument("--trials", type=Path, nargs="*", default=[], help="archives of hbtvm tune --export")
     parser.add_argument("--trial-seconds", type=float, default=150.0, help="for each archive (default: 150)")
+    parser.add_argument("--head", type=Path, help="a folder of benchmarks.gpu.head_models")
     parser.add_argument("--cores", type=int, default=132, help="multiprocessors (default: an H100's)")
     parser.add_argument("--cache", type=Path, default=Path(".cache/gpu/models"))
     given = parser.parse_args()
@@ -213,6 +216,11 @@ def main() -> int:
         fields = {"archive": name, "out": f"{archive.stem}.times.jsonl"}
         made.steps.append(Step(f"trials of {archive.stem}", "trials", fields, given.trial_seconds, True))
     measurements(target, made, (1, 1_000, 10_000, 100_000, 1_000_000), given.cache)
+    if given.head is not None:
+        for path in sorted(given.head.iterdir()):
+            made.put(f"head/{path.name}", path.read_bytes())
+        fields = {"models": "head", "out": "head.jsonl"}
+        made.steps.append(Step("nvForest, in turns", "head_to_head", fields, 180.0, True))
     bundle.write(given.out, target, made.steps, made.files)
     print(f"{given.out}: {len(made.steps)} steps, {given.out.stat().st_size / 2**20:.1f} MiB")
     return 0

@@ -96,8 +96,8 @@ def run(
 def _result(folder: Path, step: Step, seconds: float, left: float, out: Path) -> dict[str, Any]:
     """Run a step in a process of its own and return its result."""
     fields = {"kind": step.kind, **step.fields}
-    if step.kind == "trials":
-        fields |= {"out": str(out / step.fields["out"]), "seconds": seconds - _LEAST}
+    if "out" in fields:  # a step that runs as long as it may, with a file of its own
+        fields |= {"out": str(out / fields["out"]), "seconds": seconds - _LEAST}
     command = [sys.executable, "-m", "hbtvm.gpucheck.child", str(folder), json.dumps(fields)]
     start = time.monotonic()
     child = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.gpu` as far as it goes without a GPU: behind the emulated driver, and its refusals."""
+"""`python -m benchmarks.gpu` without a GPU: behind the emulated driver, and its refusals."""
 
 from __future__ import annotations
 

@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.gpu import bundle as building
+from benchmarks.gpu import recursive
 from benchmarks.gpu.bundle import Contents
-from hbtvm.gpucheck import bundle
+from hbtvm.compiler.targets.target import resolve
+from hbtvm.gpucheck import bundle, kinds
 from hbtvm.gpucheck.bundle import Step
 from hbtvm.gpucheck.run import RESULTS
 from hbtvm.runtime.package.file import Package
@@ -141,3 +144,61 @@ def test_wrong_files_get_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "out" / RESULTS).write_text('{"bundle": "another"}\n')
     done = ran(tmp_path, "--out", str(tmp_path / "out"))
     assert done.returncode == 2 and "another bundle" in done.stderr
+
+
+@pytest.mark.parametrize("levels", recursive.LEVELS)
+def test_recursive_models_are_checked_and_timed(
+    levels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recursive, "CELLS", {"mv_rnn": 2})
+    monkeypatch.setattr(recursive, "LEVELS", (levels,))
+    made = Contents()
+    with emulated.machine() as machine:
+        machine.set(emulated.RESIDENT, 3)
+        ((title, fields),) = building._recursive(resolve(emulated.SM90), made, hidden=16, batches=(1, 2))
+        written(made, tmp_path)
+        assert title == f"mv_rnn, levels by {levels}"
+        assert "readouts of" in kinds.recursive(tmp_path, **fields)[0]
+        del fields["expected"]
+        assert set(kinds.recursive_time(tmp_path, **fields, calls=2)[1]) == {"1 structures", "2 structures"}
+        with np.load(tmp_path / "expected/mv_rnn.npz") as arrays:
+            np.savez(tmp_path / "wrong.npz", **{name: values + 1e-3 for name, values in arrays.items()})
+        with pytest.raises(AssertionError, match="Not equal to tolerance"):
+            kinds.recursive(tmp_path, **fields, expected="wrong.npz")
+
+
+def test_kernels_and_sizes_of_shared_memory_are_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = data()[0][:300].astype(np.float32)
+    made = Contents()
+    with emulated.machine() as machine:
+        monkeypatch.setattr(kinds, "Health", lambda gpu: type("Health", (), {"read": dict})())
+        fields = {"package": made.put("a.tar", emulated.package(NAME)), "rows": made.put("rows.npy", X)}
+        written(made, tmp_path)
+        # The emulated clock tells a millisecond for each run.
+        figures = kinds.times(tmp_path, **fields, counts=(1, 600))[1]
+        assert figures["600"]["kernel"] == pytest.approx(1e-3, rel=0.01) and figures["1"]["call"] > 0
+        said, figures = kinds.carveouts(tmp_path, **fields, count=300, sizes=(32 * 1024, 228 * 1024))
+        assert machine.get(emulated.CARVEOUT) == 100
+    assert list(figures) == ["the driver's choice", "32 KiB", "228 KiB"] and "the same scores" in said
+
+
+@pytest.mark.parametrize("library", ["cupy"])
+def test_rows_on_the_device_are_compared(
+    library: str, tmp_path: Path, cupy: type[emulated.Cupy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Contents()
+    fields = {
+        "package": made.put("a.tar", emulated.package(NAME)),
+        "rows": made.put("rows.npy", data()[0][:50].astype(np.float32)),
+    }
+    written(made, tmp_path)
+    monkeypatch.setattr(kinds.importlib.util, "find_spec", lambda name: object())
+    assert "to the bit" in kinds.on_device(tmp_path, **fields, library=library)[0]
+
+
+def written(made: Contents, folder: Path) -> None:
+    for name, content in made.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
