@@ -151,6 +151,6 @@ def cells() -> list[Cell]:
     reasons = [name for name, case in CASES.items() if case.method == "explain"]
     return [
         *(Cell(name, "explain", rows) for name in CASES for rows in ROWS),
-        *(Cell(name, "threads", 10_000) for name in reasons),
+        *(Cell(name, "threads", rows) for name in reasons for rows in ROWS[1:]),
         *(Cell(name, "predict", rows) for name in reasons for rows in (1, 10_000)),
     ]

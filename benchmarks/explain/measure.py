@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.explain.cases import CASES, Cell
 from benchmarks.explain.peers import Job
-from benchmarks.explain.prepare import packages, rows_of
+from benchmarks.explain.prepare import packages, rows_of, shared
 from benchmarks.peers.processes import PeerError, Process
 
 WORKER = "benchmarks.explain.worker"
@@ -30,7 +30,8 @@ def jobs_of(cell: Cell, folder: Path) -> dict[str, tuple[str, Job]]:
     explained, plain = map(str, packages(case, folder))
     model = str(folder / case.file)
     if cell.kind == "threads":
-        return {f"hbtvm, {n} threads": ("hbtvm", Job(model, explained, "kernel", n)) for n in (1, 2)}
+        files = {1: explained, 2: str(shared(case, folder))}
+        return {f"hbtvm, {n} threads": ("hbtvm", Job(model, file, "kernel", n)) for n, file in files.items()}
     if cell.kind == "predict":
         both = {"with reasons": explained, "without": plain}
         return {name: ("hbtvm", Job(model, package, "predict")) for name, package in both.items()}

@@ -18,7 +18,7 @@ MOST = 20_000
 def prepare(case: Case, folder: Path) -> None:
     """Make what is missing of a case's files.
 
-    These are the model, `packages`, rows, and for peers that do not read a forest's pickle its trees.
+    These are the model, `packages` and `shared`, rows, and a forest's trees for peers that do not read pickles.
     """
     folder.mkdir(parents=True, exist_ok=True)
     model = folder / case.file
@@ -27,9 +27,14 @@ def prepare(case: Case, folder: Path) -> None:
         save(fitted, model)
         if "fasttreeshap" in case.peers and model.suffix == ".pkl":
             np.savez(model.with_suffix(".npz"), **_trees(fitted))
-    for more, package in zip((["--explain"], []), packages(case, folder), strict=True):
-        if not package.exists():
-            compile_package(model, package, 1, 0, "float32", *more)
+    explained, plain = packages(case, folder)
+    for package, threads, more in (
+        (explained, 1, ["--explain"]),
+        (plain, 1, []),
+        (shared(case, folder), 2, ["--explain"]),
+    ):
+        if not package.exists() and (threads == 1 or case.method == "explain"):
+            compile_package(model, package, threads, 0, "float32", *more)
     path = rows_of(case, folder)
     if not path.exists():
         rows = case.rows(MOST)
@@ -43,6 +48,11 @@ def packages(case: Case, folder: Path) -> tuple[Path, Path]:
     """Return the files of the packages with and without reasons."""
     stem = Path(case.file).stem
     return folder / f"{stem}-explain.tar", folder / f"{stem}-plain.tar"
+
+
+def shared(case: Case, folder: Path) -> Path:
+    """Return the file of the package with reasons whose kernels share a call between two threads."""
+    return folder / f"{Path(case.file).stem}-threads.tar"
 
 
 def rows_of(case: Case, folder: Path) -> Path:

@@ -128,14 +128,16 @@ def _time(figure: dict[str, Any]) -> str:
 def _threads(results: dict[str, Any]) -> str:
     body = []
     for name, case in CASES.items():
-        cell = results["cells"].get(f"{name}/threads/10000")
-        if cell is not None:
-            one, two = (cell[f"hbtvm, {n} threads"]["kernel"] for n in (1, 2))
-            body.append([case.title, _time(one), _time(two), f"{per_row(one) / per_row(two):.2f}×"])
+        for rows in ROWS:
+            cell = results["cells"].get(f"{name}/threads/{rows}")
+            if cell is not None:
+                one, two = (cell[f"hbtvm, {n} threads"]["kernel"] for n in (1, 2))
+                ratio = f"{per_row(one) / per_row(two):.2f}×"
+                body.append([case.title, f"{rows:,}", _time(one), _time(two), ratio])
     if not body:
         return ""
-    header = ["model", "one thread", "two threads", "ratio"]
-    return f"### Two threads, 10,000 rows\n\n{common.markdown(header, body)}"
+    header = ["model", "rows", "one thread", "two threads", "ratio"]
+    return f"### Two threads, wall time\n\n{common.markdown(header, body)}"
 
 
 def _cost(results: dict[str, Any]) -> str:

@@ -79,6 +79,7 @@ def test_cells_are_chosen_by_names() -> None:
     assert chosen([]) == cells()
     assert [cell.key for cell in chosen(["deep/explain/100", "xgboost/threads"])] == [
         "deep/explain/100",
+        "xgboost/threads/100",
         "xgboost/threads/10000",
     ]
     assert len(chosen(["leaves"])) == 3
@@ -121,7 +122,7 @@ def test_reports_name_rows_and_ratios() -> None:
     assert shown["peer's time"] == "2 ms (1,500 rows)"
     assert (shown["kernel"], shown["`explain`"], shown["kernel's ratio"]) == ("100 µs", "200 µs", "20.0×")
     assert found["Shapley values"][1]["peer's time"] == "fails"
-    assert found["Two threads, 10,000 rows"][0]["ratio"] == "2.00×"
+    assert found["Two threads, wall time"][0]["ratio"] == "2.00×"
     cost = found["Packages and predictions with and without `explain=True`"][0]
     assert (cost["package"], cost["with reasons"]) == ("1.00 MB", "2.00 MB")
     assert cost["`predict`, 1 row, without"] == "1 µs"
