@@ -19,7 +19,7 @@ from benchmarks.explain.cases import CASES, Cell, cells
 from benchmarks.explain.measure import WORKER, measure
 from benchmarks.explain.peers import PEERS
 from benchmarks.explain.prepare import packages, prepare
-from benchmarks.peers.processes import find_interpreters
+from benchmarks.peers.processes import PeerError, find_interpreters
 from benchmarks.peers.results import machine
 from benchmarks.pipelines.measure import versions
 
@@ -70,15 +70,19 @@ def _measure(wanted: list[Cell], options: argparse.Namespace, results: dict[str,
         for cell in wanted:
             if cell.key in results["cells"] and not options.again:
                 continue
-            figures = measure(
-                cell,
-                options.cache,
-                installed,
-                log,
-                seconds=options.seconds,
-                most=options.most,
-                cpu=options.cpu_time,
-            )
+            try:
+                figures = measure(
+                    cell,
+                    options.cache,
+                    installed,
+                    log,
+                    seconds=options.seconds,
+                    most=options.most,
+                    cpu=options.cpu_time,
+                )
+            except PeerError as error:
+                print(f"{cell.key}: {error}", file=sys.stderr, flush=True)
+                continue
             results["cells"][cell.key] = figures
             results["most"] = options.most
             results["clock"] = "CPU time" if options.cpu_time else "Time"

@@ -18,7 +18,7 @@ MOST = 20_000
 def prepare(case: Case, folder: Path) -> None:
     """Make what is missing of a case's files.
 
-    These are the model, `packages` and `shared`, rows, and a forest's trees for peers that do not read pickles.
+    These are the model, `packages`, `shared`, rows, and a forest's trees for peers that do not read pickles.
     """
     folder.mkdir(parents=True, exist_ok=True)
     model = folder / case.file

@@ -86,6 +86,11 @@ class Process:
             raise PeerError(f"{do}: {answer['error']}")
         return answer["ok"]
 
+    def cpu_seconds(self) -> float:
+        """Return the CPU time of the process, in seconds."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _line(self, do: str, request: dict[str, Any]) -> str:
         """A request as the process reads it."""
         return json.dumps({"do": do, **request})
