@@ -16,6 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import hbtvm
 
 ROWS, FILES = 400, 4
+COLUMNS = ["age", "city", "note"]  # of training; the last is not read
 
 
 class Case:
@@ -43,10 +44,10 @@ class Case:
         )
         front = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["city"]))
         self.model = make_pipeline(front, LogisticRegression())
-        self.model.fit(rows, rng.choice(["no", "yes"], ROWS))
+        self.model.fit(rows[COLUMNS], rng.choice(["no", "yes"], ROWS))
         self.expected = self.model.predict_proba(rows)
         self.package, self.data = folder / "model.tar", folder / "rows"
-        hbtvm.compile(self.model, batch_sizes=(100,), threads=1).save(self.package)
+        hbtvm.compile(self.model, batch_sizes=(100,), threads=1, explain=True).save(self.package)
         self.write(self.data, rows)
 
     def write(self, folder: Path, rows: pd.DataFrame) -> None:
@@ -68,6 +69,23 @@ class Case:
         found = found.sort_values("id")
         np.testing.assert_array_equal(found["id"], self.rows["id"])
         np.testing.assert_allclose(found[["no", "yes"]].to_numpy(float), self.expected, rtol=1e-6)
+
+    def check_contributions(self, found: pd.DataFrame) -> None:
+        """Compare contributions, with ids in front, with scikit-learn's weights and scores."""
+        assert list(found.columns) == ["id", *COLUMNS, "base_value"]
+        found = found.sort_values("id")
+        np.testing.assert_array_equal(found["id"], self.rows["id"])
+        front, linear = self.model[0], self.model[-1]
+        age = front.named_transformers_["standardscaler"].transform(self.rows[["age"]])[:, 0]
+        np.testing.assert_allclose(found["age"], linear.coef_[0, 0] * age, rtol=0, atol=1e-9)
+        cities = dict(
+            zip(front.named_transformers_["onehotencoder"].categories_[0], linear.coef_[0, 1:], strict=True)
+        )
+        city = self.rows["city"].map(cities) - np.mean([*cities.values()])
+        np.testing.assert_allclose(found["city"], city, rtol=0, atol=1e-9)
+        assert (found["note"] == 0).all()
+        scores = found[[*COLUMNS, "base_value"]].sum(axis=1)
+        np.testing.assert_allclose(scores, self.model.decision_function(self.rows), rtol=0, atol=1e-9)
 
 
 def die_once(mark: str) -> None:

@@ -37,6 +37,8 @@ def test_predictions(case: Case) -> None:
     found = frame.compute()
     case.check(found)
     assert [str(one) for one in frame.dtypes] == [str(one) for one in found.dtypes]
+    explained = hbtvm.dask.predict(dd.read_parquet(case.data), case.package, "contributions", keep=["id"])
+    case.check_contributions(explained.compute())
     labels = hbtvm.dask.predict(dd.read_parquet(case.data), case.package.read_bytes()).compute()
     assert labels["label"].tolist() == case.model.predict(case.rows).tolist()
 

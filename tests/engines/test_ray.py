@@ -45,6 +45,8 @@ def test_predictions_though_a_worker_dies(case: Case, tmp_path: Path) -> None:
     rows = rows.map_batches(killer, batch_format="pyarrow")
     case.check(hbtvm.ray.predict(rows, case.package, "proba", keep=["id"]).to_pandas())
     assert (tmp_path / "killed").exists()
+    explained = hbtvm.ray.predict(rows, case.package, "contributions", keep=["id"])
+    case.check_contributions(explained.to_pandas())
     with pytest.raises(InputError, match="column 'age' of the model is missing"):
         hbtvm.ray.predict(rows.drop_columns(["age"]), case.package)
     commands.run_page("ray", case, tmp_path)

@@ -52,6 +52,8 @@ def test_predictions_though_a_worker_dies(case: Case, session: SparkSession, tmp
     rows = rows.mapInArrow(killer, rows.schema)
     case.check(hbtvm.spark.predict(rows, case.package, "proba", keep=["id"]).toPandas())
     assert Path(mark).exists()
+    explained = hbtvm.spark.predict(rows, case.package, "contributions", keep=["id"])
+    case.check_contributions(explained.toPandas())
     with pytest.raises(InputError, match="column 'age' of the model is missing"):
         hbtvm.spark.predict(rows.drop("age"), case.package)
     commands.run_page("spark", case, tmp_path)

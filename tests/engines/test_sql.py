@@ -110,6 +110,14 @@ def test_replace_and_unregister(case: Case, connection: duckdb.DuckDBPyConnectio
         hbtvm.duckdb.unregister(connection, "churn")
 
 
+def test_contributions(case: Case, trees: hbtvm.Model, connection: duckdb.DuckDBPyConnection) -> None:
+    hbtvm.duckdb.register(connection, "why", case.package, output="contributions")
+    query = "SELECT id, unnest(why(people)) FROM people"
+    case.check_contributions(connection.sql(query).df())
+    with pytest.raises(InputError, match="has no contributions"):
+        hbtvm.duckdb.register(connection, "why", trees, output="contributions")
+
+
 def test_what_cannot_be_registered(case: Case, connection: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(InputError, match="already a function 'lower'"):
         hbtvm.duckdb.register(connection, "lower", case.package)

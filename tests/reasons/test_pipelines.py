@@ -162,6 +162,8 @@ def test_linear_models_by_column() -> None:
         expected = np.asarray(derived)[:, mine] @ weights[mine]
         change = found.values[:, column] - expected
         np.testing.assert_allclose(change, change[0], rtol=0, atol=1e-12)
+    cities = dict(zip(sorted(FRAME["city"].unique()), weights[:4] - weights[:4].mean(), strict=True))
+    np.testing.assert_allclose(found.values[:, 3], FRAME["city"][:20].map(cities), rtol=0, atol=1e-12)
     middle = FRAME[["a", "b", "c"]].mean().to_dict() | {"city": "Lyon"}
     np.testing.assert_allclose(compiled.explain(middle).values[0, :3], 0, atol=1e-12)
     np.testing.assert_allclose(

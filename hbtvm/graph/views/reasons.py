@@ -118,9 +118,11 @@ def _terms(linear: Linear, player: np.ndarray, width: int) -> Linear:
     base[:, -1] = linear.base_score
     entries = sums.entries.copy()
     for table in np.split(entries, np.cumsum(sums.sizes, dtype=np.int64)[:-1]):
-        if len(table):
-            base[:, -1] += table.mean(axis=0)
-            table -= table.mean(axis=0)
+        # The last entry is for values that are none of the categories.
+        if len(table) > 1:
+            mean = table[:-1].mean(axis=0)
+            base[:, -1] += mean
+            table -= mean
     terms = replace(
         sums,
         weight=apart(sums.weight, sums.feature),
