@@ -8,9 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from category_encoders import HashingEncoder
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import hbtvm
@@ -96,6 +99,9 @@ def test_what_is_refused(model: Model, tmp_path: Path) -> None:
     assert "transforms" in refused(hbtvm.compile(OneHotEncoder().fit(X.round())))
     assert "transforms" in refused(hbtvm.compile(CountVectorizer().fit(["a text", "another text"])))
     assert "not a tar archive" in refused(b"no package" * 100)
+    hashed = make_pipeline(HashingEncoder(cols=["city"], n_components=2, max_process=1), LinearRegression())
+    told = refused(hbtvm.compile(hashed.fit(pd.DataFrame({"city": ["Rome", "Oslo"]}), [0, 1])))
+    assert "step 'hashingencoder' (HashingEncoder): counts of hashes can't be computed outside of" in told
     bad = replace(model.package, input=replace(model.package.input, feature_names=("a", "b\0c", "d")))
     assert "NUL" in refused(bad)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -191,12 +192,9 @@ class _Prepared:
 
     def _read(self, package: Package, number: int) -> Part:
         """Return the model of a number, which may read values other than numbers from batches of Arrow."""
-        others: Exception | None = None
         rows = None
-        try:
+        with contextlib.suppress(PackageError):  # Arrow's refusal names what no language but Python reads
             rows = _rows(package)
-        except PackageError as error:
-            others = error
         batches: Batches | None = None
         if rows is None or package.input.categories or package.input.category_order:
             first = sum(len(batches.texts) for batches in self._batches.values())
@@ -205,7 +203,7 @@ class _Prepared:
             except UnsupportedModel as error:
                 if rows is None:
                     reason = str(error).rstrip(".")
-                    raise PackageError(f"{others}, nor does it from Arrow: {reason}") from None
+                    raise PackageError(f"has a step without code in C: {reason}") from None
         part = self._part(package, rows)
         if batches is not None:
             self._batches[number] = batches

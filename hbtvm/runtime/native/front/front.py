@@ -16,6 +16,7 @@ import numpy as np
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.graph.columns.feeds import Feed
+from hbtvm.graph.columns.row_operations import Buckets
 from hbtvm.graph.columns.table import Made, Raw
 from hbtvm.graph.columns.text import Vectorize
 from hbtvm.graph.graph import InputSpec
@@ -211,6 +212,10 @@ def _feed(feed: Feed, j: int, plan: FeedPlan, texts: dict[Vectorize, int], exact
     if isinstance(source, Made):
         operation = vectorizer(source)
         if operation is None:
+            if isinstance(source.operation, Buckets):
+                raise UnsupportedModel(
+                    f"{source.operation.where}: counts of hashes can't be computed outside of Python."
+                )
             name = type(source.operation).__name__
             raise UnsupportedModel(f"{feed.where}: the operation {name} can't be computed outside of Python.")
         if operation.analyzer.kind == "pairs":
