@@ -9,9 +9,9 @@ from typing import Any
 from tvm import tirx
 
 from hbtvm.compiler.lowering.indices import index_at
+from hbtvm.runtime.explaining import splits as tables
 from hbtvm.schedules.reasons.cpu import SHAPLEY
 from hbtvm.schedules.statements import Place, broadcast, const, sequence, serial, vector_type
-from hbtvm.strategies.reasons import tables
 
 _MOST_UNROLLED = 8  # steps over points in straight-line code
 

@@ -10,6 +10,7 @@ import numpy as np
 from hbtvm.errors import InputError
 from hbtvm.runtime.explaining.explanation import Explanation
 from hbtvm.runtime.explaining.games import Game, MatrixGame, TableGame
+from hbtvm.runtime.explaining.interactions import Interactions, of_pairs
 from hbtvm.runtime.explaining.shapley import enumerated, sampled
 from hbtvm.runtime.explaining.tables import table_of
 from hbtvm.runtime.python_steps import chained
@@ -30,8 +31,14 @@ _OTHERS: tuple[Output, ...] = ("proba", "score")
 
 
 def explain(
-    model: Model, X: Any, background: Any, samples: int | None, seed: int, output: str | None
-) -> Explanation:
+    model: Model,
+    X: Any,
+    background: Any,
+    samples: int | None,
+    seed: int,
+    output: str | None,
+    interactions: bool,
+) -> Explanation | Interactions:
     """Explain rows; see `hbtvm.Model.explain`."""
     package = model.package
     if package.transforms:
@@ -41,7 +48,9 @@ def explain(
     if background is None:
         if samples is not None:
             raise InputError("samples is for estimates, which need background=.")
-        return exact(model, X, output)
+        return exact(model, X, output, interactions)
+    if interactions:
+        raise InputError("interactions are exact, from the package's reasons; leave out background=.")
     if package.input.rows_are_values:
         raise InputError("a row of this model is a single value; expected a model of several columns.")
     if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 3):
@@ -75,18 +84,19 @@ def explain(
     )
 
 
-def exact(model: Model, X: Any, output: str | None) -> Explanation:
+def exact(model: Model, X: Any, output: str | None, interactions: bool = False) -> Explanation | Interactions:
     """Explain rows by the package's view "reasons", a kernel of Shapley values.
 
     A row's results have the shape (outputs, columns + 1), the last of which is the base value. Behind Python
     steps, the columns are the steps'.
 
-    Raises `InputError` if the package has no such view.
+    Raises `InputError` if the package has no such view, or no interactions.
     """
     if model._parts:
         lead = model._parts[0].transform if len(model._parts) > 1 else None
         last = model._parts[-1]
-        explanation: Explanation = chained(model.package.python, lead)(partial(exact, last, output=output), X)
+        behind = partial(exact, last, output=output, interactions=interactions)
+        explanation: Explanation | Interactions = chained(model.package.python, lead)(behind, X)
         return explanation
     view = model.views.get("reasons")
     if view is None:
@@ -99,7 +109,8 @@ def exact(model: Model, X: Any, output: str | None) -> Explanation:
         raise InputError(f"{why}, or pass background= to estimate them.")
     if output not in (None, *_SCALES):
         raise InputError(f"the package has reasons of raw scores; for {output!r} pass background=.")
-    return _of_view(model, view, X, _view_results(view, X))
+    explained = _of_view(model, view, X, _view_results(view, X))
+    return of_pairs(view, X, explained) if interactions else explained
 
 
 def _view_results(view: Model, X: Any) -> np.ndarray:

@@ -69,8 +69,8 @@ class MatrixGame(Game):
         self._score: Callable[[np.ndarray], np.ndarray] = lambda rows: flat(
             model._finished(kernels.raw(rows), output)
         )
-        self._X = _matrix(model, X)
-        with_name = named(lambda: _matrix(model, background))
+        self._X = matrix_of(model, X)
+        with_name = named(lambda: matrix_of(model, background))
         reader = kernels.inputs
         if isinstance(reader, FeedReader):
             raw = np.array([reader.plan.raw_of[j] for j in range(self._X.shape[1])])
@@ -150,8 +150,8 @@ def named(call: Callable[[], np.ndarray]) -> np.ndarray:
         raise InputError(f"{BACKGROUND}{error.args[0]}", error.row) from error
 
 
-def _matrix(model: Model, X: Any) -> np.ndarray:
-    """Return the matrix of rows."""
+def matrix_of(model: Model, X: Any) -> np.ndarray:
+    """Return rows as kernels read them, shape (n, features)."""
     kernels = model._kernels
     if is_sparse(X) and not isinstance(kernels.inputs, FeedReader):
         tiles = [tile.copy() for _, tile in SparseRows(kernels.inputs, X, model.package.library).tiles()]

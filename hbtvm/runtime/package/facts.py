@@ -18,7 +18,7 @@ _MOST = 2**40  # exclusive limit of counts
 
 _COUNTS = {
     "trees": {"trees": 1, "nodes": 0, "leaves": 0, "depth": 0},
-    "reasons": {"trees": 1, "nodes": 0, "leaves": 0, "depth": 0, "players": 1},
+    "reasons": {"trees": 1, "nodes": 0, "leaves": 0, "depth": 0, "players": 1, "category_size": 0},
     "linear": {"numbers": 0, "categories": 0, "entries": 0},
     "columns": {},
     "network": {},
@@ -42,6 +42,8 @@ def _check_facts(facts: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"base_score is {base!r:.100}, divisor {divisor!r:.100}")
     if len(base) != facts["n_outputs"] or facts.get("compare_dtype") not in get_args(Dtype):
         raise ValueError(f"{len(base)} base scores, compare_dtype {facts.get('compare_dtype')!r:.100}")
+    if operator == "reasons" and type(facts.get("negative_fraction_is_zero")) is not bool:
+        raise ValueError(f"negative_fraction_is_zero is {facts.get('negative_fraction_is_zero')!r:.100}")
     if operator == "network" and not (
         isinstance(operators, list) and all(isinstance(operator, str) for operator in operators)
     ):
@@ -89,6 +91,9 @@ def anchor_facts(anchor: Anchor) -> dict[str, Any]:
             **forest_facts(anchor.ensemble),
             "operator": "reasons",
             "players": anchor.n_players,
+            # How the kernel reads categories
+            "category_size": max((len(one.member) for one in anchor.ensemble.category_sets), default=0),
+            "negative_fraction_is_zero": anchor.ensemble.negative_fraction_is_zero,
             "n_outputs": anchor.n_outputs,
             "base_score": anchor.base_score.tolist(),
         }

@@ -24,6 +24,7 @@ import numpy as np
 from tvm import te, tirx
 
 from hbtvm.graph.reasons.paths import quadrature
+from hbtvm.runtime.explaining.splits import TERMS, WORDS
 from hbtvm.runtime.package.signature import Argument, Signature, rows_argument, scores_argument, table
 from hbtvm.schedules.cpu.sharing import with_row_threads
 from hbtvm.schedules.reasons import cpu as reasons_cpu
@@ -33,7 +34,7 @@ from hbtvm.schedules.workload import ReasonsWorkload, Target, Workload, family_o
 from hbtvm.strategies.base import Strategy
 from hbtvm.strategies.columns import column_arguments, column_stage, column_tables, placeholder
 from hbtvm.strategies.reasons.operand import ReasonsOperand
-from hbtvm.strategies.reasons.tables import TERMS, WORDS, splits_of
+from hbtvm.strategies.reasons.tables import splits_of
 from hbtvm.strategies.scores import unaligned_rows
 
 

@@ -2,15 +2,8 @@
 
 A kernel visits the splits of all trees in depth-first order, left before right. A visit opens a split: from
 its parent's numbers it computes those of the split. Then it closes the splits whose subtrees end there. An
-open split's numbers lie in a stack, at the split's level. Of each split the tables hold
-
-- `WORDS` whole numbers: its column; the place of its player's value among a row's results; the *branch* of
-  the nearest earlier split of its player; its level; the splits that its visit closes; its flags;
-- ``4 + 2 * V`` numbers: the weights w (`hbtvm.graph.reasons.paths`) of the branch to it, of its player's
-  earlier branch, and of its left and right branch; then the terms of its left and its right child, if they
-  are leaves, else zeros.
-
-Branch 0 stands for none; the left and right branch of a split at level d are 1 + 2 * d and 2 + 2 * d.
+open split's numbers lie in a stack, at the split's level. `hbtvm.runtime.explaining.splits` says what the
+tables hold of each split.
 """
 
 from __future__ import annotations
@@ -21,12 +14,24 @@ import numpy as np
 
 from hbtvm.graph.reasons.paths import Paths
 from hbtvm.graph.trees.ensemble import LEAF
+from hbtvm.runtime.explaining.splits import (
+    BEFORE,
+    CLOSES,
+    COLUMN,
+    EARLIER,
+    FLAGS,
+    IS_RIGHT,
+    LEFT,
+    LEFT_LEAF,
+    LEVEL,
+    OWN,
+    PLACE,
+    RIGHT,
+    RIGHT_LEAF,
+    TERMS,
+    WORDS,
+)
 from hbtvm.strategies.reasons.operand import ReasonsOperand
-
-WORDS = 6
-COLUMN, PLACE, EARLIER, LEVEL, CLOSES, FLAGS = range(WORDS)  # a split's whole numbers
-LEFT_LEAF, RIGHT_LEAF, IS_RIGHT = 1, 2, 4  # flags: which children are leaves, and whether it is a right child
-OWN, BEFORE, LEFT, RIGHT, TERMS = range(5)  # a split's numbers, its leaves' terms last
 
 
 @dataclass(frozen=True)
