@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from benchmarks.explain.cases import CASES, Cell, cells
 from benchmarks.explain.peers import Job
 from benchmarks.explain.prepare import packages, prepare, rows_of
 from benchmarks.explain.worker import Worker
+from benchmarks.peers.processes import PeerError
 
 ROWS = higgs_like(400, 5, 0)[0]
 
@@ -66,6 +68,32 @@ def report_way(seconds: float):
     from benchmarks.explain.peers import Way
 
     return Way(lambda X: time.sleep(seconds * len(X)))
+
+
+class Idle:
+    """A process whose calls take a second, of no CPU time."""
+
+    def cpu_seconds(self) -> float:
+        return 0.0
+
+    def ask(self, do: str, limit: float, **request: object) -> float:
+        return 1.0
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_turns_of_threads_count_on_idle_machines(busy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    worked = itertools.count(0, 10) if busy else itertools.repeat(5)
+    monkeypatch.setattr(measure, "_busy", lambda: float(next(worked)))
+    monkeypatch.setattr(measure, "_MOST_TURNS", 10)
+    monkeypatch.setattr(measure.time, "sleep", lambda seconds: None)
+    calls = {(name, "kernel"): 2 for name in ("one", "two")}
+    processes = {"one": Idle(), "two": Idle()}
+    if busy:
+        with pytest.raises(PeerError, match="other programs kept the CPUs busy"):
+            measure._turns(processes, calls, 1.0, cpu=False, alone=True)
+    else:
+        found = measure._turns(processes, calls, 1.0, cpu=False, alone=True)
+        assert found == {key: [1.0] * measure.TURNS for key in calls}
 
 
 def test_differences_are_of_common_rows() -> None:
