@@ -227,7 +227,7 @@ def test_weighted_sums_of_forests_as_their_members() -> None:
     found = explained(soft)
     np.testing.assert_allclose(found.values, (parts[0].values + parts[1].values) / 2, rtol=0, atol=3e-6)
     with pytest.raises(InputError, match="trees are combined by other operators, or pass background="):
-        explained(CalibratedClassifierCV(forests[0][1], cv=2, ensemble=False).fit(X, SCORE > 0.3))
+        explained(CalibratedClassifierCV(forests[0][1], cv=2).fit(X, SCORE > 0.3))
 
 
 def test_steps_that_mix_columns_are_refused_with_advice() -> None:

@@ -14,6 +14,7 @@ from hbtvm.graph.graph import Graph
 from hbtvm.graph.networks.join_trees import comparisons_of, joined
 from hbtvm.graph.networks.network import Network
 from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.views.additive import score_of
 from hbtvm.operators.base import Node, evaluate, in_order
 from hbtvm.operators.pointwise import Elementwise
 from hbtvm.operators.shapes import Reduce
@@ -35,14 +36,14 @@ def as_one_forest(graph: Graph) -> Graph | None:
         column >= width for stage in graph.stages for column in stage.columns
     ):
         return None
-    outputs = graph.output.over(last.output)
-    scores = outputs.get("raw", outputs.get("decision", outputs.get("proba", outputs.get("response"))))
-    found = None if scores is None else _weights(scores, last.n_features)
+    found = score_of(
+        graph,
+        lambda scores: _weights(scores, last.n_features),
+        lambda sums, matrix: (sums[0] @ matrix, sums[1] @ matrix),
+    )
     if found is None:
         return None
     weights, base = found
-    if [len(labels) for labels in graph.output.classes] == [2] and len(base) == 2:
-        weights, base = weights[:, 1:], base[1:]
 
     of_columns = np.zeros((width + sum(stage.anchor.n_outputs for stage in graph.stages), len(base)))
     np.add.at(of_columns, list(graph.columns), weights)

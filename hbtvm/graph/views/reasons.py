@@ -3,7 +3,8 @@
 Trees have Shapley values (`hbtvm.graph.reasons.anchor`). All columns that steps derive from a raw column are
 one player, whose steps the trees' splits contain. Linear models have the terms of their sums: a number's is 0
 where its scaler gives 0, such as at the training rows' mean, and a category's is relative to the mean over
-categories. Additive models have their own terms; of a term of two columns, each has half.
+categories. Networks that are sums of functions of single columns have those functions
+(`hbtvm.graph.views.additive`). Additive models have their own terms; of a term of two columns, each has half.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import numpy as np
 from hbtvm.graph.columns.table import raws_of
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.networks.complement import keep_second
-from hbtvm.graph.networks.network import Linear
+from hbtvm.graph.networks.network import Linear, Network
 from hbtvm.graph.reasons.anchor import TreeReasons
 from hbtvm.graph.trees.ensemble import PER_NODE, TreeEnsemble
+from hbtvm.graph.views.additive import Additive, Sum, by_place, score_of, terms
 from hbtvm.graph.views.combined import as_one_forest
 from hbtvm.graph.views.view import NoView, trees_of, view_of
 
@@ -45,8 +47,13 @@ def reasons(graph: Graph) -> Graph:
         return view_of(
             graph, partial(_terms, player=player, width=width), (graph.anchor.n_outputs, width + 1), None
         )
-    if not isinstance(graph.anchor, TreeEnsemble) and not graph.stages:
-        raise NoView("it is neither an ensemble of trees nor a plain weighted sum")
+    if isinstance(graph.anchor, Network) and not graph.stages:
+        sums = Additive(_players(graph))
+        total = score_of(graph, sums.sum_of, Sum.times)
+        if total is None:
+            raise NoView("it is neither an ensemble of trees nor a sum of functions of single columns")
+        viewed = terms(graph.anchor, total, width)
+        return view_of(graph, lambda _: viewed, (len(total.constant), width + 1), None)
     trees = trees_of(graph)
     if trees.cover is None:
         if graph.library != "interpret" or trees.n_outputs > 1:
@@ -107,26 +114,7 @@ def _by_column(ensemble: TreeEnsemble, player: np.ndarray, width: int) -> TreeEn
 
 def _terms(linear: Linear, player: np.ndarray, width: int) -> Linear:
     """Return the linear model whose outputs are the terms of each player, with the base score behind them."""
-    sums, outputs = linear.sums, linear.n_outputs
-
-    def apart(weights: np.ndarray, features: np.ndarray) -> np.ndarray:
-        result = np.zeros((len(weights), outputs, width + 1))
-        result[np.arange(len(weights)), :, player[features]] = weights
-        return result.reshape(len(weights), outputs * (width + 1))
-
-    base = np.zeros((outputs, width + 1))
-    base[:, -1] = linear.base_score
-    entries = sums.entries.copy()
-    for table in np.split(entries, np.cumsum(sums.sizes, dtype=np.int64)[:-1]):
-        # The last entry is for values that are none of the categories.
-        if len(table) > 1:
-            mean = table[:-1].mean(axis=0)
-            base[:, -1] += mean
-            table -= mean
-    terms = replace(
-        sums,
-        weight=apart(sums.weight, sums.feature),
-        missing=apart(sums.missing, sums.feature),
-        entries=apart(entries, np.repeat(sums.code_feature, sums.sizes)),
-    )
+    terms, means = by_place(linear.sums, player, width + 1)
+    base = np.zeros((linear.n_outputs, width + 1))
+    base[:, -1] = linear.base_score + means
     return Linear(terms, base.reshape(-1))

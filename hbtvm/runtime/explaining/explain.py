@@ -26,6 +26,9 @@ SAMPLES = 128
 _EXACT = 1 << 15  # coalitions of a row, times background rows, that are all scored rather than drawn
 _MOST_PLAYERS = 20  # a table of all coalitions stays small
 
+_SUMS = ("linear", "network")
+"""Operators of views whose contributions are functions of single columns."""
+
 _SCALES: tuple[Output, ...] = ("raw", "decision")
 _OTHERS: tuple[Output, ...] = ("proba", "score")
 
@@ -56,7 +59,7 @@ def explain(
     if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 3):
         raise InputError(f"samples is {samples!r}; expected a whole number of at least 3.")
     view = model.views.get("reasons")
-    if output in (None, *_SCALES) and view is not None and view.package.forest["operator"] == "linear":
+    if output in (None, *_SCALES) and view is not None and view.package.forest["operator"] in _SUMS:
         return _centred(model, X, background)
     names, width = _columns(model)
     of = _output(model, output)
@@ -127,7 +130,7 @@ def _of_view(model: Model, view: Model, X: Any, results: np.ndarray) -> Explanat
 
 
 def _centred(model: Model, X: Any, background: Any) -> Explanation:
-    """Explain rows of a linear model over a background: differences to its mean terms, without sampling."""
+    """Explain rows of a sum of terms over a background: differences to the mean terms, without sampling."""
     view = model.views["reasons"]
     results, mean = _view_results(view, X), _view_results(view, background).mean(axis=0)
     results[:, :, :-1] -= mean[:, :-1]
