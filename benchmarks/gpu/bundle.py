@@ -138,6 +138,8 @@ def measurements(target: Target, made: Contents, counts: Sequence[int], cache: P
         made.steps.append(
             Step(f"times of {library}", "times", {**fields, "counts": list(counts)}, 90.0, True)
         )
+    for library, fields in _explained(target, made, cache):
+        made.steps.append(Step(f"contributions of {library}", "explain", fields, 90.0, True))
     walk = api.compile(
         trained("lightgbm", "higgs", cache)["path"],
         target=dict(target),
@@ -194,6 +196,33 @@ def _recursive(
                 f"{name}, levels by {levels}",
                 {"package": made.put(f"packages/{name}-{levels}.tar", package), **shared},
             )
+
+
+def _explained(target: Target, made: Contents, cache: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Packages with contributions, and the libraries' own."""
+    import lightgbm
+    import xgboost
+
+    for library in ("lightgbm", "xgboost"):
+        about = trained(library, "higgs", cache)
+        rows = np.load(about["rows"])[:1000].astype(np.float32)
+        if library == "lightgbm":
+            want = lightgbm.Booster(model_file=about["path"]).predict(rows[:200], pred_contrib=True)
+        else:
+            booster = xgboost.Booster(model_file=about["path"])
+            want = booster.predict(xgboost.DMatrix(rows[:200]), pred_contribs=True)
+        package = api.compile(
+            about["path"], target=dict(target), batch_sizes=(100, 10_000), explain=True
+        ).package
+        yield (
+            library,
+            {
+                "package": made.put(f"packages/{library}-explained.tar", package),
+                "rows": made.put(f"rows/{library}-explained.npy", rows),
+                "expected": made.put(f"expected/{library}-explained.npy", np.asarray(want)),
+                "counts": [1, 100, 10_000, 100_000],
+            },
+        )
 
 
 def _without(fields: Any, *names: str) -> dict[str, Any]:

@@ -163,6 +163,29 @@ def on_device(folder: Path, package: str, rows: str, library: str) -> Result:
     return f"{len(X):,} scores, the same to the bit", {}
 
 
+def explain(
+    folder: Path, package: str, rows: str, expected: str, counts: Sequence[int], rtol: float = 1e-5
+) -> Result:
+    """Compare contributions, with the base value behind them, with the library's; time calls from numpy.
+
+    `rtol`: tolerance relative to the largest contribution.
+    """
+    X, want = np.load(folder / rows), np.load(folder / expected)
+    model, figures, largest = load(folder / package, device="cuda:0"), {}, 0.0
+    for count in counts:
+        many = np.concatenate([X] * -(-count // len(X)))[:count]
+        found = model.explain(many)
+        got = np.concatenate([found.values, found.base_values[:, None]], axis=1)[: len(want)]
+        off = float(np.abs(got - want[: len(got)]).max() / np.abs(want).max())
+        assert off <= rtol, f"{count:,} rows: contributions differ by up to {off:.1e} of the largest"
+        largest = max(largest, off)
+        view = model.views["reasons"]
+        seconds = _call_seconds(partial(view.predict, many), 20 if count < 20_000 else 3)
+        figures[str(count)] = statistics.median(seconds)
+    told = ", ".join(f"{int(name):,} rows {value * 1e6:.1f} µs" for name, value in figures.items())
+    return f"differ by up to {largest:.1e} of the largest; {told}", figures
+
+
 def carveouts(folder: Path, package: str, rows: str, count: int, sizes: Sequence[int]) -> Result:
     """Time a kernel by how much of a multiprocessor's memory is shared memory; scores stay the same."""
     made, X = package_file.read(folder / package), np.load(folder / rows)
@@ -262,6 +285,7 @@ KINDS: dict[str, Callable[..., Result]] = {
         recursive,
         recursive_time,
         on_device,
+        explain,
         carveouts,
         times,
         sanitize,
