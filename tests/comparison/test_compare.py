@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,10 +144,11 @@ def test_onnx() -> None:
     assert comparison.library.startswith("ONNX Runtime ")
 
 
-def test_tune_ends_with_the_comparison(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tune_ends_with_the_comparison(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     tune = functools.partial(
         hbtvm.tune,
         models.ZOO["xgb_three"](),
+        log=tmp_path / "log.jsonl",
         batch_sizes=100,
         trials=1,
         threads=1,
