@@ -19,6 +19,7 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define CUDART_INF_F INFINITY
 #define CUDART_INF INFINITY

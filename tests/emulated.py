@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -169,6 +169,11 @@ class Device:
         pass
 
 
+class _Pointer(NamedTuple):
+    ptr: int
+    device_id: int
+
+
 _Work = ctypes.CFUNCTYPE(None)
 _queued: list[Any] = []
 
@@ -181,6 +186,11 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
     def __init__(self, array: np.ndarray, device: int = 0) -> None:
         self.array, self.device = array, Device(device)
         _queued.append(array)  # CuPy's pool reuses memory in its stream's order only
+
+    @property
+    def data(self) -> Any:
+        """As `cupy.cuda.MemoryPointer`."""
+        return _Pointer(self.array.ctypes.data, self.device.id)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.array, name)
@@ -281,7 +291,7 @@ class Cupy:
 
     @staticmethod
     def empty(shape: tuple[int, ...], dtype: Any) -> Array:
-        return Array(np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 0, dtype))
+        return Array(np.full(shape, np.nan if np.dtype(dtype).kind == "f" else -1).astype(dtype))
 
     @staticmethod
     def where(condition: Array, one: Any, other: Any) -> Array:

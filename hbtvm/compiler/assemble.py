@@ -130,13 +130,15 @@ def _built(
     """Build the kernels that are not built yet."""
     calls: list[Callable[[], _Code]] = []
     logged: dict[int, tuple[str, Callable[[], _Code]]] = {}
-    for forest, kernel in pairs:
+    for number, (forest, kernel) in enumerate(pairs):
         call: Callable[[], _Code]
         if kernel.library is not None and target["kind"] != "cuda":
             call = partial(_kept, kernel.library, kernel.object)
         else:
             workload = workload_of(forest, kernel.rows, kernel.threads)
             call = partial(build_packaged, kernel.strategy, workload, kernel.config, target, staged)
+            if target["kind"] == "cuda":
+                call = partial(call, outputs=not number)  # one kernel of outputs for the package
             if limited and kernel.origin in ("log", "similar"):
                 logged[len(calls)] = f"{kernel.strategy}, {count(kernel.rows, 'row')}", call
         calls.append(call)
@@ -148,18 +150,21 @@ def _kept(library: bytes, object_file: bytes) -> _Code:
     return library, None, object_file
 
 
-def build_packaged(strategy: str, workload: Workload, config: Config, target: Target, staged: bool) -> _Code:
+def build_packaged(
+    strategy: str, workload: Workload, config: Config, target: Target, staged: bool, outputs: bool = False
+) -> _Code:
     """Build a kernel for a package.
 
     `strategy`: the strategy's name.
-    `staged`: whether a GPU's kernel is one of several stages.
+    `staged`, `outputs`: whether a GPU's kernel is one of several stages, and whether the kernel of outputs is
+        beside it.
     Raises `BuildError` if it cannot be built.
     """
     chosen = strategies_on(target, family_of(workload))[strategy]
     if target["kind"] == "cuda":
         parts = chosen.signature(workload, config).parts
         module = chosen.module(workload, config)
-        return *build_code(module, target, portable=True, parts=parts, gathers=staged), b""
+        return *build_code(module, target, portable=True, parts=parts, gathers=staged, outputs=outputs), b""
     with tempfile.TemporaryDirectory(prefix="hbtvm-") as folder:
         path = Path(folder, "kernel.so")
         build_kernel(chosen, workload, config, target, str(path))

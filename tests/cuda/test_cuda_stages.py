@@ -160,14 +160,16 @@ def test_columns_between_kernels_stay_on_the_device(machine: Machine, calls: lis
     want = numbers(model, NEW)
     for n in (1, len(NEW)):
         calls.clear()
+        before = machine.get(LAUNCHES)
         np.testing.assert_array_equal(numbers(model, NEW[:n]), want[:n])
+        launches = machine.get(LAUNCHES) - before
         copies = [one for one in calls if one.startswith("cuMemcpy")]
         assert copies == ["cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2"]
         assert calls.count("cuStreamSynchronize") == 1
         assert not [one for one in calls if one.startswith("cuMemAlloc")]
     # A kernel, and what gathers its rows: not where they lie as it reads them.
     gathers = {"boosted": 0, "projected": 1, "stacked": 3}[name]
-    assert calls.count("cuLaunchKernel") == len(model.package.stages) + 1 + gathers
+    assert launches == len(model.package.stages) + 1 + gathers
 
 
 @pytest.mark.parametrize("name", ["boosted", "projected", "stacked", "chain"])
@@ -188,7 +190,7 @@ def test_rows_on_the_device_give_scores_there(
         assert type(scores) is Array and np.isnan(scores.array).all()  # nobody has waited yet
         assert "cuStreamSynchronize" not in calls
         assert not [one for one in calls if one in ("cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2")]
-        np.testing.assert_array_equal(cupy.asnumpy(scores), want[:n])
+        np.testing.assert_allclose(cupy.asnumpy(scores), want[:n], rtol=1e-14)  # numpy's exponentials
 
 
 def test_rows_at_any_address(cupy: type[Cupy], machine: Machine) -> None:
@@ -200,7 +202,8 @@ def test_rows_at_any_address(cupy: type[Cupy], machine: Machine) -> None:
             rows = memory[(-(memory.ctypes.data // 8) % 2) + offset :][: NEW.size].reshape(NEW.shape)
             rows[:] = NEW
             for n in (64, 256, 300):
-                np.testing.assert_array_equal(cupy.asnumpy(numbers(model, Array(rows[:n]))), want[:n])
+                got = cupy.asnumpy(numbers(model, Array(rows[:n])))
+                np.testing.assert_allclose(got, want[:n], rtol=1e-14)
 
 
 def test_probabilities_and_other_libraries(cupy: type[Cupy], machine: Machine) -> None:

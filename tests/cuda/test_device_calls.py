@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hbtvm.errors import DeviceError
+from hbtvm.operators.base import Input
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.execution.mapped import MAPPED_BYTES
 from hbtvm.runtime.cuda.memory import Event
@@ -112,11 +113,29 @@ def test_rows_on_the_device_are_computed_by_one_kernel(
         rows = memory[len(X) - n :]
         assert rows.ctypes.data % 16 == 0
         raw = Cupy.empty((n, made.output.n_outputs), np.float64)
-        calls.clear()
-        executor.run_on_device(rows.ctypes.data, n, raw.array.ctypes.data, cupy.cuda.stream)
-        del calls["cuCtxPushCurrent_v2"], calls["cuCtxPopCurrent_v2"]
-        assert calls == {"cuStreamIsCapturing": 1, "cuLaunchKernel": 1}
+        with driver.gpu().current():
+            calls.clear()
+            executor.run_on_device(rows.ctypes.data, n, raw.array.ctypes.data, cupy.cuda.stream)
+            assert calls == {"cuStreamIsCapturing": 1, "cuLaunchKernel": 1}
         np.testing.assert_array_equal(cupy.asnumpy(raw).reshape(want[:n].shape), want[len(X) - n :])
+
+
+@pytest.mark.parametrize("name", ["lgb_three_ova", "xgb_three_softmax", "sk_hist_two_nan"])
+def test_an_output_takes_one_more_launch_than_raw_scores(
+    cupy: type[Cupy], machine: Machine, calls: Counter[str], name: str
+) -> None:
+    model = Model(package(name))
+    X, spec = data()[0].astype(np.float32), model.package.output
+    model.warm_up()
+    with driver.gpu().current():
+        for output in filter(spec.by_any_library, (None, *spec.outputs)):
+            is_raw = isinstance(spec.nodes[spec.name_of(output)], Input)
+            for n in (1, len(X)):
+                model.predict(Array(X[:n]), output)  # lays out the launch
+                calls.clear()
+                got = model.predict(Array(X[:n]), output)
+                assert calls == {"cuCtxGetCurrent": 1, "cuLaunchKernel": 1 if is_raw else 2}, output
+                np.testing.assert_allclose(cupy.asnumpy(got), model.predict(X[:n], output), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["lgb_two", "xgb_three_vector"])

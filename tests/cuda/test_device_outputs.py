@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import hbtvm
+from hbtvm.compiler.building import cuda as cuda_build
 from hbtvm.frontends import from_object
 from hbtvm.graph.networks.complement import keep_second
 from hbtvm.graph.outputs.arrays import Arrays
@@ -18,11 +21,13 @@ from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import concat, reduce, select
 from hbtvm.runtime.cuda.rows.libraries import TorchLibrary
 from hbtvm.runtime.model import Model
+from hbtvm.runtime.package.file import Package
 from tests import emulated
-from tests.emulated import USED, Array, Cupy, Machine, package
+from tests.emulated import SM90, USED, Array, Cupy, Machine, package
 from tests.epilogues import RESPONSES, rounded
 from tests.models import ZOO, data
 from tests.oracle import margins
+from tests.runtime_models import trained
 
 pytestmark = pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
 
@@ -113,11 +118,23 @@ def test_what_no_library_makes() -> None:
     assert not names.by_any_library(None) and names.by_any_library("proba")
 
 
+def without_kernel(name: str) -> Package:
+    """As `package`, as releases compiled that had no kernel of outputs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cuda_build, "output_source", lambda: "")
+        return hbtvm.compile(trained(name)[1], target=SM90, batch_sizes=(1,)).package
+
+
+@pytest.mark.parametrize("make", [package, without_kernel])
 @pytest.mark.parametrize("name", ["lgb_three_ova", "xgb_three_softmax", "sk_hist_two_nan", "lgb_two_rf"])
 def test_outputs_are_made_on_the_device_without_waiting(
-    cupy: type[Cupy], machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str
+    cupy: type[Cupy],
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    make: Callable[[str], Package],
 ) -> None:
-    model = Model(package(name))
+    model = Model(make(name))
     X = data()[0].astype(np.float32)
     cupy.cuda.stream = int(machine.stream())
     with monkeypatch.context() as patch:
@@ -153,16 +170,19 @@ def test_other_outputs_come_back_to_the_device(cupy: type[Cupy], machine: Machin
         np.testing.assert_array_equal(got.array, want)
 
 
-def test_tables_of_labels_are_there_once_and_leave_with_the_model(cupy: type[Cupy], machine: Machine) -> None:
+@pytest.mark.parametrize("kernel", [True, False])
+def test_tables_of_labels_are_there_once_and_leave_with_the_model(
+    cupy: type[Cupy], machine: Machine, kernel: bool
+) -> None:
     before = machine.get(USED)
-    model = Model(package("lgb_three_ova"))
+    model = Model((package if kernel else without_kernel)("lgb_three_ova"))
     X = Array(data()[0].astype(np.float32))
-    cupy.asnumpy(model.predict(X, "raw"))
+    cupy.asnumpy(model.predict(X))
     held = machine.get(USED)
     labels = [model.predict(X) for _ in range(3)]
     assert machine.get(USED) == held
     assert set(cupy.asnumpy(labels[-1])) == set(model.classes_)
     del model
-    assert machine.get(USED) == before + 24  # who has not yet looked them up needs them
+    assert machine.get(USED) == before + (0 if kernel else 24)  # who has not yet looked them up needs them
     cupy.forget()
     assert machine.get(USED) == before

@@ -15,6 +15,7 @@ from tvm import ir, tirx
 from hbtvm import codec
 from hbtvm.compiler.building.cuda_source import PORTABLE, lower, machine_code
 from hbtvm.compiler.building.cuda_toolkit import nvcc
+from hbtvm.compiler.lowering.cuda.output_kernel import output_source
 from hbtvm.compiler.lowering.cuda.row_bounds import with_bounds
 from hbtvm.compiler.lowering.cuda.score_epilogue import epilogue_source
 from hbtvm.compiler.lowering.gather import gather_source
@@ -42,18 +43,20 @@ def source_and_launch(module: Any, target: Target, parts: int = 1, bounds: bool 
 
 
 def build_code(
-    module: Any, target: Target, portable: bool, parts: int = 1, gathers: bool = False
+    module: Any, target: Target, portable: bool, parts: int = 1, gathers: bool = False, outputs: bool = False
 ) -> tuple[bytes, Launch]:
     """Compile a scheduled module to machine code.
 
     `parts`: as in `source_and_launch`.
     `portable`: whether to add code for other GPUs (see `hbtvm.compiler.building.cuda_source.machine_code`).
     `gathers`: whether to add the kernel that gathers rows (see `hbtvm.compiler.lowering.gather`).
+    `outputs`: whether to add that of outputs (see `hbtvm.compiler.lowering.cuda.output_kernel`).
     Returns the machine code, and its kernel's launch. Raises `BuildError` if there is no CUDA compiler, or it
     fails.
     """
     source, launch = source_and_launch(module, target, parts)
-    return code_of(source + gather_source() if gathers else source, target, portable), launch
+    source += (gather_source() if gathers else "") + (output_source() if outputs else "")
+    return code_of(source, target, portable), launch
 
 
 def code_of(source: str, target: Target, portable: bool = False) -> bytes:

@@ -81,7 +81,7 @@ _DYNAMIC_SHARED, _CARVEOUT = 8, 9  # the driver's numbers of a device's and a fu
 
 _PCI_BUS, _PCI_SLOT, _PCI_DOMAIN = 33, 34, 50
 
-OUT_OF_MEMORY = 2
+OUT_OF_MEMORY, NOT_FOUND = 2, 500
 _NOT_INITIALIZED, _NO_DEVICE, _NO_BINARY, _BAD_PTX, _UNKNOWN_PTX = 3, 100, 209, 218, 222
 
 
@@ -239,6 +239,12 @@ class Gpu:
     def arch(self) -> str:
         """Its architecture, such as ``"sm_90"``."""
         return f"sm_{self.capability[0]}{self.capability[1]}"
+
+    def is_current(self) -> bool:
+        """Return whether it is this thread's current device."""
+        context = _POINTER()
+        self.driver.call("cuCtxGetCurrent", ctypes.byref(context))
+        return context.value == self.context
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:

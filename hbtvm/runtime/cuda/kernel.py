@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from hbtvm.errors import PackageError
 from hbtvm.runtime.cuda.compatibility import unreadable_code
-from hbtvm.runtime.cuda.driver import CudaError, Gpu
-from hbtvm.runtime.cuda.launch import EPILOGUE, EPILOGUE_THREADS, Scaling, pointers
+from hbtvm.runtime.cuda.driver import NOT_FOUND, CudaError, Gpu
+from hbtvm.runtime.cuda.launch import EPILOGUE, Scaling
+from hbtvm.runtime.cuda.launcher import Launcher
 from hbtvm.runtime.cuda.memory import Memory, Module
 from hbtvm.runtime.package.file import KernelEntry
 
@@ -59,7 +58,7 @@ class DeviceKernel:
     `entry`: the kernel; it has a `launch`.
     `put`: copies a table to the device.
     `toolkit`: version of the CUDA toolkit that compiled it, for errors.
-    `signature`: its arguments.
+    `signature`, `launch`, `function_handle`: its arguments, its launch, and its handle.
     `row_tile`, `outputs`: rows of a tile, and outputs of a row.
     `whole_tiles`: whether it reads and stores whole tiles, so that padding rows of the last tile must be
         allocated and defined. Kernels without bounds do (see `Launch.has_bounds`).
@@ -71,7 +70,7 @@ class DeviceKernel:
         self, gpu: Gpu, entry: KernelEntry, put: Callable[[np.ndarray], Memory], toolkit: str = ""
     ) -> None:
         assert entry.launch is not None
-        self.gpu, self._launch = gpu, entry.launch
+        self.gpu, self.launch = gpu, entry.launch
         self.signature = entry.signature
         self.row_tile, self.outputs = entry.signature.row_tile, entry.signature.outputs
         self._tables = [put(table) for table in entry.tables]
@@ -83,7 +82,7 @@ class DeviceKernel:
         try:
             self._module = Module(gpu, entry.library)
             launch = entry.launch
-            self._function = gpu.function(
+            self.function_handle = gpu.function(
                 self._module.handle, launch.function, launch.shared, launch.carveout
             )
             self._finish = gpu.function(self._module.handle, EPILOGUE)
@@ -92,6 +91,15 @@ class DeviceKernel:
                 raise
             raise unreadable_code(gpu, toolkit, error) from None
 
+    def optional_function(self, name: str) -> int:
+        """Return another kernel of the module; 0 if the release that compiled it had none."""
+        try:
+            return self.function(name)
+        except CudaError as error:
+            if error.code != NOT_FOUND:
+                raise
+        return 0
+
     def function(self, name: str) -> int:
         """Return another kernel of the module, such as `hbtvm.runtime.cuda.launch.GATHER`."""
         return self.gpu.function(self._module.handle, name)
@@ -99,44 +107,20 @@ class DeviceKernel:
     @property
     def most_rows(self) -> int:
         """Most rows of a launch."""
-        return self._launch.most_tiles() * self.row_tile
+        return self.launch.most_tiles() * self.row_tile
 
     def sum_bytes(self, rows: int) -> int:
         """Return the bytes of the kernel's sums for the score epilogue, for `rows` rows in whole tiles."""
         return 0 if self.direct else self.signature.scores.nbytes(tiles=rows // self.row_tile)
 
-    def scores(
-        self, stream: int | None, rows: int, count: int, sums: int, out: int, scaling: Scaling
-    ) -> None:
-        """Queue raw scores.
+    def launcher(self, scaling: Scaling) -> Launcher:
+        """Return a launcher, which converts sums to raw scores."""
+        return Launcher(self, scaling, 0 if self.direct else self._finish)
 
-        `stream`: the stream to queue in; None for the default stream.
-        `rows`, `count`: address of rows in the signature's layout, and their number.
-        `sums`, `out`: addresses: memory for sums (see `sum_bytes`); raw scores, float64, shape (count,
-            outputs).
-        """
-        into = out if self.direct else sums
-        self.gpu.driver.call("cuLaunchKernel", *self.laid_out(stream, rows, count, into, scaling))
-        if not self.direct:
-            self._queue_epilogue(stream, sums, out, count, scaling)
+    def shapes(self, tiles: int) -> list[tuple[int, ...]]:
+        """Return the shapes of its arrays for a number of row tiles."""
+        return self.signature.shapes(self._arrays, tiles)
 
-    def laid_out(
-        self, stream: int | None, rows: int, count: int, into: int, scaling: Scaling
-    ) -> tuple[Any, ...]:
-        """Return the arguments of ``cuLaunchKernel``, without the epilogue; parameters as of `scores`."""
-        shapes = self.signature.shapes(self._arrays, -(-count // self.row_tile))
-        addresses = [rows, *(table.handle for table in self._tables), into]
-        launch = self._launch
-        parameters = pointers(launch.values(addresses, shapes, count, scaling))
-        return self._function, *launch.blocks(shapes), *launch.block, launch.shared, stream, parameters, None
-
-    def _queue_epilogue(self, stream: int | None, sums: int, out: int, count: int, scaling: Scaling) -> None:
-        """Queue the epilogue: add the sums' parts, lay them out by rows, and compute raw scores."""
-        values = (
-            *map(ctypes.c_uint64, (sums, out, scaling.base)),
-            ctypes.c_double(scaling.divisor),
-            *map(ctypes.c_int64, (count, self.outputs, self.row_tile)),
-        )
-        blocks = -(-count * self.outputs // EPILOGUE_THREADS)
-        sizes = (blocks, 1, 1, EPILOGUE_THREADS, 1, 1, 0)
-        self.gpu.driver.call("cuLaunchKernel", self._finish, *sizes, stream, pointers(values), None)
+    def addresses(self, rows: int, scores: int) -> list[int]:
+        """Return the addresses of its arrays from those of rows and scores."""
+        return [rows, *(table.handle for table in self._tables), scores]

@@ -19,6 +19,20 @@ GATHER, GATHER_THREADS = "hbtvm_gather", 256
 """The kernel that gathers rows for a kernel after stages (see `hbtvm.compiler.lowering.gather`), and its
 threads per block."""
 
+OUTPUT, OUTPUT_THREADS = "hbtvm_output", 128
+"""The kernel that makes outputs of raw scores (see `hbtvm.compiler.lowering.cuda.output_kernel`), and its
+threads per block."""
+
+MOST_STEPS, MOST_OUTPUTS = 8, 128
+"""Most steps of an output that this kernel computes, and most raw scores of a row that it reads."""
+
+OUTPUT_STEPS = (
+    *("add", "subtract", "multiply", "divide", "minimum", "maximum", "greater", "greater_equal", "less"),
+    *("exp", "negative", "sign", "square", "reciprocal", "signed_square", "likelier", "sigmoid"),
+    *("softmax", "shares"),
+)
+"""Names of its steps in `hbtvm.runtime.native.epilogues.epilogue.STEPS`."""
+
 COUNT, BASE, BASE_SCORE, DIVISOR = "count", "base", "base_score", "divisor"
 """Named arguments of kernels with bounds (`hbtvm.compiler.lowering.cuda.row_bounds`): the number of rows, the
 address of base scores, the first of these, and the sums' divisor."""

@@ -18,12 +18,16 @@ from hbtvm.runtime.cuda.execution.executor import CHUNK_BYTES, DeviceExecutor
 from hbtvm.runtime.cuda.execution.staged import StagedKernels
 from hbtvm.runtime.cuda.execution.work import OneKernel, Work
 from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore
+from hbtvm.runtime.cuda.launch import OUTPUT
+from hbtvm.runtime.cuda.outputs import DeviceOutput, device_output
 from hbtvm.runtime.cuda.resident import Resident
 from hbtvm.runtime.cuda.rows import arrays as device_arrays
 from hbtvm.runtime.cuda.rows.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.rows.tensor import tensor_of
 from hbtvm.runtime.package.file import KernelEntry, Package
 from hbtvm.runtime.rows.inputs import Inputs
+
+_F64 = np.dtype(np.float64)
 
 
 class DeviceKernelSet:
@@ -75,6 +79,14 @@ class DeviceModel(Resident):
             put = TableStore(gpu).put
             toolkit = package.cuda_version
             loaded = {id(entry): DeviceKernel(gpu, entry, put, toolkit) for entry in package.all_kernels}
+            # One module of a package has it, but of older releases none.
+            function = next(filter(None, (one.optional_function(OUTPUT) for one in loaded.values())), 0)
+            self._loaded = list(loaded.values())  # keeps the function's module
+            # Outputs that need no operation of an array library
+            self._outputs: dict[Output | None, DeviceOutput | None] = {
+                output: device_output(gpu, self._spec, output, function)
+                for output in (None, *self._spec.outputs)
+            }
             for dtype, works in _works(package, loaded).items():
                 executors = [DeviceExecutor(work, base, divisor, chunk_bytes) for _, work in works]
                 self.kernels[dtype] = DeviceKernelSet([rows for rows, _ in works], executors)
@@ -137,25 +149,40 @@ class DeviceModel(Resident):
                 f"expected rows on cuda:{self._gpu.index}, where the model is, got rows on "
                 f'cuda:{library.device(X)}; load the model there (device="cuda:{library.device(X)}").'
             )
+        if self._gpu.is_current():
+            return self._predict(library, X, inputs, output)
+        with library.place(X), self._gpu.current():
+            return self._predict(library, X, inputs, output)
+
+    def _predict(self, library: ArrayLibrary, X: Any, inputs: Inputs, output: Output | None) -> Any:
+        """Predict as `predict` does, for rows on the current device."""
         spec = self._spec
-        with library.place(X):
-            rows = device_arrays.prepare(library, X, inputs)
-            count, dtype = int(rows.shape[0]), library.dtype(rows)
-            raw = library.empty((count, spec.n_outputs), rows)
-            at, into = device_arrays.address(rows), device_arrays.address(raw)
-            self.kernels[dtype].executor(count).run_on_device(at, count, into, library.stream(rows))
-            if library.arrays is None or not spec.by_any_library(output):
-                return _copied_back(library, spec.compute(output, library.to_host(raw)), raw)
-            return self._spec_of(library).compute(output, raw, library.arrays)
+        rows = device_arrays.prepare(library, X, inputs)
+        count, stream = int(rows.shape[0]), library.stream(rows)
+        made = None if library.arrays is None else self._outputs[output]
+        raw_shape = made.shape(count) if made is not None and made.is_raw else (count, spec.n_outputs)
+        raw = library.empty(raw_shape, _F64, rows)
+        into = library.address(raw)
+        executor = self.kernels[library.dtype(rows)].executor(count)
+        executor.run_on_device(library.address(rows), count, into, stream)
+        if made is not None:
+            if made.is_raw:
+                return made.finished(raw)
+            results = library.empty(made.shape(count), made.dtype, rows)
+            made.queue(stream, into, count, library.address(results))
+            return made.finished(results)
+        if library.arrays is None or not spec.by_any_library(output):
+            return _copied_back(library, spec.compute(output, library.to_host(raw)), raw)
+        return self._spec_of(library).compute(output, raw, library.arrays)
 
     @cached_property
     def _labels(self) -> list[Any]:
-        """The classes on this device, if it can compute labels.
+        """The classes on this device, if an array library looks them up.
 
         This object keeps the memory, so that it is not reused while a stream may still read it.
         """
-        plain = self._spec.classes if self._spec.by_any_library("label") else ()
-        return [tensor_of(self._gpu, labels) for labels in plain]
+        looked_up = self._spec.by_any_library("label") and self._outputs.get("label") is None
+        return [tensor_of(self._gpu, labels) for labels in (self._spec.classes if looked_up else ())]
 
     def _spec_of(self, library: ArrayLibrary) -> OutputSpec:
         """Return the output specification with its labels in a library's arrays on this device."""

@@ -74,6 +74,7 @@ class Resident:
             self._stream = Stream(self._gpu)
             self._first, self._last = (Event(self._gpu, timed=True) for _ in range(2))
             self._graph: Graph | None = None
+            self._launcher = kernel.launcher(kernel.plain)
             stream = self._stream.handle
             self._gpu.driver.call("cuMemsetD8Async", self._rows.handle, 0, self._rows.size, stream)
             self._gpu.driver.call("cuMemcpyHtoDAsync_v2", self._rows.handle, host.handle, X.nbytes, stream)
@@ -107,9 +108,9 @@ class Resident:
 
     def _queue(self, number: int) -> None:
         """Queue `number` runs."""
-        kernel, rows, sums, out = self._kernel, self._rows.handle, self._sums.handle, self._scores.handle
+        rows, sums, out = self._rows.handle, self._sums.handle, self._scores.handle
         for _ in range(number):
-            kernel.scores(self._stream.handle, rows, self._count, sums, out, kernel.plain)
+            self._launcher.queue(self._stream.handle, rows, self._count, sums, out)
 
     def copies(self) -> Copies:
         """Time copies of the rows to the device and of their scores back; waits for them."""

@@ -21,6 +21,7 @@ from hbtvm.runtime.cuda.execution.mapped import MappedLane, mapped_rows
 from hbtvm.runtime.cuda.execution.upload import LEAST_BYTES, PinnedUpload, Staging, Upload
 from hbtvm.runtime.cuda.execution.work import OneKernel, Work
 from hbtvm.runtime.cuda.launch import Scaling
+from hbtvm.runtime.cuda.launcher import Launcher
 from hbtvm.runtime.cuda.memory import Memory
 from hbtvm.runtime.memory import empty
 
@@ -53,6 +54,8 @@ class DeviceExecutor:
         self._poison = isinstance(work, OneKernel) and work.poison
         self._few = 0 if self._kernel is None else mapped_rows(self._kernel)
         self._mapped: list[MappedLane] = []
+        self._launchers: list[Launcher] = []
+        self._keeps_alignment = work.row_tile * work.row_bytes % work.alignment == 0
 
     def run(self, X: np.ndarray) -> np.ndarray:
         """Return raw scores of rows in host memory.
@@ -90,7 +93,7 @@ class DeviceExecutor:
         return scores
 
     def run_on_device(self, rows: int, count: int, out: int, stream: int | None) -> None:
-        """Queue raw scores for rows on the device.
+        """Queue raw scores for rows on the device, which must be current.
 
         Raises `DeviceError` as `run`; or if the stream is being captured into a CUDA graph.
 
@@ -99,28 +102,32 @@ class DeviceExecutor:
         `stream`: the stream to queue in; None for the default stream.
         """
         work, kernel = self.work, self._kernel
-        aligned = rows % work.alignment == 0 and (work.row_tile * work.row_bytes) % work.alignment == 0
-        with self._gpu.current():
-            self._refuse_capture(stream)
-            if aligned and kernel is not None and kernel.direct:
-                # It uses the caller's memory only, so it waits for no other call.
-                for start in range(0, count, kernel.most_rows):
-                    here = min(kernel.most_rows, count - start)
-                    at, into = rows + start * work.row_bytes, out + start * 8 * work.outputs
-                    kernel.scores(stream, at, here, 0, into, self._scaling)
-                return
-            copied = work.whole_tiles or not aligned
-            lane = self._lane(min(self._padded(count), self._most))
-            lane.join(stream)
-            for start in range(0, count, lane.capacity):
-                here = min(lane.capacity, count - start)
+        aligned = self._keeps_alignment and rows % work.alignment == 0
+        self._refuse_capture(stream)
+        if aligned and kernel is not None and kernel.direct:
+            # It uses the caller's memory only, so it waits for no other call.
+            try:
+                launcher = self._launchers.pop()
+            except IndexError:
+                launcher = kernel.launcher(self._scaling)
+            for start in range(0, count, work.most_rows):
+                here = min(work.most_rows, count - start)
                 at, into = rows + start * work.row_bytes, out + start * 8 * work.outputs
-                if copied:
-                    size = here * work.row_bytes
-                    self._gpu.driver.call("cuMemcpyDtoDAsync_v2", lane.rows.handle, at, size, stream)
-                    at = lane.rows.handle
-                lane.room.scores(stream, at, here, into, self._scaling)
-            lane.leave(stream)
+                launcher.queue(stream, at, here, 0, into)
+            self._launchers.append(launcher)
+            return
+        copied = work.whole_tiles or not aligned
+        lane = self._lane(min(self._padded(count), self._most))
+        lane.join(stream)
+        for start in range(0, count, lane.capacity):
+            here = min(lane.capacity, count - start)
+            at, into = rows + start * work.row_bytes, out + start * 8 * work.outputs
+            if copied:
+                size = here * work.row_bytes
+                self._gpu.driver.call("cuMemcpyDtoDAsync_v2", lane.rows.handle, at, size, stream)
+                at = lane.rows.handle
+            lane.room.scores(stream, at, here, into, self._scaling)
+        lane.leave(stream)
         self._spare.append(lane)
 
     def _refuse_capture(self, stream: int | None) -> None:

@@ -72,8 +72,9 @@ class MappedLane:
             self._out.array[:] = 0xFF
         start = self._starts.get(count)
         if start is None:
-            start = self._starts[count] = self._kernel.laid_out(
-                self._stream.handle, self._in.device, count, self._out.device, self._scaling
+            launcher = self._kernel.launcher(self._scaling)
+            start = self._starts[count] = launcher.arguments(
+                self._stream.handle, self._in.device, count, self._out.device
             )
         if self._ask(self._context_pointer) == 0 and self._context.value == self._gpu.context:
             self._compute(start)

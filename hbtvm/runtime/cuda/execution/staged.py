@@ -99,6 +99,7 @@ class _StagedRoom:
     def __init__(self, work: StagedKernels, capacity: int, stream: int) -> None:
         self._work = work
         gpu, steps = work.gpu, work.steps
+        self._launchers = [step.kernel.launcher(step.kernel.plain) for step in steps]
 
         def tiles(step: _Step) -> int:
             return capacity // step.kernel.row_tile
@@ -117,10 +118,12 @@ class _StagedRoom:
         into = self._out.handle if out is None else out
         *stages, last = self._work.steps
         for at, step in enumerate(stages):
-            address, kernel = self._rows(step, stream, rows, count), step.kernel
-            kernel.scores(stream, address, count, self._kept.handle, self._columns(at), kernel.plain)
+            address = self._rows(step, stream, rows, count)
+            self._launchers[at].queue(stream, address, count, self._kept.handle, self._columns(at))
         address = self._rows(last, stream, rows, count)
-        last.kernel.scores(stream, address, count, self._kept.handle, into, scaling)
+        if self._launchers[-1].scaling is not scaling:
+            self._launchers[-1] = last.kernel.launcher(scaling)
+        self._launchers[-1].queue(stream, address, count, self._kept.handle, into)
         return into
 
     def _columns(self, stage: int) -> int:

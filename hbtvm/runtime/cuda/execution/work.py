@@ -7,6 +7,7 @@ from typing import Protocol
 from hbtvm.runtime.cuda.driver import Gpu
 from hbtvm.runtime.cuda.kernel import DeviceKernel
 from hbtvm.runtime.cuda.launch import Scaling
+from hbtvm.runtime.cuda.launcher import Launcher
 from hbtvm.runtime.cuda.memory import Memory
 
 
@@ -68,6 +69,7 @@ class _KernelRoom:
 
     def __init__(self, kernel: DeviceKernel, capacity: int, poison: bool) -> None:
         self._kernel, self._poison = kernel, poison
+        self._launcher: Launcher | None = None
         self._sums = Memory(kernel.gpu, kernel.sum_bytes(capacity))
         self._out = Memory(kernel.gpu, capacity * kernel.outputs * 8)
 
@@ -76,5 +78,7 @@ class _KernelRoom:
         if self._poison:
             for at, size in ((self._sums.handle, self._sums.size), (into, 8 * count * self._kernel.outputs)):
                 self._kernel.gpu.driver.call("cuMemsetD8Async", at, 0xFF, size, stream)
-        self._kernel.scores(stream, rows, count, self._sums.handle, into, scaling)
+        if self._launcher is None or self._launcher.scaling is not scaling:
+            self._launcher = self._kernel.launcher(scaling)
+        self._launcher.queue(stream, rows, count, self._sums.handle, into)
         return into

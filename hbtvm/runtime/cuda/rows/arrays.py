@@ -10,7 +10,6 @@ import numpy as np
 
 from hbtvm.errors import InputError
 from hbtvm.graph.outputs.arrays import Arrays
-from hbtvm.runtime.cuda.rows.tensor import ffi
 from hbtvm.runtime.rows.inputs import Inputs
 
 
@@ -19,6 +18,10 @@ class ArrayLibrary(ABC):
 
     # Its operations, queued in the caller's stream; None for a library whose operations are unknown
     arrays: Arrays | None = None
+
+    def holds(self, X: Any) -> bool:
+        """Return whether an array of this library is on a GPU."""
+        return True
 
     def read(self, X: Any) -> Any:
         """Return a caller's object as an array of this library."""
@@ -45,8 +48,12 @@ class ArrayLibrary(ABC):
         """Return the array contiguous and in a dtype; the array itself if it is both."""
 
     @abstractmethod
-    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
-        """Return a new float64 array on the device of `like`."""
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any) -> Any:
+        """Return a new array on the device of `like`."""
+
+    @abstractmethod
+    def address(self, X: Any) -> int:
+        """Return the address of a contiguous array."""
 
     @abstractmethod
     def mark_missing(self, X: Any, value: float) -> Any:
@@ -77,10 +84,12 @@ def prepare(library: ArrayLibrary, X: Any, inputs: Inputs) -> Any:
     Raises `InputError` if the rows don't fit the model.
     """
     spec = inputs.spec
-    expected = f"expected rows of {spec.n_features} columns"
-    if X.ndim != 2 or X.shape[1] != spec.n_features:
-        raise InputError(f"{expected}, shape (n, {spec.n_features}), got shape {tuple(X.shape)}.")
-    if not X.shape[0]:
+    shape, features = X.shape, spec.n_features
+    if len(shape) != 2 or shape[1] != features:
+        raise InputError(
+            f"expected rows of {features} columns, shape (n, {features}), got shape {tuple(shape)}."
+        )
+    if not shape[0]:
         raise InputError("expected at least one row, got none.")
     try:
         dtype = inputs.kernel_dtype(library.dtype(X))
@@ -95,8 +104,3 @@ def prepare(library: ArrayLibrary, X: Any, inputs: Inputs) -> Any:
                 f"the rows have {kind}, but the model was trained without; expected finite numbers."
             )
     return rows
-
-
-def address(X: Any) -> int:
-    """Return the address of a contiguous array on a GPU."""
-    return int(ffi().from_dlpack(X).data_ptr())

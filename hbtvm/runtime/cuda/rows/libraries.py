@@ -48,21 +48,40 @@ class TorchLibrary(ArrayLibrary):
     def __init__(self) -> None:
         self._torch = sys.modules["torch"]
         self.arrays = _TorchArrays(self._torch)
+        self._known: dict[Any, np.dtype] = {}
+        # Inductor's function, which makes no object.
+        self._stream = getattr(self._torch._C, "_cuda_getCurrentRawStream", self._slow_stream)
 
     def device(self, X: Any) -> int:
         return int(X.device.index)
 
+    def holds(self, X: Any) -> bool:
+        held: bool = X.is_cuda
+        return held
+
+    def _slow_stream(self, index: int) -> Any:
+        return self._torch.cuda.current_stream(index).cuda_stream
+
     def stream(self, X: Any) -> int | None:
-        return int(self._torch.cuda.current_stream(X.device).cuda_stream) or None
+        return int(self._stream(X.device.index)) or None
 
     def dtype(self, X: Any) -> np.dtype:
-        return _dtype(str(X.dtype).removeprefix("torch."))
+        kind = X.dtype
+        known = self._known.get(kind)
+        if known is None:
+            known = self._known[kind] = _dtype(str(kind).removeprefix("torch."))
+        return known
 
     def cast(self, X: Any, dtype: np.dtype) -> Any:
+        if self.dtype(X) == dtype and X.is_contiguous():
+            return X
         return X.detach().to(getattr(self._torch, dtype.name)).contiguous()
 
-    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
-        return self._torch.empty(shape, dtype=self._torch.float64, device=like.device)
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any) -> Any:
+        return self._torch.empty(shape, dtype=getattr(self._torch, dtype.name), device=like.device)
+
+    def address(self, X: Any) -> int:
+        return int(X.data_ptr())
 
     def mark_missing(self, X: Any, value: float) -> Any:
         return self._torch.where(value == X, float("nan"), X)
@@ -93,20 +112,23 @@ class CupyLibrary(ArrayLibrary):
         return device
 
     def device(self, X: Any) -> int:
-        return int(X.device.id)
+        return int(X.data.device_id)
 
     def stream(self, X: Any) -> int | None:
         return int(self._cupy.cuda.get_current_stream().ptr) or None
 
     def dtype(self, X: Any) -> np.dtype:
-        dtype: np.dtype = np.dtype(X.dtype)
+        dtype: np.dtype = X.dtype
         return dtype
 
     def cast(self, X: Any, dtype: np.dtype) -> Any:
         return self._cupy.ascontiguousarray(X, dtype=dtype)
 
-    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
-        return self._cupy.empty(shape, dtype=np.float64)
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any) -> Any:
+        return self._cupy.empty(shape, dtype)
+
+    def address(self, X: Any) -> int:
+        return int(X.data.ptr)
 
     def mark_missing(self, X: Any, value: float) -> Any:
         return self._cupy.where(value == X, X.dtype.type(np.nan), X)
@@ -156,10 +178,13 @@ class DlpackLibrary(ArrayLibrary):
         with np.errstate(over="ignore"):
             return self.to_device(self.to_host(X).astype(dtype), X)
 
-    def empty(self, shape: tuple[int, ...], like: Any) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, like: Any) -> Any:
         gpu = driver.gpu(self.device(like))
         with gpu.current():
-            return tensor(Memory(gpu, 8 * math.prod(shape)), shape, np.dtype(np.float64))
+            return tensor(Memory(gpu, dtype.itemsize * math.prod(shape)), shape, dtype)
+
+    def address(self, X: Any) -> int:
+        return int(X.data_ptr())
 
     def mark_missing(self, X: Any, value: float) -> Any:
         rows = self.to_host(X)
@@ -181,14 +206,24 @@ class DlpackLibrary(ArrayLibrary):
         return tensor_of(driver.gpu(self.device(like)), array)
 
 
+_known: dict[type, ArrayLibrary] = {}  # of torch and CuPy, by their arrays' types
+
+
 def library_of(X: Any) -> ArrayLibrary | None:
     """Return the interface to the library of an array on a GPU; None for everything else."""
-    if type(X) is np.ndarray or not hasattr(X, "__dlpack_device__"):
+    kind = type(X)
+    known = _known.get(kind)
+    if known is not None and known.holds(X):
+        return known
+    if kind is np.ndarray or not hasattr(X, "__dlpack_device__"):
         return None
     if int(X.__dlpack_device__()[0]) not in _CUDA_KINDS:
         return None
-    name = type(X).__module__.partition(".")[0]
-    return {"torch": TorchLibrary, "cupy": CupyLibrary}.get(name, DlpackLibrary)()
+    name = kind.__module__.partition(".")[0]
+    library = {"torch": TorchLibrary, "cupy": CupyLibrary}.get(name, DlpackLibrary)()
+    if library.arrays is not None:
+        _known[kind] = library
+    return library
 
 
 def _dtype(name: str) -> np.dtype:
