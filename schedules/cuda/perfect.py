@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hbtvm.schedules.cuda.shape import Shape, staged_trees
+from hbtvm.schedules.cuda.shape import Shape, staged_trees, walk_layout
 from hbtvm.schedules.cuda.space import (
     Needs,
     column_bytes,
     common_default,
     element,
-    settle,
+    settle_walks,
     sum_bytes,
     sum_registers,
     walk_space,
@@ -34,19 +34,20 @@ def needs(workload: Workload, config: Config) -> Needs:
     """Return the resources of a block of threads."""
     shape, together = Shape.of(config), int(config["together"])
     nodes = staged_trees(workload, config) * 2 ** workload["depth"] * 2 * element(workload["dtype"])
-    walk = 2 + element(workload["dtype"])
+    walk = 1 + element(workload["dtype"])
     return Needs(
         shape.threads,
         column_bytes(workload, config) + nodes + sum_bytes(config),
-        20 + shape.rows_each * together * walk + sum_registers(workload, config),
+        19 + shape.rows_each * together * walk + sum_registers(workload, config),
     )
 
 
 def default(workload: Workload, target: Target) -> Config:
     """Return a good configuration for unmeasured workloads."""
     chosen = common_default(workload, target)
-    chosen = {**chosen, "together": 1, "level_unroll": 2 if workload["depth"] > 1 else 1}
-    return settle(chosen, workload, target, lambda config: needs(workload, config))
+    chosen["layout"] = walk_layout(workload, chosen, 2 * element(workload["dtype"]))
+    chosen["level_unroll"] = 2 if workload["depth"] > 1 else 1
+    return settle_walks(chosen, workload, target, lambda config: needs(workload, config))
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:

@@ -32,7 +32,7 @@ from hbtvm.schedules.cuda.ranked_layout import (
     by_columns,
     fills_only,
 )
-from hbtvm.schedules.cuda.shape import Shape, staged_trees
+from hbtvm.schedules.cuda.shape import Shape, staged_trees, walk_layout
 from hbtvm.schedules.cuda.space import (
     BUSY,
     FEW_ROWS,
@@ -42,6 +42,7 @@ from hbtvm.schedules.cuda.space import (
     element,
     fills,
     settle,
+    settle_walks,
     sum_bytes,
     sum_registers,
     walk_space,
@@ -76,6 +77,7 @@ _WHOLE = 8
 """Largest depth at which walks with links take all levels without a loop, rather than exit early."""
 
 _BANKS = 32  # of shared memory
+_WORD = 4  # bytes of a node
 _VECTOR = 4  # words that a thread copies to shared memory at once
 _PERFECT_DEPTH = 9  # largest depth of trees padded to perfect trees, whose words take at most 2 KB per tree
 FEWEST_ROWS = 32  # rows of the tile for which a forest must fit words
@@ -145,6 +147,7 @@ def default(workload: Workload, target: Target) -> Config:
     if linked:
         unroll = depth if depth <= _WHOLE else 1
     chosen = {**chosen, "columns": "shared", "together": 1, "level_unroll": unroll}
+    chosen["layout"] = walk_layout(workload, chosen, _WORD)
     if rank_groups_of(workload):
         columns = int(workload["numeric"]) + int(workload["categorical"])
         few = rank_groups_of(workload) <= _FEW_GROUPS * columns
@@ -158,7 +161,9 @@ def default(workload: Workload, target: Target) -> Config:
     while not words_fit(workload, chosen):
         rows = int(chosen["row_tile"]) // 2
         chosen = {**chosen, "row_tile": rows, "row_threads": min(rows, int(chosen["row_threads"]))}
-    return settle(chosen, workload, target, lambda config: needs(workload, config))
+    chosen = settle_walks(chosen, workload, target, lambda config: needs(workload, config))
+    # Without a loop over levels, nvcc interleaves a tile's trees itself, and needs fewer registers.
+    return {**chosen, "together": 1} if linked and depth <= _WHOLE else chosen
 
 
 def _default_by_columns(config: Config, workload: Workload, target: Target) -> Config:

@@ -8,6 +8,7 @@ from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 
 WARP = 32  # threads of a warp
+_LINE = 128  # bytes of a cache line
 
 PREFETCH = "prefetch"
 """Choice of the knob ``tables``: in shared memory, copying each tile's during the walk of the previous."""
@@ -62,6 +63,21 @@ def staged_trees(workload: Workload, config: Config) -> int:
     tiles = {"global": 0, "shared": 1, PREFETCH: 2}
     held = tiles.get(str(config["tables"]), tree_tiles(workload, config))
     return int(config["tree_tile"]) * held
+
+
+def walk_layout(workload: Workload, config: Config, size: int) -> str:
+    """Return the ``layout`` of which a warp's walks touch fewer cache lines.
+
+    With "nodes", each tree has lines of its own, which rows share near the root. With "trees", a node of
+    neighbouring trees is a line, so rows and trees share a line if their walks are at the same node.
+    `size`: bytes of a node.
+    """
+    shape, depth = Shape.of(config), int(workload["depth"])
+    if shape.tree_threads == 1 or shape.row_threads >= WARP:
+        return "nodes"
+    widths = [min(2**level, int(workload["nodes"])) for level in range(depth)]
+    own = sum(min(shape.row_threads, -(-width * size // _LINE)) for width in widths)
+    return "trees" if sum(min(WARP, width) for width in widths) < WARP // shape.row_threads * own else "nodes"
 
 
 def persistent_blocks(workload: Workload, persistent: int, resident: int) -> int:

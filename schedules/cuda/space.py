@@ -40,6 +40,7 @@ _FEWER_THREADS = {75: 1024, 86: 1536, 87: 1536, 89: 1536, 120: 1536}
 
 HELD = 512  # threads of a multiprocessor for which blocks give up rows
 _FEWEST_ROWS = 8  # fewest rows of a block that stages columns: with fewer, too many blocks load the tables
+_IN_FLIGHT = 4  # most trees of a thread walked at once by default: walks hide each other's latency
 _MOST_SHARING = 64  # most threads per row that are in the space for any number of rows
 
 
@@ -276,6 +277,28 @@ def settle(config: Config, workload: Workload, target: Target, needs: Callable[[
             break
         fitted = wider
     return fitted
+
+
+def settle_walks(
+    config: Config, workload: Workload, target: Target, needs: Callable[[Config], Needs]
+) -> Config:
+    """Return `settle`'s configuration; threads with one row walk several trees at once.
+
+    As many, up to `_IN_FLIGHT`, as cost no threads, by their registers or by trees that fill up the last tile.
+    """
+    single = settle({**config, "together": 1}, workload, target, needs)
+    trees, shape = int(workload["trees"]), Shape.of(single)
+    if shape.rows_each > 1:
+        return single
+    walked = -(-trees // shape.tree_threads) * shape.tree_threads
+    for together in (_IN_FLIGHT, _IN_FLIGHT // 2):
+        tile = max(together * shape.tree_threads, shape.tree_tile)
+        several = {**single, "together": together, "tree_tile": tile}
+        padded = -(-trees // tile) * tile
+        whole = tile % (together * shape.tree_threads) == 0
+        if whole and padded * _EVEN <= walked and fits(needs(several), target, several):
+            return several
+    return single
 
 
 def _fitted(config: Config, workload: Workload, target: Target, needs: Callable[[Config], Needs]) -> Config:

@@ -18,7 +18,7 @@ from hbtvm.schedules.cuda.space import (
     column_bytes,
     common_default,
     element,
-    settle,
+    settle_walks,
     sum_bytes,
     sum_registers,
     walk_space,
@@ -44,7 +44,7 @@ def lacks_columns(workload: Workload) -> bool:
 def needs(workload: Workload, config: Config) -> Needs:
     """Return the resources of a block of threads."""
     shape, together = Shape.of(config), int(config["together"])
-    walk = 5 + element(workload["dtype"])
+    walk = element(workload["dtype"]) * 3 // 2
     return Needs(
         shape.threads,
         column_bytes(workload, config, int(lacks_columns(workload))) + sum_bytes(config),
@@ -55,7 +55,7 @@ def needs(workload: Workload, config: Config) -> Needs:
 def default(workload: Workload, target: Target) -> Config:
     """Return a good configuration for unmeasured workloads."""
     chosen = common_default(workload, target)
-    chosen = {**chosen, **_FIXED, "columns": "shared", "together": 1, "level_unroll": 1}
+    chosen = {**chosen, **_FIXED, "columns": "shared", "level_unroll": 1}
 
     def held(config: Config) -> int:
         return int(config["resident"]) * Shape.of(config).threads
@@ -63,7 +63,7 @@ def default(workload: Workload, target: Target) -> Config:
     # Many columns leave room for few threads: compare one row per thread with two.
     single = {**chosen, "row_tile": chosen["row_threads"]}
     able = (
-        settle(candidate, workload, target, lambda config: needs(workload, config))
+        settle_walks(candidate, workload, target, lambda config: needs(workload, config))
         for candidate in (chosen, single)
     )
     return max(able, key=lambda config: min(held(config), BUSY))

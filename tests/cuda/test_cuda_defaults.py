@@ -103,6 +103,24 @@ def test_rows_of_many_features_are_staged(model: str, rows: int) -> None:
         assert config["columns"] != "global" and int(config["row_tile"]) >= 4, name
 
 
+@pytest.mark.parametrize("rows", [1000, 10_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("model", ["leaves", "depth", "deep"])
+def test_walks_hide_the_latency_of_others(model: str, rows: int) -> None:
+    """Each thread has two walks at once or more: one alone took 1.5 times as long on an H200."""
+    shapes = workload(model, rows)
+    for name in able(shapes):
+        if name.endswith("traversal"):
+            config = CUDA[name].default(shapes, H100)
+            assert int(config["together"]) * Shape.of(config).rows_each >= 2, (name, config)
+
+
+def test_rows_share_lines_of_trees_that_few_threads_share() -> None:
+    """Four rows for each tree touch fewer lines if trees have lines of their own; two rows, more."""
+    ranked = CUDA["ranked_traversal"]
+    layouts = {name: ranked.default(workload(name, 1000), H100)["layout"] for name in ("leaves", "depth")}
+    assert layouts == {"leaves": "trees", "depth": "nodes"}
+
+
 def test_a_row_has_a_thread_for_every_tree() -> None:
     for name in able(workload("leaves", 1)):
         config = CUDA[name].default(workload("leaves", 1), H100)

@@ -62,6 +62,24 @@ def test_who_has_clearly_lost_is_read_twice_and_who_is_hopeless_once() -> None:
     assert len(repeat(Readings([3.5]), timing)) == 1
 
 
+class Launched:
+    """Runs of which the first of each reading waits for its launch."""
+
+    def __init__(self, seconds: float, launch: float) -> None:
+        self.seconds, self.launch = seconds, launch
+
+    def run(self, number: int) -> float:
+        return self.launch + number * self.seconds
+
+
+def test_a_launch_does_not_reject_a_fast_kernel() -> None:
+    timing = Timing(min_repeat=1e-3, cutoff=12e-6, goal=4e-6)
+    fast = repeat(Launched(3e-6, 45e-6), timing)
+    assert len(fast) > 1 and max(fast) < 4e-6
+    (slow,) = repeat(Launched(20e-6, 45e-6), timing)
+    assert 20e-6 < slow < 24e-6  # a mean of several
+
+
 def test_uncertainty_takes_no_notice_of_one_interruption() -> None:
     assert uncertainty([1.0]) == math.inf
     assert uncertainty([1.0, 1.0, 9.0, 1.0, 1.0, 1.0]) == 0.0
