@@ -18,6 +18,7 @@ from hbtvm.tuning.learning.transfer import seeds
 from tests.fake_tuning import SPACE, START, task
 
 RECORDS = contrast()
+CPU = [record for record in RECORDS if record.target["kind"] == "llvm"]
 
 
 def test_every_one_is_a_configuration_of_its_space_and_marked() -> None:
@@ -27,12 +28,13 @@ def test_every_one_is_a_configuration_of_its_space_and_marked() -> None:
         known = describe(record)
         assert known is not None and drawn(record)
         stray[record.strategy] += not known[1].contains(dict(record.config))
-    assert not any(stray.values()), f"make them anew with python -m benchmarks.contrast: {dict(stray)}"
+    again = "make them anew with python -m benchmarks.contrast, or benchmarks.gpu.contrast"
+    assert not any(stray.values()), f"{again}: {dict(stray)}"
     assert not any(drawn(record) for record in shipped())
 
 
 def test_there_are_hundreds_of_each_strategy_for_each_kind_of_machine() -> None:
-    count = Counter((record.target["mcpu"], record.strategy) for record in RECORDS)
+    count = Counter((record.target["mcpu"], record.strategy) for record in CPU)
     machines = {machine for machine, _ in count}
     assert machines == {"x86-64-v3", "x86-64-v4"}
     assert set(count) == {(machine, name) for machine in machines for name in set(STRATEGIES) - {"oblivious"}}
@@ -41,12 +43,28 @@ def test_there_are_hundreds_of_each_strategy_for_each_kind_of_machine() -> None:
 
 def test_each_workload_shows_fast_and_slow_ones() -> None:
     groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for record in RECORDS:
+    for record in CPU:
         groups[record.task].append(record.cost)
     for costs in groups.values():
         assert len(costs) >= 16
         finite = np.array([cost for cost in costs if np.isfinite(cost)])
         assert finite.max() > 1.3 * finite.min()
+
+
+def test_a_gpu_measured_each_of_its_strategies_many_times() -> None:
+    """A single reading of microseconds is mostly the launch: no record has one."""
+    records = [record for record in RECORDS if record.target["kind"] == "cuda"]
+    assert {record.target["arch"] for record in records} == {"sm_90"}
+    count = Counter((record.strategy, record.workload["rows"]) for record in records)
+    assert {rows for _, rows in count} >= {1000, 10_000, 100_000, 1_000_000}
+    assert {name for name, _ in count} >= {
+        "bitvector",
+        "ranked_traversal",
+        "perfect_tree_traversal",
+        "tree_traversal",
+    }
+    assert min(number for (_, rows), number in count.items() if rows >= 10_000) >= 5
+    assert all(len(record.times) > 1 or record.cost > 1e-4 for record in records)
 
 
 def test_they_are_small() -> None:

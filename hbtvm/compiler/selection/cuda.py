@@ -1,8 +1,7 @@
-"""Choose the default strategy on a GPU without measurements.
+"""Choose the default strategy on a GPU without measurements of the model.
 
-The choice rests on a model of memory accesses, not on measurements. A multiprocessor's load/store unit
-handles one cache line of 128 bytes at a time, so the cost of a strategy is how many different lines the 32
-rows of a warp request:
+The choice rests on a model of memory accesses. A multiprocessor's load/store unit handles one cache line of
+128 bytes at a time, so the cost of a strategy is how many different lines the 32 rows of a warp request:
 
 - In shared memory, neighbouring rows' values of a column are adjacent: one line for each node tested.
 - bitvector tests every node of a tree. All rows request the same one, and three loads fetch four nodes.
@@ -11,9 +10,12 @@ rows of a warp request:
 - Lines from the second-level cache or from memory take longer. Blocks process the trees in
   about the same order, so a tile of trees has to fit the first-level cache.
 - Ranked walks read a word and a rank of each level from shared memory: a line for each rank, and for a word
-  as many as rows of a warp meet in a bank. (The factors are set by ``python -m benchmarks.gpu.bounds``.)
+  as many as rows of a warp meet in a bank.
 - oblivious makes one test on each level for all rows of a warp, and so is first where `oblivious.pays`.
 - gemm does the work of bitvector by products: far more operations for trees as small as it can hold.
+
+Factors of ranked walks are by ``python -m benchmarks.gpu.bounds``; those of the others by the fastest of about
+50 configurations of each model and batch, of 100,000 and 1,000,000 rows, measured on an H200.
 """
 
 from __future__ import annotations
@@ -37,10 +39,11 @@ _TILE = 8  # trees whose tables are in use at about the same time
 _NODE_LOADS = 3 / 4  # loads for a node of the bitvector
 _WIDE_WORD = 1.25  # cost factor of 64-bit words, which take two instructions and more loads
 
-_STEP, _LONG_STEP = 1.25, 1.75
+_NODE_STEP = 1.65  # cost factor of the bitvector's lines: each also takes the ALU's tests and masks
+
+_STEP, _LONG_STEP = 1.55, 2.75
 """Cost factors of a walk's lines, since each load waits for the previous load: with computed children, and
 with looked-up children and tests for leaves."""
-
 
 _RANKED_STEP, _MEETING, _FULL = 1.5, 3.4, 2
 """The same for ranked walks, of which two loads wait for each other; the most rows that mostly meet in a
@@ -62,6 +65,9 @@ def default_on_cuda(strategies: Collection[str], workload: Workload) -> str:
     if few and "bitvector" in strategies:
         return "bitvector"
     lines = {name: line for name, line in _lines(workload).items() if name in strategies}
+    if rows < _SEARCHED and "ranked_traversal" in lines:
+        # A search's loads wait for each other before those of a walk do, two for each level.
+        lines["ranked_traversal"] *= 1 + int(workload["rank_bits"]) / (2 * max(int(workload["depth"]), 1))
     if few and len(lines) > 1:
         lines.pop("ranked_traversal", None)
     return min(lines, key=lambda name: lines[name]) if lines else next(iter(strategies))
@@ -87,7 +93,7 @@ def _lines(workload: Workload) -> dict[str, float]:
     steps = depth if leaves * _FULL > full else _longest_path(leaves, depth)
     ranked = (sum(met) / max(depth, 1) + 1) * steps + _distinct_lines(leaves * value)
     return {
-        "bitvector": tests + _distinct_lines(leaves * value),
+        "bitvector": _NODE_STEP * tests + _distinct_lines(leaves * value),
         "ranked_traversal": _RANKED_STEP * ranked,
         "perfect_tree_traversal": _STEP * walk(node, full),
         # Leaves take slots among the nodes, side by side with their siblings.
