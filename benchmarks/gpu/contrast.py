@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hbtvm.compiler.candidates.tasks import describe
 from hbtvm.logs.query import DRAWN
-from hbtvm.logs.record import Record
+from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.store import Log
 
 _LAUNCH = 1.5e-4
@@ -22,13 +22,13 @@ _LAUNCH = 1.5e-4
 
 def lessons(records: list[Record]) -> list[Record]:
     """Return the latest record of each candidate that this version's spaces have, marked."""
-    latest: dict[tuple[str, str, str, str], Record] = {}
+    latest: dict[tuple[tuple[str, str, str], str], Record] = {}
     for record in records:
         known = describe(record)
         if known is None or not known[1].contains(dict(record.config)):
             continue
         if len(record.times) != 1 or record.times[0] >= _LAUNCH:
-            latest[*record.task, str(sorted(record.config.items()))] = replace(record, extra={DRAWN: True})
+            latest[record.task, canonical(record.config)] = replace(record, extra={DRAWN: True})
     return list(latest.values())
 
 

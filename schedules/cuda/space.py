@@ -284,7 +284,7 @@ def settle_walks(
 ) -> Config:
     """Return `settle`'s configuration; threads with one row walk several trees at once.
 
-    As many, up to `_IN_FLIGHT`, as cost no threads, by their registers or by trees that fill up the last tile.
+    As many, up to `_IN_FLIGHT`, as cost no threads by their registers and few trees to fill up the last tile.
     """
     single = settle({**config, "together": 1}, workload, target, needs)
     trees, shape = int(workload["trees"]), Shape.of(single)

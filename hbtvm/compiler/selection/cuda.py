@@ -14,8 +14,8 @@ The choice rests on a model of memory accesses. A multiprocessor's load/store un
 - oblivious makes one test on each level for all rows of a warp, and so is first where `oblivious.pays`.
 - gemm does the work of bitvector by products: far more operations for trees as small as it can hold.
 
-Factors of ranked walks are by ``python -m benchmarks.gpu.bounds``; those of the others by the fastest of about
-50 configurations of each model and batch, of 100,000 and 1,000,000 rows, measured on an H200.
+Factors of ranked walks are by ``python -m benchmarks.gpu.bounds``; those of the others by the fastest of
+about 50 configurations of each model and batch, of 100,000 and 1,000,000 rows, measured on an H200.
 """
 
 from __future__ import annotations
