@@ -149,9 +149,12 @@ def test_rows_are_repeated_on_the_device(machine: Machine, count: int) -> None:
     X = data()[0][:150].astype(np.float32)
     kernel = model._kernels.on_device.kernels[X.dtype].executor(count).work.kernel
     resident = Resident(kernel, X, count)
-    # The emulated device's memory is this process's.
-    found = (ctypes.c_float * (count * X.shape[1])).from_address(resident._rows.handle)
-    np.testing.assert_array_equal(np.array(found).reshape(count, -1), np.resize(X, (count, X.shape[1])))
+    # The emulated device's memory is this process's. Runs read copies of the rows in turn.
+    assert resident._copies == 64
+    for copy in (0, 1, 63):
+        at = resident._rows.handle + copy * resident._stride
+        found = (ctypes.c_float * (count * X.shape[1])).from_address(at)
+        np.testing.assert_array_equal(np.array(found).reshape(count, -1), np.resize(X, (count, X.shape[1])))
     assert resident.seconds(2) > 0
 
 

@@ -11,6 +11,7 @@ from hbtvm.compiler.candidates import tasks
 from hbtvm.compiler.candidates.program import write_study
 from hbtvm.compiler.pieces import Piece
 from hbtvm.logs.record import canonical
+from hbtvm.measuring.archive import MOST_ROWS
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import workload_of
 from hbtvm.tuning.task import Task
@@ -53,7 +54,10 @@ def prepare(
     workloads = [canonical(workload_of(piece.operands[0], 1, threads)) for piece in pieces]
     same = [workloads.index(workload) for workload in workloads]
     works = []
-    runs = executor(target) if target["kind"] != "cuda" and not fleet else b""
+    on_gpu = target["kind"] == "cuda"
+    runs = b"" if on_gpu or fleet else executor(target)
+    # This machine's GPU repeats rows (`hbtvm.measuring.device.DeviceCandidate`).
+    rows = min(max(batch_sizes), MOST_ROWS) if on_gpu and not fleet else max(batch_sizes)
     for number, piece in enumerate(pieces):
         if same[number] < number:
             continue
@@ -62,9 +66,7 @@ def prepare(
             strategy.shared(forest)  # cached by the forest, so that workers do not repeat it
         subfolder = folder / str(number)
         subfolder.mkdir()
-        write_study(
-            subfolder, tasks.anchor_of(piece.graph, forest), [forest], max(batch_sizes), executor=runs
-        )
+        write_study(subfolder, tasks.anchor_of(piece.graph, forest), [forest], rows, executor=runs)
         group = tasks.make_tasks(
             forest, piece.strategies, target, batch_sizes, threads, subfolder, fleet, device, piece.title
         )

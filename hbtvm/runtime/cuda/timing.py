@@ -11,8 +11,10 @@ from hbtvm.runtime.cuda.driver import Gpu
 from hbtvm.runtime.cuda.kernel import DeviceKernel
 from hbtvm.runtime.cuda.memory import Event, Graph, Memory, Pinned, Stream
 
+_ALIGNED = 256  # bytes to which allocations of the device are aligned
 _COPIES = 5  # timed copies, after a warm-up
 _TOGETHER = 64  # runs of a graph: launched one by one, kernels under 10 us would wait for the host
+_APART = 128 * 2**20  # bytes of rows that runs go through in turn: more than an H200's L2 (60 MB) holds
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ def time_copies(gpu: Gpu, rows: int, sums: int) -> Copies:
 class Resident:
     """Rows on a device, and a kernel to time on them.
 
+    Runs read copies of the rows in turn, so that no run finds its rows in the device's cache.
+
     Raises `CudaError` if the device has no room for all of them.
 
     `X`: shape (N, F), C-contiguous, of the kernel's type.
@@ -68,7 +72,10 @@ class Resident:
         with self._gpu.current():
             host = Pinned(self._gpu, X.nbytes)
             host.array[:] = X.reshape(-1).view(np.uint8)
-            self._rows = Memory(self._gpu, signature.rows.nbytes(tiles=self._tiles))
+            size = signature.rows.nbytes(tiles=self._tiles)
+            self._stride = -(-size // _ALIGNED) * _ALIGNED
+            self._copies = max(1, min(_TOGETHER, -(-_APART // self._stride)))
+            self._rows = Memory(self._gpu, self._stride * self._copies)
             self._sums = Memory(self._gpu, kernel.sum_bytes(self._tiles * kernel.row_tile))
             self._scores = Memory(self._gpu, self._sizes[1])
             self._stream = Stream(self._gpu)
@@ -78,12 +85,13 @@ class Resident:
             stream = self._stream.handle
             self._gpu.driver.call("cuMemsetD8Async", self._rows.handle, 0, self._rows.size, stream)
             self._gpu.driver.call("cuMemcpyHtoDAsync_v2", self._rows.handle, host.handle, X.nbytes, stream)
-            self._repeat(X.nbytes)
+            self._repeat(X.nbytes, self._sizes[0])
+            self._repeat(self._stride, self._rows.size)
             self._stream.wait()
 
-    def _repeat(self, known: int) -> None:
-        """Fill the rows with copies of their first bytes, doubling at each step."""
-        start, whole = self._rows.handle, self._sizes[0]
+    def _repeat(self, known: int, whole: int) -> None:
+        """Fill the first `whole` bytes with copies of the first `known`, doubling at each step."""
+        start = self._rows.handle
         while known < whole:
             more = min(known, whole - known)
             self._gpu.driver.call("cuMemcpyDtoDAsync_v2", start + known, start, more, self._stream.handle)
@@ -108,8 +116,9 @@ class Resident:
 
     def _queue(self, number: int) -> None:
         """Queue `number` runs."""
-        rows, sums, out = self._rows.handle, self._sums.handle, self._scores.handle
-        for _ in range(number):
+        sums, out = self._sums.handle, self._scores.handle
+        for run in range(number):
+            rows = self._rows.handle + run % self._copies * self._stride
             self._launcher.queue(self._stream.handle, rows, self._count, sums, out)
 
     def copies(self) -> Copies:
