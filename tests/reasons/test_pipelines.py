@@ -230,6 +230,17 @@ def test_weighted_sums_of_forests_as_their_members() -> None:
         explained(CalibratedClassifierCV(forests[0][1], cv=2).fit(X, SCORE > 0.3))
 
 
+def test_outputs_of_steps_that_mix_columns_have_exact_values() -> None:
+    X = FRAME[["a", "b", "c"]].fillna(0).to_numpy()
+    forest = RandomForestRegressor(3, max_depth=4, random_state=0)
+    pipeline = make_pipeline(PCA(2), forest).fit(X, SCORE)
+    steps = hbtvm.compile(pipeline[:-1], batch_sizes=8, threads=1)
+    found = hbtvm.compile(pipeline[-1], batch_sizes=8, threads=1, explain=True).explain(steps.transform(X))
+    assert found.values.shape == (len(X), 2)
+    total = found.base_values + found.values.sum(axis=1)
+    np.testing.assert_allclose(total, pipeline.predict(X), rtol=0, atol=3e-6)
+
+
 def test_steps_that_mix_columns_are_refused_with_advice() -> None:
     X = FRAME[["a", "b", "c"]].fillna(0).to_numpy()
     mixed = make_pipeline(PCA(2), RandomForestRegressor(3, random_state=0)).fit(X, SCORE)
