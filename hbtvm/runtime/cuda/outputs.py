@@ -38,6 +38,7 @@ class DeviceOutput:
 
     def __init__(self, gpu: Gpu, epilogue: Epilogue, width: int, function: int) -> None:
         self._epilogue, self._gpu, self._function = epilogue, gpu, function
+        self._spare: list[Any] = []  # laid out arguments
         self.dtype = epilogue.dtype
         self.is_raw = epilogue.plain and epilogue.type == Type.F64 and epilogue.columns == width
         # The table stays allocated as long as this object.
@@ -67,9 +68,16 @@ class DeviceOutput:
 
         `raw`, `out`: addresses of raw scores, which the kernel may overwrite, and of the results.
         """
-        values = (ctypes.c_uint64(raw), ctypes.c_uint64(out), ctypes.c_int64(count), self._program)
+        # A list's pop and append are atomic, so threads never share arguments.
+        try:
+            given = self._spare.pop()
+        except IndexError:
+            given = pointers((ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_int64(), self._program))
+        at, into, number, _ = given.values
+        at.value, into.value, number.value = raw, out, count
         sizes = (-(-count // OUTPUT_THREADS), 1, 1, OUTPUT_THREADS, 1, 1, 0)
-        self._gpu.driver.call("cuLaunchKernel", self._function, *sizes, stream, pointers(values), None)
+        self._gpu.driver.call("cuLaunchKernel", self._function, *sizes, stream, given, None)
+        self._spare.append(given)
 
     def finished(self, results: Any) -> Any:
         """Return results in the form of the library's method."""
