@@ -22,6 +22,7 @@ SMALL_BATCH = 1 << 15
 
 FEW_ROWS = 1024  # most rows for which blocks may split a row's trees, so that no multiprocessor is idle
 _PROCESSORS = 128  # approximate number of multiprocessors of a large GPU
+_TREE_TILES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _SPLITS = (1, 2, 4, 8, 16, 32, 64)  # numbers of blocks that may share a row's trees
 _ROUNDS = 4  # most blocks for each multiprocessor that splitting trees may reach
 
@@ -94,8 +95,8 @@ def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
     return (
         Knob("row_tile", tiles),
         Knob("row_threads", tuple(n for n in tiles if n <= min(most, 512))),
-        Knob("tree_tile", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)),
-        Knob("tree_threads", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if few else (1, 2, 4, 8, 16, 32, 64)),
+        Knob("tree_tile", _TREE_TILES),
+        Knob("tree_threads", _TREE_TILES if few else (1, 2, 4, 8, 16, 32, 64)),
         Knob("layout", ("nodes", "trees") if few else ("nodes",)),
         Knob("columns", ("shared", "turned", "global")),
         # One tile at a time, with or without the next tile, or all tiles for a block's lifetime.
@@ -295,7 +296,7 @@ def settle_walks(
         tile = max(together * shape.tree_threads, shape.tree_tile)
         several = {**single, "together": together, "tree_tile": tile}
         padded = -(-trees // tile) * tile
-        whole = tile % (together * shape.tree_threads) == 0
+        whole = tile in _TREE_TILES and tile % (together * shape.tree_threads) == 0
         if whole and padded * _EVEN <= walked and fits(needs(several), target, several):
             return several
     return single

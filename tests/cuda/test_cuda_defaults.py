@@ -114,6 +114,15 @@ def test_walks_hide_the_latency_of_others(model: str, rows: int) -> None:
             assert int(config["together"]) * Shape.of(config).rows_each >= 2, (name, config)
 
 
+@pytest.mark.parametrize("trees", [3, 17, 100, 600, 2000])
+def test_defaults_are_in_their_spaces_for_any_number_of_trees(trees: int) -> None:
+    for model in MODELS:
+        for rows in (1, 30, 1000, 10_000, 1_000_000):
+            shapes = {**workload(model, rows), "trees": trees}
+            for name in able(shapes):
+                assert CUDA[name].space(shapes, H100).contains(CUDA[name].default(shapes, H100)), (name, rows)
+
+
 def test_rows_share_lines_of_trees_that_few_threads_share() -> None:
     """Four rows for each tree touch fewer lines if trees have lines of their own; two rows, more."""
     ranked = CUDA["ranked_traversal"]
