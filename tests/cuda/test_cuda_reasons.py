@@ -30,7 +30,7 @@ from hbtvm.strategies.reasons.operand import ReasonsOperand
 from tests import emulated
 from tests.cuda_kernels import GPU, NO_NVCC, usage
 from tests.cuda_kernels import emulated as emulated_sums
-from tests.emulated import SM90
+from tests.emulated import SM90, Array, Cupy
 from tests.ensembles import random_ensemble, random_rows
 from tests.knobs import assert_knobs_matter
 from tests.reasons.coalitions import with_covers
@@ -206,3 +206,16 @@ def test_a_package_on_a_device_explains_as_on_the_cpu(machine: emulated.Machine,
         largest = np.abs(expected.values).max()
         np.testing.assert_allclose(found.values, expected.values[:rows], rtol=0, atol=3e-6 * largest)
         np.testing.assert_allclose(found.base_values, expected.base_values[:rows], rtol=1e-12)
+
+
+@pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
+def test_rows_on_the_device_are_explained(cupy: type[Cupy], machine: emulated.Machine) -> None:
+    X = FRAME[["b", "c"]].to_numpy()
+    library = RandomForestClassifier(3, max_depth=3, random_state=0).fit(X, LABEL > 1)
+    model = hbtvm.compile(library, target=SM90, batch_sizes=100, explain=True)
+    for background in (None, X[:10]):
+        expected = model.explain(X[:20], background=background)
+        there = None if background is None else Array(background)
+        found = model.explain(Array(X[:20]), background=there)
+        np.testing.assert_array_equal(found.values, expected.values)
+        np.testing.assert_array_equal(found.data, X[:20])

@@ -48,6 +48,8 @@ def explain(
         raise InputError(f"{package.model} does not predict, so there is no score to explain.")
     if package.recursion is not None:
         raise InputError(f"{package.model} reads structures; expected a model of rows with columns.")
+    if model.device != "cpu":
+        X, background = _on_host(X), _on_host(background)
     if background is None:
         if samples is not None:
             raise InputError("samples is for estimates, which need background=.")
@@ -235,6 +237,14 @@ def names_of_columns(model: Model, width: int) -> tuple[str, ...]:
 
 def _numbered(width: int) -> tuple[str, ...]:
     return tuple(f"x{i}" for i in range(width))
+
+
+def _on_host(X: Any) -> Any:
+    """Return a copy in host memory of an array on a GPU; an explanation holds its rows."""
+    from hbtvm.runtime.cuda.rows.libraries import library_of
+
+    library = library_of(X)
+    return X if library is None else library.to_host(X)
 
 
 def _dense(X: Any) -> Any:

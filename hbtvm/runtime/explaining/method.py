@@ -41,7 +41,7 @@ class Explainable(Explained):
         Parameters
         ----------
         X
-            Rows as for `predict`.
+            Rows as for `predict`; arrays on a GPU are copied to host memory.
         background
             Rows of the same kind, such as a hundred of the training data. Columns that a coalition does not
             know take their values, and its score is the mean over these rows (interventional). None to use

@@ -55,8 +55,6 @@ class _Walk(State):
         start = self.let("start", self.first.load(const(0)).astype("int64"), begin)
         count = self.first.load(const(1)).astype("int64") - start
         begin.append(serial("step", count, lambda n: self._take(start + n)))
-        # The threads of a warp that had other trees leave the loop apart; they add their sums together.
-        begin.append(tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_storage_sync", "shared")))
         return sequence(begin)
 
     def _take(self, at: Any) -> Any:
