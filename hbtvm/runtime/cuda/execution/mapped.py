@@ -17,6 +17,9 @@ from hbtvm.runtime.cuda.memory import Pinned, Stream
 MAPPED_BYTES = 1 << 14
 """Most bytes of rows that a kernel reads from the host; copying more is faster than reading them."""
 
+MAPPED_SUMS = 1 << 16
+"""Most bytes of scores, all parts included, that a kernel writes to the host; the device adds more."""
+
 
 def mapped_rows(kernel: DeviceKernel) -> int:
     """Return the most rows that a kernel reads from host memory, in whole tiles; 0 if it can't."""
@@ -25,6 +28,7 @@ def mapped_rows(kernel: DeviceKernel) -> int:
         return 0
     # A small tile is always read from the host.
     tiles = max(MAPPED_BYTES // (tile * signature.row_bytes), int(tile == 1))
+    tiles = min(tiles, MAPPED_SUMS // signature.scores.nbytes(tiles=1))
     return min(tiles * tile, kernel.most_rows)
 
 
