@@ -28,6 +28,7 @@
 #define uchar unsigned char
 #define ushort unsigned short
 #define __popc __builtin_popcount
+#define __fdividef(a, b) ((a) / (b))
 #define __float2half_rn (half)
 #define __popcll __builtin_popcountll
 

@@ -30,26 +30,30 @@ SHAPLEY_STEPS = "hbtvm.shapley_steps"
 """Annotation of the loop over a thread's values, and name of the call inside, which stand for the walk.
 
 The annotation's value has, in this order: levels, halves of sums that wait, outputs of a leaf, outputs that a
-thread computes, players, points, rows of a thread, their distance in the tile, rows of the tile, and blocks
-for a multiprocessor.
+thread computes, players, points, classes, threads that share trees, rows of a thread, their distance in the
+tile, rows of the tile, and blocks for a multiprocessor.
 """
 
 ROWS = "hbtvm.shapley_step_rows"  # annotation of the loop over a thread's rows inside
 
+T, S, WEIGHT = range(3)  # numbers of a point: t, 1 - t, and its weight
+
 _MOST_LOCAL_SUMS = 256  # of a thread; the driver reserves local memory for all threads of a device
 _MOST_STATE = 96  # most numbers of a thread for its points, outputs and rows
-_PARTS = (1, 2, 4, 8, 16, 32, 64, 128)
+_PARTS = (1, 2, 4, 8, 16, 32, 64)
 _PROCESSORS = 128  # approximate number of multiprocessors of a large GPU
-_FEW_ROWS = 1 << 14  # most rows for which trees are shared by many threads
-_BUSY = 512  # threads of a multiprocessor that mostly hide latency
-_FEWEST_TREES = 2  # of a thread, where threads share trees
+_BUSY = 12  # warps of a multiprocessor that mostly hide latency
+_TABLES = 1 << 17
+"""Bytes of tables of a part of the trees, for L1: blocks that run at a time mostly have the same part."""
+
+_SEVERAL = 6  # points from which on trees that need fewer have a walk of their own
 
 
 def space(workload: Workload, target: Target) -> Space:
     """Return the knobs for a workload (`ReasonsWorkload`) on a CUDA target."""
     rows, trees = int(workload["rows"]), int(workload["trees"])
-    tiles = tuple(n for n in (1, 2, 4, 8, 16, 32, 64, 128, 256) if n < 2 * rows)
-    few = rows <= _FEW_ROWS
+    # Also of few rows a whole warp has the same trees, or its threads would take different steps.
+    tiles = tuple(n for n in (1, 2, 4, 8, 16, 32, 64, 128, 256) if n < 2 * rows or n <= 32)
 
     def valid(config: Config) -> bool:
         return _is_valid(workload, target, config) and fits(needs(workload, config), target, config)
@@ -58,12 +62,13 @@ def space(workload: Workload, target: Target) -> Space:
         (
             Knob("row_tile", tiles),
             Knob("row_threads", tiles),
-            Knob("tree_threads", tuple(n for n in (1, 2, 4, 8, 16) if n <= trees)),
-            Knob("tree_blocks", tuple(n for n in (_PARTS if few else _PARTS[:3]) if n == 2 or n <= trees)),
+            Knob("tree_threads", tuple(n for n in (1, 2, 4, 8, 16) if n < 2 * trees)),
+            Knob("tree_blocks", tuple(n for n in _PARTS if n == 2 or n < 2 * trees)),
             Knob("outputs", divisors(int(workload["width"]), 8)),
             Knob("sums", ("local", "global")),
-            Knob("columns", ("shared", "turned") if rows > 1 else ("shared",)),
-            Knob("resident", (1, 2, 4, 8)),
+            Knob("classes", tuple(n for n in (1, 2, 3) if n <= int(workload["points"]))),  # type: ignore[typeddict-item]
+            Knob("columns", ("shared", "turned")),
+            Knob("resident", (1, 2, 4, 8, 16, 32)),
             carveout.KNOB,
         ),
         valid,
@@ -74,8 +79,7 @@ def _is_valid(workload: Workload, target: Target, config: Config) -> bool:
     rows_each, threads = divmod(int(config["row_tile"]), int(config["row_threads"]))
     if threads or rows_each not in (1, 2) or (config["columns"] == "turned" and config["row_tile"] == 1):
         return False
-    lanes = int(config["tree_threads"]) * int(config["tree_blocks"])
-    if lanes > 2 and lanes > int(workload["trees"]):
+    if _lanes(config) > 2 and _lanes(config) >= 2 * int(workload["trees"]):
         return False
     if config["sums"] == "global":
         return config["tree_threads"] == 1 and config["tree_blocks"] != 1
@@ -86,6 +90,11 @@ def local_sums(workload: Workload, config: Config) -> int:
     """Return the number of a thread's sums."""
     rows_each = int(config["row_tile"]) // int(config["row_threads"])
     return rows_each * int(config["outputs"]) * int(cast(ReasonsWorkload, workload)["players"])
+
+
+def points_of(points: int, classes: int) -> tuple[int, ...]:
+    """Return the points of each class of trees: the fewest of these that a tree's paths need are its."""
+    return tuple(sorted({-(-points * (n + 1) // classes) for n in range(classes)}))
 
 
 def most_halves(leaves: int) -> int:
@@ -116,30 +125,31 @@ def default(workload: Workload, target: Target) -> Config:
         return numbers <= _MOST_STATE and outputs * int(reasons["players"]) <= _MOST_LOCAL_SUMS
 
     outputs = max(n for n in divisors(width, 8) if n == 1 or has_room(n))
-    most = 128 if rows >= 2 * 128 * processors else 32
-    row_threads = max(n for n in (1, 2, 4, 8, 16, 32, 128) if n == 1 or n < min(2 * rows, most + 1))
     chosen: Config = {
-        "row_tile": row_threads,
-        "row_threads": row_threads,
+        "row_tile": 32,
+        "row_threads": 32,
         "tree_threads": 1,
         "tree_blocks": 1,
         "outputs": outputs,
         "sums": "local" if outputs * int(reasons["players"]) <= _MOST_LOCAL_SUMS else "global",
+        "classes": 2 if int(reasons["points"]) >= _SEVERAL else 1,
         "columns": "shared",
         "resident": 1,
         "carveout": "driver",
     }
-    # More threads share a row's trees, until there are threads for all multiprocessors.
-    names = {"tree_threads": 8 if row_threads >= 16 else 4, "tree_blocks": 64}
+    number = element(workload["value_dtype"])
+    tables = 2 * int(reasons["splits"]) * trees * (16 + (4 + 2 * width) * number)
+    chosen["tree_blocks"] = max(n for n in _PARTS if n == 1 or (n < trees and n * _TABLES < 2 * tables))
     if chosen["sums"] == "global":
-        chosen["tree_blocks"] = 2
-        names.pop("tree_threads")
-    threads = rows * int(workload["groups"]) * width // outputs
-    for name, limit in names.items():
+        chosen["tree_blocks"] = max(2, int(chosen["tree_blocks"]))
+    warps = -(-rows // 32) * int(workload["groups"]) * width // outputs
+    # Then more threads for each row, until there are enough for all multiprocessors.
+    for name, most in (("tree_blocks", _PARTS[-1]), ("tree_threads", 8)):
         while (
-            int(chosen[name]) < limit
-            and threads * _lanes(chosen) < processors * _BUSY
-            and 2 * _lanes(chosen) * _FEWEST_TREES <= trees
+            warps * _lanes(chosen) < processors * _BUSY
+            and int(chosen[name]) < most
+            and _lanes(chosen) < trees
+            and (name == "tree_blocks" or chosen["sums"] == "local")
         ):
             chosen[name] = 2 * int(chosen[name])
     while int(chosen["row_tile"]) > 1 and not fits(needs(workload, chosen), target, chosen):
@@ -192,7 +202,8 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     sch.set_scope(columns, 0, scope(needs(workload, config).shared))
     sizes = (
         max(int(workload["depth"]), 1), most_halves(int(workload["leaves"])), int(workload["width"]), outputs,
-        int(reasons["players"]), int(reasons["points"]), tile // rows, rows, tile, int(config["resident"]),
+        int(reasons["players"]), int(reasons["points"]), int(config["classes"]), _lanes(config), tile // rows,
+        rows, tile, int(config["resident"]),
     )  # fmt: skip
     sch.annotate(v, SHAPLEY_STEPS, list(sizes))
     sch.annotate(p, ROWS, 1)

@@ -85,7 +85,7 @@ def test_the_cuda_source_gives_the_references_values(form: str) -> None:
 
 
 CHOICES: dict[str, dict[str, Any]] = {
-    "two rows each": {"row_tile": 64, "row_threads": 32, "tree_threads": 2, "outputs": 3},
+    "two rows each": {"row_tile": 64, "row_threads": 32, "tree_threads": 2, "outputs": 3, "classes": 2},
     "trees shared by threads": {"row_tile": 4, "row_threads": 4, "tree_threads": 4, "tree_blocks": 2},
     "sums in global memory": {"row_tile": 64, "row_threads": 32, "sums": "global", "tree_blocks": 4},
 }
@@ -148,7 +148,7 @@ def test_a_sample_compiles(rows: int) -> None:
 def test_every_knob_is_a_choice(rows: int) -> None:
     reasons = reasons_of(7, trees=40, max_leaves=9, features=6, width=2)
     workload = workload_of(make_reasons(reasons, "float32", "float32"), rows)
-    assert_knobs_matter(QUADRATURE, workload, GPU, 30, {"row_threads", "row_tile"}, {"carveout", "resident"})
+    assert_knobs_matter(QUADRATURE, workload, GPU, 30, set(), {"carveout", "resident", "classes"})
 
 
 def test_damaged_tables_are_refused() -> None:

@@ -263,7 +263,7 @@ def _steps(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype:
 def _step_ranges(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
     """Check the first steps of threads: they ascend up to the number of steps."""
     first = tables[argument.name].astype(np.int64)
-    return _within(first, len(tables["step"]) + 1) and bool(np.all(first[:, 1:] >= first[:, :-1]))
+    return _within(first, len(tables["step"]) + 1) and bool(np.all(first[..., 1:] >= first[..., :-1]))
 
 
 def _within(values: np.ndarray, below: int) -> bool:

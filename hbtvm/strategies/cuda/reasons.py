@@ -8,6 +8,7 @@ their branches: o is a factor.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ from hbtvm.runtime.package.signature import (
 )
 from hbtvm.schedules.cuda.network import MULTIPLY_ADD
 from hbtvm.schedules.reasons import cuda as reasons_cuda
-from hbtvm.schedules.reasons.cuda import SHAPLEY_STEPS, most_halves
+from hbtvm.schedules.reasons.cuda import SHAPLEY_STEPS, WEIGHT, S, T, most_halves, points_of
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import ReasonsWorkload, Target, Workload
 from hbtvm.strategies.columns import column_stage, column_tables, placeholder
@@ -58,14 +59,22 @@ class CudaQuadrature(OnGpu, Quadrature):
             "step": steps.words,
             "number": steps.numbers,
             "term": steps.terms,
-            "threshold": steps.threshold,
-            "point": np.stack(_points(operand.reasons.paths.most)).astype(operand.value_dtype),
+            **({} if operand.dtype == operand.value_dtype else {"threshold": steps.threshold}),
         }
 
     def tables(self, operand: ReasonsOperand, config: Config) -> dict[str, np.ndarray]:
-        lanes = int(config["tree_threads"]) * int(config["tree_blocks"])
-        first = np.stack([_shared_out(starts, lanes) for starts in steps_of(operand).first])
-        return {"first": first.astype(np.int32)}
+        steps, lanes = steps_of(operand), int(config["tree_threads"]) * int(config["tree_blocks"])
+        most = len(quadrature(operand.reasons.paths.most)[0])
+        classes = points_of(most, int(config["classes"]))
+        point, first = np.zeros((len(classes), 3, most)), list[list[np.ndarray]]()
+        for at, count in enumerate(classes):
+            points, weights = quadrature(2 * count)
+            point[at, T, :count], point[at, S, :count] = points, 1 - points
+            point[at, WEIGHT, :count] = weights
+        for starts, needed in zip(steps.first, steps.points, strict=True):
+            bounds = np.searchsorted(needed, (0, *classes), "right")
+            first.append([_shared_out(starts[a : b + 1], lanes) for a, b in itertools.pairwise(bounds)])
+        return {"point": point.astype(operand.value_dtype), "first": np.array(first, np.int32)}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         width, value_dtype = workload["width"], workload["value_dtype"]
@@ -77,13 +86,15 @@ class CudaQuadrature(OnGpu, Quadrature):
             "halves": most_halves(workload["leaves"]),
         }
         lanes = int(config["tree_threads"]) * int(config["tree_blocks"])
+        classes = len(points_of(reasons["points"], int(config["classes"])))
+        same = workload["dtype"] == value_dtype
         return (
             table("step", "int32", ("steps", WORDS), "steps", **bounds),
             table("number", value_dtype, ("steps", NUMBERS)),
             table("term", value_dtype, ("steps", width, 2)),
-            table("threshold", workload["dtype"], ("steps",)),
-            table("point", value_dtype, (3, reasons["points"])),
-            table("first", "int32", (workload["groups"], lanes + 1), "step_ranges"),
+            *(() if same else (table("threshold", workload["dtype"], ("steps",)),)),
+            table("point", value_dtype, (classes, 3, reasons["points"])),
+            table("first", "int32", (workload["groups"], classes, lanes + 1), "step_ranges"),
         )
 
     def function(self, workload: Workload, config: Config) -> Any:
@@ -93,7 +104,7 @@ class CudaQuadrature(OnGpu, Quadrature):
         tiles, count = te.var("tiles", "int64"), te.var("steps", "int64")
         stage = column_stage(workload, tiles, tile)
         tables = [placeholder(argument, {"steps": count}) for argument in self.arguments(workload, config)]
-        step, number, term, threshold, point, first = tables
+        step, number, term, *threshold, point, first = tables
         mine = outputs * int(cast(ReasonsWorkload, workload)["players"])  # values of a thread
         of_width = int(workload["width"]) // outputs
         every = _values(workload) // mine
@@ -101,7 +112,8 @@ class CudaQuadrature(OnGpu, Quadrature):
         def walk(i: Any, part: Any, of_output: Any, y: Any, x: Any) -> Any:
             starts = [
                 stage.columns[i, 0, x], step[0, 0], number[0, 0], term[0, of_output % of_width * outputs, 0],
-                threshold[0], point[0, 0], first[of_output // of_width, part * trees + y],
+                threshold[0][0] if threshold else number[0, 0], point[0, 0, 0],
+                first[of_output // of_width, 0, part * trees + y],
             ]  # fmt: skip
             return tirx.call_pure_extern("float64", SHAPLEY_STEPS, *starts)
 
@@ -136,12 +148,6 @@ class CudaQuadrature(OnGpu, Quadrature):
 
 def _values(workload: Workload) -> int:
     return int(workload["groups"] * workload["width"] * cast(ReasonsWorkload, workload)["players"])
-
-
-def _points(players: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return t, 1 - t and the weights of the quadrature's points."""
-    points, weights = quadrature(players)
-    return points, 1 - points, weights
 
 
 def _shared_out(starts: np.ndarray, lanes: int) -> np.ndarray:

@@ -9,7 +9,8 @@ and after the last subtree `UP`, or, if the other child is a leaf, `UP_LEAF`. Of
   the path, 0 if there is none; its column, or of `OVER` and `UP` the place of the halves; the place of its
   player's value;
 - `NUMBERS` weights w (`hbtvm.graph.reasons.paths`): of its player's earlier branch, of the branch to the
-  child that the step goes to or comes from (of `LEAVES` the left child), and of the other branch;
+  child that the step goes to or comes from (of `LEAVES` the left child), and of the other branch; and the
+  threshold, if it is of the same type;
 - for each output, the terms of its left and right leaf (`LEAVES`), or of its leaf (`UP_LEAF`) and 0.
 """
 
@@ -20,13 +21,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hbtvm.graph.reasons.anchor import TreeReasons
 from hbtvm.graph.trees.ensemble import LEAF
 from hbtvm.strategies.reasons.operand import ReasonsOperand
 
 WORDS = 4
 CODE, EARLIER, WHERE, PLACE = range(WORDS)
-NUMBERS = 4  # the last is unused: vectors have two or four numbers
-BEFORE, THIS, OTHER = range(3)
+NUMBERS = 4
+BEFORE, THIS, OTHER, THRESHOLD = range(NUMBERS)
 
 LEAVES, DOWN, OVER, UP, UP_LEAF = range(5)  # the kinds of steps
 KINDS, RIGHT, AGAIN, LEVELS = 8, 8, 16, 32
@@ -39,13 +41,15 @@ KINDS, RIGHT, AGAIN, LEVELS = 8, 8, 16, 32
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of a forest, by group of outputs, then by tree; N steps."""
+    """The steps of a forest, by group of outputs, then by tree, those with fewer points first; N steps."""
 
     words: np.ndarray  # int32, shape (N, WORDS)
     numbers: np.ndarray  # `value_dtype`, shape (N, NUMBERS)
     terms: np.ndarray  # `value_dtype`, shape (N, V, 2)
     threshold: np.ndarray  # `dtype`, shape (N,)
-    first: tuple[np.ndarray, ...]  # of each group: int64, the first step of each of its trees, and their end
+    # Of each group: int64, the first step of each of its trees, and their end; and the trees' points
+    first: tuple[np.ndarray, ...]
+    points: tuple[np.ndarray, ...]
 
 
 def steps_of(operand: ReasonsOperand) -> Steps:
@@ -79,7 +83,8 @@ def _steps(operand: ReasonsOperand) -> Steps:
         np.add.at(count, paths.parent[nodes], count[nodes])
     roots = paths.levels[0]
     group = reasons.ensemble.tree_output // width
-    order = np.argsort(group, kind="stable")
+    points = _points(reasons)
+    order = np.lexsort((points, group))
     ends = np.cumsum(count[roots[order]])
     place, level, half = (np.zeros(len(count), np.int64) for _ in range(3))
     place[roots[order]] = ends - count[roots[order]]
@@ -113,7 +118,7 @@ def _steps(operand: ReasonsOperand) -> Steps:
         words[at, PLACE] = paths.player[nodes]
         numbers[at, BEFORE] = np.where(again, paths.weight[before], 1.0)
         numbers[at, THIS], numbers[at, OTHER] = paths.weight[this], paths.weight[other]
-        threshold[at] = forest.threshold[nodes]
+        threshold[at] = numbers[at, THRESHOLD] = forest.threshold[nodes]
         if kind == LEAVES:
             terms[at, :, 0], terms[at, :, 1] = values[this], values[other]
         if kind == UP_LEAF:
@@ -128,5 +133,18 @@ def _steps(operand: ReasonsOperand) -> Steps:
     starts = np.append(ends - count[roots[order]], total)
     bounds = np.searchsorted(group[order], np.arange(int(operand.forest.group_trees.shape[0]) + 1))
     of_groups = tuple(starts[a : b + 1] for a, b in itertools.pairwise(bounds))
+    of_trees = tuple(points[order[a:b]] for a, b in itertools.pairwise(bounds))
     dtype = forest.value_dtype
-    return Steps(words, numbers.astype(dtype), terms.astype(dtype), threshold, of_groups)
+    return Steps(words, numbers.astype(dtype), terms.astype(dtype), threshold, of_groups, of_trees)
+
+
+def _points(reasons: TreeReasons) -> np.ndarray:
+    """Return the points of the quadrature that each tree's paths need: int64, shape (T,)."""
+    paths, ensemble = reasons.paths, reasons.ensemble
+    players = np.zeros(ensemble.n_nodes, np.int64)  # above a node
+    for nodes in paths.levels[1:]:
+        above = paths.parent[nodes]
+        players[nodes] = players[above] + (paths.earlier[above] < 0)
+    most = np.maximum.reduceat(players, ensemble.offset[:-1])
+    points: np.ndarray = np.maximum((most + 1) // 2, 1)
+    return points

@@ -25,6 +25,8 @@ class Sizes:
     outputs: int  # of the width, those of the thread
     players: int
     points: int
+    classes: int  # of trees, by their number of points
+    lanes: int  # threads that share a group's trees
     rows: int  # of the thread
     row_step: int  # distance of the thread's rows in the tile
     tile: int  # rows of the tile
@@ -63,6 +65,8 @@ class State:
 
         places = [Place(load.source, index(load)) for load in store.value.args[1:]]
         self.columns, self.step, self.number, self.term, self.threshold, self.point, self.first = places
+        self.has_thresholds = not self.threshold.buffer.same_as(self.number.buffer)
+        self.many = sizes.points  # of the trees whose steps are written
         start, simplify = index(store), sym.Analyzer().simplify
         self.sums = Place(store.buffer, start)
         self.value_step = simplify(index(store, 1) - start)
@@ -78,6 +82,7 @@ class State:
         self.taken = scratch("taken", -(-levels // WORD) * rows, "uint32")
         self.word = scratch("word", steps.WORDS, "int32")
         self.weight = self._array("weight", steps.NUMBERS)
+        self.leaf = self._array("leaf", 2)
 
     def _array(self, name: str, count: int) -> Scratch:
         return scratch(name, count, self.dtype)
@@ -94,10 +99,9 @@ class State:
 
     def each(self, body: Callable[[Any], list[Any]]) -> list[Any]:
         """Return statements for each point."""
-        points = self.sizes.points
-        if points <= _MOST_UNROLLED:
-            return [statement for point in range(points) for statement in body(const(point))]
-        return [serial("at", points, lambda point: sequence(body(point)))]
+        if self.many <= _MOST_UNROLLED:
+            return [statement for point in range(self.many) for statement in body(const(point))]
+        return [serial("at", self.many, lambda point: sequence(body(point)))]
 
     def q(self, point: Any, weight: Any) -> Any:
         t, s = self.points.load(point), self.points.load(point + self.sizes.points)
@@ -111,6 +115,13 @@ class State:
         """Return the offset of a number of half `at`; the value comes after the last point."""
         sizes = self.sizes
         return ((at * sizes.outputs + output) * (sizes.points + 1) + point) * sizes.rows + row
+
+    def inverse_of(self, number: Any) -> Any:
+        """Return 1 / x; in float32 with an error of a unit or two in the last place, without branches."""
+        one = self.constant(1.0)
+        if self.dtype == "float32":
+            return tirx.call_pure_extern("float32", "__fdividef", one, number)
+        return one / number
 
     def sum_at(self, value: Any, row: int) -> Any:
         return value * self.value_step + row * self.row_step

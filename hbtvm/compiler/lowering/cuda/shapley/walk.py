@@ -22,6 +22,7 @@ from tvm import tirx
 
 from hbtvm.compiler.lowering.cuda.shapley.state import WORD, State, Step
 from hbtvm.compiler.lowering.rewrites import held
+from hbtvm.schedules.reasons.cuda import WEIGHT, S, T, points_of
 from hbtvm.schedules.statements import const, sequence, serial
 from hbtvm.strategies.reasons import steps
 
@@ -40,7 +41,7 @@ class _Walk(State):
         sizes = self.sizes
         arrays = (
             self.stack, self.halves, self.base, self.inverse, self.up, self.value, self.total, self.points,
-            self.taken, self.word, self.weight,
+            self.taken, self.word, self.weight, self.leaf,
         )  # fmt: skip
         begin = [statement for array in arrays for statement in array.allocation()]
         zero = tirx.const(0.0, "float64")
@@ -49,13 +50,29 @@ class _Walk(State):
             return sequence([self.sums.store(zero, self.sum_at(value, row)) for row in range(sizes.rows)])
 
         begin.append(serial("value", sizes.outputs * sizes.players, clear))
-        begin += [self.points.store(self.point.load(const(at)), const(at)) for at in range(2 * sizes.points)]
         words = -(-sizes.levels // WORD) * sizes.rows
         begin += [self.taken.store(tirx.const(0, "uint32"), const(at)) for at in range(words)]
-        start = self.let("start", self.first.load(const(0)).astype("int64"), begin)
-        count = self.first.load(const(1)).astype("int64") - start
-        begin.append(serial("step", count, lambda n: self._take(start + n)))
+        for at, points in enumerate(points_of(sizes.points, sizes.classes)):
+            self.many, self.at_class = points, at
+            begin += self._of_class(at)
         return sequence(begin)
+
+    def _of_class(self, at: int) -> list[Any]:
+        """Return the statements of the trees of a class."""
+        into: list[Any] = []
+        for which in (T, S):
+            for point in range(self.many):
+                number = self.point.load(const(self._point(which, point)))
+                into.append(self.points.store(number, const(which * self.sizes.points + point)))
+        place = at * (self.sizes.lanes + 1)
+        start = self.let("start", self.first.load(const(place)).astype("int64"), into)
+        count = self.first.load(const(place + 1)).astype("int64") - start
+        into.append(serial("step", count, lambda n: self._take(start + n)))
+        return into
+
+    def _point(self, which: int, point: Any) -> Any:
+        """Return the offset of a number of a point of the trees' class."""
+        return (self.at_class * 3 + which) * self.sizes.points + point
 
     def _take(self, at: Any) -> Any:
         into: list[Any] = []
@@ -66,6 +83,8 @@ class _Walk(State):
         for first in range(0, steps.NUMBERS, lanes):
             vector = self.number.load(number * steps.NUMBERS + first, lanes)
             into.append(self.weight.store(vector, const(first), lanes))
+        if self.sizes.outputs == 1:
+            into.append(self._terms(number, 0))
         code = self.let("code", self.word.load(const(steps.CODE)), into)
         level = tirx.shift_right(code, tirx.const(5, "int32"))
         # TVM would shift the array of halves by a plain load's value; the mask changes nothing.
@@ -89,7 +108,11 @@ class _Walk(State):
 
     def _goes_left(self, step: Step, row: int) -> Any:
         x = self.columns.load(step.where * self.sizes.tile + row * self.sizes.row_step)
-        left = x <= self.threshold.load(step.number)
+        if self.has_thresholds:
+            threshold = self.threshold.load(step.number)
+        else:
+            threshold = self.weight.load(const(steps.THRESHOLD))
+        left = x <= threshold
         return tirx.Select(left, tirx.const(1, "uint32"), tirx.const(0, "uint32"))
 
     def _opened(self, step: Step) -> list[Any]:
@@ -97,7 +120,7 @@ class _Walk(State):
         rows = range(self.sizes.rows)
 
         def root(point: Any) -> list[Any]:
-            weight = self.point.load(point + 2 * self.sizes.points)
+            weight = self.point.load(self._point(WEIGHT, point))
             return [self.base.store(weight, self.at(point, row)) for row in rows]
 
         begin = tirx.IfThenElse(step.level == 0, sequence(self.each(root)), None)
@@ -125,7 +148,7 @@ class _Walk(State):
             before = self._before(step, row, into)
 
             def invert(point: Any, row: int = row, before: Any = before) -> list[Any]:
-                return [self.inverse.store(self.constant(1.0) / self.q(point, before), self.at(point, row))]
+                return [self.inverse.store(self.inverse_of(self.q(point, before)), self.at(point, row))]
 
             into += self.each(invert)
         return into
@@ -151,9 +174,10 @@ class _Walk(State):
             into.append(self.sums.store(self.sums.load(at) + value, at))
         return into
 
-    def _term(self, step: Step, output: int, which: int) -> Any:
-        """Return a leaf's term, after the first output of the thread."""
-        return self.term.load((step.number * self.sizes.width + output) * 2 + which)
+    def _terms(self, number: Any, output: int) -> Any:
+        """Return the statement that loads the terms of a step's leaves, for an output of the thread."""
+        pair = self.term.load((number * self.sizes.width + output) * 2, 2)
+        return self.leaf.store(pair, const(0), 2)
 
     def _leaves(self, step: Step) -> list[Any]:
         into, one = self._opened(step), self.constant(1.0)
@@ -169,7 +193,9 @@ class _Walk(State):
                 ]
             )
         for output in range(self.sizes.outputs):
-            terms = [self.let("term", self._term(step, output, which), into) for which in (0, 1)]
+            if self.sizes.outputs > 1:
+                into.append(self._terms(step.number, output))
+            terms = [self.let("term", self.leaf.load(const(which)), into) for which in (0, 1)]
             both = self.let("both", terms[0] + terms[1], into)
             for row in range(self.sizes.rows):
                 left, right = weights[row]
@@ -265,7 +291,9 @@ class _Walk(State):
                 with_half, with_leaf = list[Any](), self.sum_of_base(row)
                 half = self.halves.load(self.half(step.where, output, self.sizes.points, row))
                 with_half.append(self.value.store(value + half, const(row)))
-                term = self.let("term", self._term(step, output, 0), with_leaf)
+                if self.sizes.outputs > 1:
+                    with_leaf.append(self._terms(step.number, output))
+                term = self.let("term", self.leaf.load(const(0)), with_leaf)
                 value = value + (other - one) * term * self.total.load(const(row))
                 with_leaf.append(self.value.store(value, const(row)))
 
