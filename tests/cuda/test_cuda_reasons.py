@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import lightgbm
@@ -19,7 +20,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import hbtvm
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
+from hbtvm.compiler.candidates.program import TreeProgram, write_study
 from hbtvm.compiler.candidates.samples import error_scale, plain_sums
+from hbtvm.compiler.candidates.tasks import make_tasks, usable
 from hbtvm.graph.reasons.anchor import TreeReasons
 from hbtvm.runtime.package.contents import check_contents
 from hbtvm.runtime.package.file import from_bytes, to_bytes
@@ -219,3 +222,15 @@ def test_rows_on_the_device_are_explained(cupy: type[Cupy], machine: emulated.Ma
         found = model.explain(Array(X[:20]), background=there)
         np.testing.assert_array_equal(found.values, expected.values)
         np.testing.assert_array_equal(found.data, X[:20])
+
+
+@pytest.mark.skipif(emulated.NO_COMPILER is not None, reason=str(emulated.NO_COMPILER))
+def test_candidates_are_checked_on_the_device(machine: emulated.Machine, tmp_path: Path) -> None:
+    reasons = reasons_of(9, trees=5, max_leaves=9, features=6)
+    operand = make_reasons(reasons, "float32", "float32")
+    write_study(tmp_path, reasons, [operand], 50)
+    able, _ = usable(operand, None, GPU)
+    (task,) = make_tasks(operand, able, GPU, (50,), 1, tmp_path)
+    program, path = TreeProgram(task.payload), str(tmp_path / "kernel.so")
+    assert program.build(task.initial[0], path) == program.build(task.initial[0], path)
+    assert program.load(task.initial[0], path).check() is None
