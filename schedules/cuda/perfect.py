@@ -47,7 +47,8 @@ def default(workload: Workload, target: Target) -> Config:
     chosen = common_default(workload, target)
     chosen["layout"] = walk_layout(workload, chosen, 2 * element(workload["dtype"]))
     chosen["level_unroll"] = 2 if workload["depth"] > 1 else 1
-    return settle_walks(chosen, workload, target, lambda config: needs(workload, config))
+    size = 2 ** int(workload["depth"]) * 2 * element(workload["dtype"])
+    return settle_walks(chosen, workload, target, lambda config: needs(workload, config), size)
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:

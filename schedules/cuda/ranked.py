@@ -161,9 +161,12 @@ def default(workload: Workload, target: Target) -> Config:
     while not words_fit(workload, chosen):
         rows = int(chosen["row_tile"]) // 2
         chosen = {**chosen, "row_tile": rows, "row_threads": min(rows, int(chosen["row_threads"]))}
-    chosen = settle_walks(chosen, workload, target, lambda config: needs(workload, config))
-    # Without a loop over levels, nvcc interleaves a tile's trees itself, and needs fewer registers.
-    return {**chosen, "together": 1} if linked and depth <= _WHOLE else chosen
+    size = entries(workload) * _WORD
+    chosen = settle_walks(chosen, workload, target, lambda config: needs(workload, config), size)
+    # Without a loop over levels, nvcc interleaves a tile's trees itself: fewer of them, with fewer registers,
+    # which is faster where multiprocessors are full of threads, but takes 1.7 times as long where not.
+    full = fills(workload, target, int(chosen["row_tile"]) * int(chosen["resident"]))
+    return {**chosen, "together": 1} if linked and depth <= _WHOLE and full else chosen
 
 
 def _default_by_columns(config: Config, workload: Workload, target: Target) -> Config:

@@ -62,8 +62,9 @@ def default(workload: Workload, target: Target) -> Config:
 
     # Many columns leave room for few threads: compare one row per thread with two.
     single = {**chosen, "row_tile": chosen["row_threads"]}
+    size = int(workload["nodes"]) * 2 * element(workload["dtype"])
     able = (
-        settle_walks(candidate, workload, target, lambda config: needs(workload, config))
+        settle_walks(candidate, workload, target, lambda config: needs(workload, config), size)
         for candidate in (chosen, single)
     )
     return max(able, key=lambda config: min(held(config), BUSY))

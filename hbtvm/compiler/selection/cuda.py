@@ -10,7 +10,8 @@ The choice rests on a model of memory accesses. A multiprocessor's load/store un
 - Lines from the second-level cache or from memory take longer. Blocks process the trees in
   about the same order, so a tile of trees has to fit the first-level cache.
 - Ranked walks read a word and a rank of each level from shared memory: a line for each rank, and for a word
-  as many as rows of a warp meet in a bank.
+  as many as rows of a warp meet in a bank. Words of large trees do not fit there: walks load them as they do
+  nodes, of which they are the shorter ones.
 - oblivious makes one test on each level for all rows of a warp, and so is first where `oblivious.pays`.
 - gemm does the work of bitvector by products: far more operations for trees as small as it can hold.
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+from hbtvm.schedules.cuda.space import FEW_ROWS
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.trees import oblivious
 
@@ -37,6 +39,7 @@ _FROM_L2, _FROM_MEMORY = 2.0, 4.0
 _SEARCHED = 256  # fewest rows for which searches of ranks hide each other's latency
 _TILE = 8  # trees whose tables are in use at about the same time
 _NODE_LOADS = 3 / 4  # loads for a node of the bitvector
+_NARROW = 32  # most leaves of trees for which the bitvector takes words of 32 bits
 _WIDE_WORD = 1.25  # cost factor of 64-bit words, which take two instructions and more loads
 
 _NODE_STEP = 1.65  # cost factor of the bitvector's lines: each also takes the ALU's tests and masks
@@ -49,12 +52,14 @@ _RANKED_STEP, _MEETING, _FULL = 1.5, 3.4, 2
 """The same for ranked walks, of which two loads wait for each other; the most rows that mostly meet in a
 bank; and the part of a perfect tree's leaves from which on its rows go through all levels."""
 
+_WORD = 4  # bytes of a ranked walk's nodes
+
 
 def default_on_cuda(strategies: Collection[str], workload: Workload) -> str:
     """Return the strategy that should be fastest on a GPU, among those that can hold the forest.
 
     A warp with fewer rows than threads is bound by latency: a walk's loads depend on each other,
-    bitvector's do not, so bitvector comes first where it can hold the trees. Ranked walks have to
+    bitvector's do not, so bitvector comes first where a 32-bit word can hold a tree. Ranked walks have to
     wait for ranks, too, so they come last there. oblivious waits for them in calls of up to `_SEARCHED` rows,
     in which a multiprocessor has a row or two.
     """
@@ -62,10 +67,10 @@ def default_on_cuda(strategies: Collection[str], workload: Workload) -> str:
     if "oblivious" in strategies and oblivious.pays(workload) and rows >= _SEARCHED:
         return "oblivious"
     few = rows < _WARP
-    if few and "bitvector" in strategies:
+    if few and "bitvector" in strategies and int(workload["leaves"]) <= _NARROW:
         return "bitvector"
     lines = {name: line for name, line in _lines(workload).items() if name in strategies}
-    if rows < _SEARCHED and "ranked_traversal" in lines:
+    if rows <= FEW_ROWS and "ranked_traversal" in lines:
         # A search's loads wait for each other before those of a walk do, two for each level.
         lines["ranked_traversal"] *= 1 + int(workload["rank_bits"]) / (2 * max(int(workload["depth"]), 1))
     if few and len(lines) > 1:
@@ -79,7 +84,7 @@ def _lines(workload: Workload) -> dict[str, float]:
     node = 8 if workload["dtype"] == "float32" else 16
     value = (4 if workload["value_dtype"] == "float32" else 8) * int(workload["width"])
     trees = int(workload["trees"]) * int(workload["groups"])
-    tests = max(leaves - 1, 1) * (1 + _NODE_LOADS) * (1.0 if leaves <= 32 else _WIDE_WORD)
+    tests = max(leaves - 1, 1) * (1 + _NODE_LOADS) * (1.0 if leaves <= _NARROW else _WIDE_WORD)
     full = 2**depth
 
     def walk(size: int, slots: int, steps: float = depth) -> float:
@@ -91,10 +96,12 @@ def _lines(workload: Workload) -> dict[str, float]:
     # Words of nodes in shared memory, where rows of a warp meet in banks, and a rank for each.
     met = [min(_MEETING, 1 + min(2**level, nodes) / (2 * _WARP)) for level in range(depth)]
     steps = depth if leaves * _FULL > full else _longest_path(leaves, depth)
-    ranked = (sum(met) / max(depth, 1) + 1) * steps + _distinct_lines(leaves * value)
+    ranked = _RANKED_STEP * ((sum(met) / max(depth, 1) + 1) * steps + _distinct_lines(leaves * value))
+    if nodes * (_WORD + value) * min(trees, _TILE) > _L1:
+        ranked = _LONG_STEP * walk(_WORD, nodes, steps)
     return {
         "bitvector": _NODE_STEP * tests + _distinct_lines(leaves * value),
-        "ranked_traversal": _RANKED_STEP * ranked,
+        "ranked_traversal": ranked,
         "perfect_tree_traversal": _STEP * walk(node, full),
         # Leaves take slots among the nodes, side by side with their siblings.
         "tree_traversal": _LONG_STEP * walk(node, nodes, _longest_path(leaves, depth)),
