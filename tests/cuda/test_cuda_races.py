@@ -1,0 +1,81 @@
+"""Races and reads of unwritten memory in GPU kernels, found by Oclgrind whatever the values are."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hbtvm.graph.trees.reference import margins
+from hbtvm.strategies import make_forest, strategies_on, workload_of
+from tests import oclgrind
+from tests.cuda_kernels import GPU
+from tests.ensembles import random_ensemble, random_rows
+from tests.kernels import tolerance
+
+pytestmark = pytest.mark.skipif(oclgrind.NO_OCLGRIND is not None, reason=str(oclgrind.NO_OCLGRIND))
+
+STRATEGIES = [name for name in strategies_on(GPU) if name not in ("gemm", "oblivious")]
+"""Those that lower to OpenCL: not tensor cores."""
+
+_MOST_THREADS = 128  # of a block; more take Oclgrind long
+
+
+def sampled(
+    name: str, seed: int, count: int, folder: Path, **run: Any
+) -> list[tuple[Any, oclgrind.Run, Any]]:
+    """Run configurations of a strategy on small models; return them with the results and expected scores."""
+    rng, found = np.random.default_rng(seed), []
+    strategy = strategies_on(GPU)[name]
+    for _ in range(50 * count):
+        ensemble = random_ensemble(
+            rng,
+            trees=int(rng.integers(3, 8)),
+            max_leaves=int(rng.choice([4, 12])),
+            groups=int(rng.choice([1, 2])),
+            missing=str(rng.choice(["mixed", "left"])),
+            categories=name not in ("perfect_tree_traversal",) and bool(rng.integers(2)),
+        )
+        forest = make_forest(ensemble, "float32", "float32")
+        workload = workload_of(forest, int(rng.choice([40, 1_000, 100_000])))
+        if strategy.refuse(workload):
+            continue
+        config = strategy.default(workload, GPU)
+        if rng.integers(4):
+            config = next(iter(strategy.space(workload, GPU).sample(rng, 1)), config)
+        threads = int(config["row_threads"]) * int(config["tree_threads"])
+        if threads > _MOST_THREADS or config["tables"] == "prefetch":  # copies without registers: CUDA only
+            continue
+        X = random_rows(rng, ensemble, int(rng.integers(2, 10)), "float32")
+        tables = [*strategy.shared(forest).values(), *strategy.tables(forest, config).values()]
+        base = np.ascontiguousarray(ensemble.base_score, np.float64)
+        got = oclgrind.run(strategy, workload, config, tables, X, base, ensemble.divisor, folder, **run)
+        found.append((config, got, (margins(ensemble, X), max(1e-4, tolerance(ensemble, "float32")))))
+        if len(found) == count:
+            return found
+    raise AssertionError(f"{len(found)} configurations of {name} are small enough")
+
+
+_SAMPLES = int(os.environ.get("HBTVM_RACE_SAMPLES", "2"))
+"""Configurations of each strategy."""
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_no_race_and_no_unwritten_memory(name: str, tmp_path: Path) -> None:
+    for config, got, (want, atol) in sampled(name, 7, _SAMPLES, tmp_path):
+        assert got.reports == (), config
+        np.testing.assert_allclose(got.scores, want, rtol=0, atol=atol, err_msg=str(config))
+
+
+def test_planted_faults_are_seen(tmp_path: Path) -> None:
+    without = re.compile(r"barrier\(CLK_LOCAL_MEM_FENCE\);")
+    kinds = {
+        kind
+        for _, got, _ in sampled("bitvector", 7, 2, tmp_path, change=lambda source: without.sub("", source))
+        for kind in got.reports
+    }
+    assert any("data race" in kind for kind in kinds), kinds
