@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ from sklearn.preprocessing import (
 )
 
 import hbtvm
+from hbtvm.graph.views.additive import Additive
+from hbtvm.operators.base import Input
+from hbtvm.operators.pointwise import apply
+from hbtvm.operators.products import Contract
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 4))
@@ -122,6 +127,22 @@ def test_a_pipeline_of_mixed_columns_has_the_callers_columns() -> None:
     np.testing.assert_allclose(
         found.base_values + found.values.sum(axis=1), model.decision_function(frame), rtol=1e-6, atol=1e-6
     )
+
+
+def test_wide_inputs_take_memory_for_their_weights_only() -> None:
+    width = 20_000
+    sums = Additive(np.arange(width, dtype=np.int32))
+    score = apply("add", Contract(Input(width), np.ones((width, 2))), np.ones(2))
+    tracemalloc.start()
+    try:
+        found = sums.sum_of(score)
+        assert tracemalloc.get_traced_memory()[1] < 20 * width * 8
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    (part,) = found.parts
+    np.testing.assert_array_equal(part.weight, np.ones((width, 2)))
+    np.testing.assert_array_equal(found.constant, np.ones(2))
 
 
 def test_calibrated_trees_are_read_before_the_sigmoid() -> None:

@@ -6,7 +6,7 @@ this form. Classifiers without a decision function are read before their link: a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -55,9 +55,6 @@ class Sum:
         parts = tuple(replace(part, weight=part.weight @ matrix) for part in self.parts)
         return Sum(parts, self.constant @ matrix)
 
-    def plus(self, other: Sum) -> Sum:
-        return Sum(self.parts + other.parts, self.constant + other.constant)
-
 
 class Additive:
     """The sums of a network's nodes.
@@ -68,17 +65,16 @@ class Additive:
     def __init__(self, player: np.ndarray) -> None:
         self._player = player
         self._owners: dict[int, np.ndarray] = {}
-        self._sums: dict[int, Sum | None] = {}
 
-    def owners(self, node: Node) -> np.ndarray:
-        """Return each column's raw column; -1 for constants, -2 for functions of several."""
-        if id(node) not in self._owners:
-            for inner in in_order(node):
-                if id(inner) not in self._owners:
-                    self._owners[id(inner)] = self._owners_of(inner)
-        return self._owners[id(node)]
+    def sum_of(self, node: Node) -> Sum | None:
+        """Return a node as a sum of columns with one owner each; None if it is none."""
+        for inner in in_order(node):
+            if id(inner) not in self._owners:
+                self._owners[id(inner)] = self._owners_of(inner)
+        return self._times(node, np.eye(node.width))
 
     def _owners_of(self, node: Node) -> np.ndarray:
+        """Return each column's raw column; -1 for constants, -2 for functions of several."""
         read = [self._owners[id(x)] for x in node.inputs]
         if isinstance(node, Input):
             return self._player
@@ -88,89 +84,115 @@ class Additive:
             return _shared(np.stack([np.broadcast_to(owner, node.width) for owner in read]))
         if node.kind in _BY_COLUMN:
             return read[0]
-        if isinstance(node, Select):
-            return np.asarray(read[0][node.indices])
+        if isinstance(node, Select | Repeat):
+            return np.asarray(read[0][_copied(node)])
         if isinstance(node, Concat):
             return np.concatenate(read)
-        if isinstance(node, Repeat):
-            return np.tile(read[0], node.times) if node.tiled else np.repeat(read[0], node.times)
         if isinstance(node, Lookup):
             return np.asarray(read[0][node.column])
         if isinstance(node, Reduce):
             return _shared(read[0].reshape(node.groups, -1).T)
         return np.full(node.width, _shared(np.concatenate(read)[:, None])[0], np.int32)
 
-    def sum_of(self, node: Node) -> Sum | None:
-        """Return a node as a sum of columns with one owner each; None if it is none."""
-        for inner in in_order(node):
-            if id(inner) not in self._sums:
-                self._sums[id(inner)] = self._sum_of(inner)
-        return self._sums[id(node)]
+    def _times(self, node: Node, matrix: np.ndarray) -> Sum | None:
+        """Return a node times a matrix, shape (width, O), as a sum; None if it is none.
 
-    def _sum_of(self, node: Node) -> Sum | None:
-        owner = self.owners(node)
+        Matrices go from the scores to the columns, so that they have few columns however wide a node is.
+        """
+        owner = self._owners[id(node)]
         if (owner == _NOBODY).all():
-            return Sum((), _value(node))
+            return Sum((), _value(node) @ matrix)
         if (owner != _SEVERAL).all():
-            return Sum((Part(node, owner, np.eye(node.width)),), np.zeros(node.width))
+            return Sum((Part(node, owner, matrix),), np.zeros(matrix.shape[1]))
         if isinstance(node, Distance) and node.metric == "squared_euclidean":
-            return self._squares(node)
+            return self._squares(node, matrix)
         if isinstance(node, LinearSum):
-            return self._linear(node)
-        read = [self._sums[id(x)] for x in node.inputs]
-        if any(x is None for x in read):
-            return None
-        sums = [x for x in read if x is not None]
+            return self._linear(node, matrix)
         if isinstance(node, Elementwise):
-            return _of_elementwise(node, sums)
+            return self._of_elementwise(node, matrix)
         if isinstance(node, Contract):
-            return sums[0].times(node.weight)
-        if isinstance(node, Select):
-            return sums[0].times(np.eye(node.x.width)[:, node.indices])
-        if isinstance(node, Repeat):
-            every = np.arange(node.x.width)
-            return sums[0].times(
-                np.eye(node.x.width)[
-                    :, np.tile(every, node.times) if node.tiled else np.repeat(every, node.times)
-                ]
-            )
+            return self._times(node.x, node.weight @ matrix)
+        if isinstance(node, Select | Repeat):
+            moved = np.zeros((node.x.width, matrix.shape[1]))
+            np.add.at(moved, _copied(node), matrix)
+            return self._times(node.x, moved)
         if isinstance(node, Concat):
-            first, whole = 0, Sum((), np.zeros(node.width))
-            for part in sums:
-                width = len(part.constant)
-                whole = whole.plus(part.times(np.eye(width, node.width, first)))
-                first += width
-            return whole
+            ends = np.cumsum([part.width for part in node.parts])[:-1]
+            return self._total(zip(node.parts, np.split(matrix, ends), strict=True))
         if isinstance(node, Reduce) and node.function in ("sum", "mean"):
             size = node.x.width // node.groups
-            matrix = np.repeat(np.eye(node.groups), size, axis=0)
-            return sums[0].times(matrix if node.function == "sum" else matrix / size)
+            every = np.repeat(matrix, size, axis=0)
+            return self._times(node.x, every if node.function == "sum" else every / size)
         return None
 
-    def _squares(self, node: Distance) -> Sum | None:
+    def _total(self, products: Iterable[tuple[Node, np.ndarray]]) -> Sum | None:
+        """Return the sum of nodes times matrices."""
+        parts, constants = list[Part](), []
+        for node, matrix in products:
+            found = self._times(node, matrix)
+            if found is None:
+                return None
+            parts += found.parts
+            constants.append(found.constant)
+        return Sum(tuple(parts), np.sum(constants, axis=0))
+
+    def _of_elementwise(self, node: Elementwise, matrix: np.ndarray) -> Sum | None:
+        """Return sums, differences and multiples by constants as sums."""
+
+        def of(x: Node, factor: np.ndarray | float) -> tuple[Node, np.ndarray]:
+            scaled = np.reshape(factor, (-1, 1)) * matrix
+            return x, scaled if x.width == node.width else scaled.sum(axis=0, keepdims=True)
+
+        if node.function == "negative":
+            return self._times(*of(node.inputs[0], -1.0))
+        if node.function not in ("add", "subtract", "multiply", "divide"):
+            return None
+        first, second = node.inputs
+        if node.function in ("add", "subtract"):
+            return self._total((of(first, 1.0), of(second, 1.0 if node.function == "add" else -1.0)))
+        if node.function == "multiply" and self._is_constant(first):
+            first, second = second, first
+        if not self._is_constant(second):
+            return None
+        factor = _value(second)
+        return self._times(*of(first, factor if node.function == "multiply" else 1 / factor))
+
+    def _is_constant(self, node: Node) -> bool:
+        return bool((self._owners[id(node)] == _NOBODY).all())
+
+    def _squares(self, node: Distance, matrix: np.ndarray) -> Sum | None:
         """Return squared distances as the sum of the squares of each column's difference."""
-        owner = self.owners(node.x)
+        owner = self._owners[id(node.x)]
         if (owner == _SEVERAL).any() or node.points.size * node.width > _MOST_WEIGHTS:
             return None
         repeated = Repeat(node.x, node.width, tiled=True)
         difference = apply("subtract", repeated, node.points.reshape(-1))
         if node.scale is not None:
             difference = apply("multiply", difference, node.scale.reshape(-1))
-        weight = np.repeat(np.eye(node.width), node.x.width, axis=0)
+        weight = np.repeat(matrix, node.x.width, axis=0)
         square = apply("square", difference)
-        return Sum((Part(square, np.tile(owner, node.width), weight),), np.zeros(node.width))
+        return Sum((Part(square, np.tile(owner, node.width), weight),), np.zeros(matrix.shape[1]))
 
-    def _linear(self, node: LinearSum) -> Sum | None:
+    def _linear(self, node: LinearSum, matrix: np.ndarray) -> Sum | None:
         """Return a linear model's sum as a column for each raw column and output."""
-        owner = self.owners(node.x)
+        owner = self._owners[id(node.x)]
         if (owner == _SEVERAL).any():
             return None
         raws = np.unique(np.concatenate([owner[node.feature], owner[node.code_feature]]))
         if (len(node.feature) + len(node.entries)) * node.width * len(raws) > _MOST_WEIGHTS:
             return None
         columns, means = by_place(node, np.searchsorted(raws, owner), len(raws))
-        weight = np.repeat(np.eye(node.width), len(raws), axis=0)
-        return Sum((Part(columns, np.tile(raws, node.width).astype(np.int32), weight),), means)
+        weight = np.repeat(matrix, len(raws), axis=0)
+        part = Part(columns, np.tile(raws, node.width).astype(np.int32), weight)
+        return Sum((part,), means @ matrix)
+
+
+def _copied(node: Select | Repeat) -> np.ndarray:
+    """Return the column of its input that each column is a copy of."""
+    if isinstance(node, Select):
+        return node.indices
+    every = np.arange(node.x.width)
+    return np.tile(every, node.times) if node.tiled else np.repeat(every, node.times)
 
 
 def by_place(sums: LinearSum, place: np.ndarray, places: int) -> tuple[LinearSum, np.ndarray]:
@@ -251,9 +273,11 @@ def score_of(graph: Graph, read: Callable[[Node], T | None], times: Callable[[T,
         return found
     proba = _narrowed(outputs["proba"])
     for node in reversed(in_order(proba)):
-        if not isinstance(node, Input) and _passes(proba, node) and read(node) is not None:
-            link = _link(proba, node)
-            return None if link is None else second(node, -1.0)
+        fits = node.width in (1, proba.width) and not isinstance(node, Input)
+        if fits and _passes(proba, node):
+            found = second(node, -1.0)
+            if found is not None:
+                return found if _is_link(proba, node) else None
     return None
 
 
@@ -280,35 +304,16 @@ def _passes(output: Node, through: Node) -> bool:
     return not reads[id(output)]
 
 
-def _link(proba: Node, scores: Node) -> str | None:
-    """Return the link from scores to probabilities, ``"softmax"`` or ``"sigmoid"``; None for others."""
+def _is_link(proba: Node, scores: Node) -> bool:
+    """Return whether probabilities are the sigmoid of a score, or the softmax of scores."""
     leaf = Input(scores.width)
     (replaced,) = rewrite([proba], lambda node: leaf if node is scores else node)
-    name = "sigmoid" if scores.width == 1 else "softmax"
     link = apply("sigmoid", leaf) if scores.width == 1 else softmax(leaf)
     points = np.random.default_rng(0).normal(size=(64, scores.width)) * 3
     got, want = evaluate([replaced, link], lambda leaf: points)
     if scores.width == 1:
         got = got[:, -1:]
-    return name if got.shape == want.shape and np.allclose(got, want, rtol=1e-9, atol=1e-12) else None
-
-
-def _of_elementwise(node: Elementwise, sums: list[Sum]) -> Sum | None:
-    """Return sums, differences and multiples by constants as sums."""
-    wide = [x.times(np.ones((1, node.width))) if len(x.constant) != node.width else x for x in sums]
-    if node.function == "negative":
-        return wide[0].times(-np.eye(node.width))
-    if node.function in ("add", "subtract"):
-        sign = 1.0 if node.function == "add" else -1.0
-        return wide[0].plus(wide[1].times(sign * np.eye(node.width)))
-    if node.function in ("multiply", "divide"):
-        first, second = wide
-        if not second.parts:
-            factor = second.constant if node.function == "multiply" else 1 / second.constant
-            return first.times(np.diag(factor))
-        if node.function == "multiply" and not first.parts:
-            return second.times(np.diag(first.constant))
-    return None
+    return got.shape == want.shape and bool(np.allclose(got, want, rtol=1e-9, atol=1e-12))
 
 
 def _shared(owners: np.ndarray) -> np.ndarray:
