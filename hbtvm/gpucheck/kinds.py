@@ -87,10 +87,8 @@ def scores(
     figures: dict[str, Any] = {"load_seconds": time.perf_counter() - start}
     largest = 0.0
     for count in counts:
-        times = -(-count // len(X))
-        many = np.concatenate([X] * times)[:count]
+        many, full = _repeated(X, count), _repeated(want, count)
         got = np.asarray(model.predict(many, output))
-        full = np.concatenate([want] * times)[:count]
         np.testing.assert_allclose(got, full, rtol=rtol, atol=atol, err_msg=f"{count:,} rows")
         for first in range(len(X), count - len(X) + 1, len(X)):
             np.testing.assert_array_equal(got[first : first + len(X)], got[: len(X)], "rows that repeat")
@@ -173,7 +171,7 @@ def explain(
     X, want = np.load(folder / rows), np.load(folder / expected)
     model, figures, largest = load(folder / package, device="cuda:0"), {}, 0.0
     for count in counts:
-        many = np.concatenate([X] * -(-count // len(X)))[:count]
+        many = _repeated(X, count)
         found = model.explain(many)
         got = np.concatenate([found.values, found.base_values[:, None]], axis=1)[: len(want)]
         off = float(np.abs(got - want[: len(got)]).max() / np.abs(want).max())
@@ -200,7 +198,7 @@ def carveouts(folder: Path, package: str, rows: str, count: int, sizes: Sequence
         want = got if want is None else want
         np.testing.assert_array_equal(got, want)
         name = "the driver's choice" if size is None else f"{size // 1024} KiB"
-        figures[name] = _kernel_seconds(changed, X, count)
+        figures[name] = _kernel_seconds(DeviceModel(changed, 0), X, count)
         told.append(f"{name} {figures[name] * 1e6:.1f} µs")
     return f"{count:,} rows: {', '.join(told)}; the same scores to the bit", figures
 
@@ -208,11 +206,11 @@ def carveouts(folder: Path, package: str, rows: str, count: int, sizes: Sequence
 def times(folder: Path, package: str, rows: str, counts: Sequence[int]) -> Result:
     """Time kernels by the device's clock, and whole calls from numpy to numpy; medians in seconds."""
     made, X = package_file.read(folder / package), np.load(folder / rows)
-    model, told, figures = load(folder / package, device="cuda:0"), [], {}
+    model, kernels, told, figures = Model(made), DeviceModel(made, 0), [], {}
     for count in counts:
-        many = np.ascontiguousarray(np.concatenate([X] * -(-count // len(X)))[:count])
+        many = _repeated(X, count)
         seconds = _call_seconds(partial(model.predict, many, "raw"), 200 if count < 20_000 else 20)
-        kernel = _kernel_seconds(made, X, count)
+        kernel = _kernel_seconds(kernels, X, count)
         figures[str(count)] = {
             "kernel": kernel,
             "call": statistics.median(seconds),
@@ -307,9 +305,14 @@ def _structures(path: Path) -> list[Structures]:
     return batches
 
 
-def _kernel_seconds(package: package_file.Package, X: np.ndarray, count: int, runs: int = 5) -> float:
+def _repeated(rows: np.ndarray, count: int) -> np.ndarray:
+    """Return `count` rows: the given rows over and over."""
+    return np.resize(rows, (count, *rows.shape[1:]))
+
+
+def _kernel_seconds(model: DeviceModel, X: np.ndarray, count: int, runs: int = 5) -> float:
     """Return the median seconds of a kernel's run on `count` rows, by the device's clock."""
-    executor: Any = DeviceModel(package, 0).kernels[X.dtype].executor(count)
+    executor: Any = model.kernels[X.dtype].executor(count)
     resident = Resident(executor.work.kernel, X, count)
     once = max(resident.seconds(1), 1e-6)
     # Runs by the graph: launched one by one, short kernels would wait for the host.

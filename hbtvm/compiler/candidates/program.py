@@ -33,7 +33,6 @@ from hbtvm.compiler.candidates.samples import (
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.lowering.cuda.score_epilogue import with_epilogue
 from hbtvm.graph.graph import KernelAnchor
-from hbtvm.measuring.archive import MOST_ROWS
 from hbtvm.measuring.checked import CheckedKernel
 from hbtvm.runtime.native.executor import OneKernel
 from hbtvm.runtime.native.library import Function, Library, load_kernel, load_library
@@ -158,18 +157,17 @@ class TreeProgram:
             code, launch = read_code(library_path)
             entry = entry_of(forest, self._strategy, self._workload, config, code, launch)
             device, count = DeviceCandidate(entry, self._device), self._workload["rows"]
-            # The device repeats the rows, so that workers keep no batch of gigabytes.
+            # The sample is smaller than a large batch; the device repeats its rows.
             return CheckedKernel(
                 device.run,
-                *self._check_data(forest, min(count, MOST_ROWS)),
+                *self._check_data(forest),
                 clock=lambda X, number: device.seconds(X, number, count),
             )
         kernel = make_executor(
             load_kernel(library_path), forest, self._strategy, self._workload, config, self._threads,
             library=load_library(self._study.executor) if self._study.executor else None,
         )  # fmt: skip
-        data = self._check_data(forest, self._workload["rows"])
-        return CheckedKernel(kernel.run, *data, poison=kernel.executor.poison)
+        return CheckedKernel(kernel.run, *self._check_data(forest), poison=kernel.executor.poison)
 
     def load_remote(self, config: Config, library_path: str, session: Any) -> CheckedKernel:
         """Load a candidate on the device of a `tvm.rpc.RPCSession`."""
@@ -179,12 +177,11 @@ class TreeProgram:
         entry = entry_of(forest, self._strategy, self._workload, config)
         on_gpu = self._target["kind"] == "cuda"
         kernel = RemoteCandidate.of(session, library_path, entry.signature, entry.tables, on_gpu)
-        data = self._check_data(forest, self._workload["rows"])
-        return CheckedKernel(kernel.run, *data, clock=kernel.seconds)
+        return CheckedKernel(kernel.run, *self._check_data(forest), clock=kernel.seconds)
 
-    def _check_data(self, forest: Operand, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-        """Return `count` rows to time, rows to check, their expected scores, and the absolute tolerance."""
-        rows = np.ascontiguousarray(self._sample[:count])
+    def _check_data(self, forest: Operand) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        """Return rows to time, rows to check, their expected scores, and the absolute tolerance."""
+        rows = np.ascontiguousarray(self._sample[: self._workload["rows"]])
         expected = self._study.expected[forest.row_dtype]
         checked = np.ascontiguousarray(self._sample[: len(expected)])
         tolerance = tolerance_of(forest.value_dtype, self._study.scale)
