@@ -23,6 +23,7 @@ from hbtvm.schedules.cpu.steps import apart_config, apart_space
 from hbtvm.schedules.space import Config, Space
 from hbtvm.schedules.workload import Target, Workload, apart_of, row_dtype_of
 from hbtvm.strategies.columns import column_arguments, column_tables
+from hbtvm.strategies.memo import remembered
 from hbtvm.strategies.trees.forest import DType, Forest
 
 
@@ -130,11 +131,7 @@ class Strategy(ABC):
     def shared(self, operand: Any) -> dict[str, np.ndarray]:
         """Return the tables that no configuration changes, by name, in argument order; cached."""
         # Strategies of the same name lay tables out differently for different kinds of target.
-        key = type(self).__name__
-        if key not in operand.memo:
-            operand.memo[key] = self._shared(operand)
-        tables: dict[str, np.ndarray] = operand.memo[key]
-        return tables
+        return remembered(operand.memo, type(self).__name__, lambda: self._shared(operand))
 
     def _shared(self, operand: Any) -> dict[str, np.ndarray]:
         return column_tables(operand)

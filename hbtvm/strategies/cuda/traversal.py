@@ -27,6 +27,7 @@ from hbtvm.strategies.base import spread
 from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiles_of, tree_table
 from hbtvm.strategies.cuda.slots import SlotFormat, Slots, slots_of, value_of
+from hbtvm.strategies.memo import remembered
 from hbtvm.strategies.trees.forest import Forest
 from hbtvm.strategies.trees.traversal import TreeTraversal
 
@@ -113,10 +114,7 @@ class CudaTreeTraversal(OnGpu, TreeTraversal):
 
 def _slots(forest: Forest) -> Slots:
     """Return a forest's slots; cached."""
-    if "cuda_slots" not in forest.memo:
-        forest.memo["cuda_slots"] = slots_of(forest, SlotFormat.of(forest.workload(1)))
-    slots: Slots = forest.memo["cuda_slots"]
-    return slots
+    return remembered(forest.memo, "cuda_slots", lambda: slots_of(forest, SlotFormat.of(forest.workload(1))))
 
 
 def _in_pairs(width: int, value_dtype: str) -> bool:

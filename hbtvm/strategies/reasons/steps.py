@@ -23,6 +23,7 @@ import numpy as np
 
 from hbtvm.graph.reasons.anchor import TreeReasons
 from hbtvm.graph.trees.ensemble import LEAF
+from hbtvm.strategies.memo import remembered
 from hbtvm.strategies.reasons.operand import ReasonsOperand
 
 WORDS = 4
@@ -54,10 +55,7 @@ class Steps:
 
 def steps_of(operand: ReasonsOperand) -> Steps:
     """Return an operand's steps; computed once."""
-    if "steps" not in operand.memo:
-        operand.memo["steps"] = _steps(operand)
-    steps: Steps = operand.memo["steps"]
-    return steps
+    return remembered(operand.memo, "steps", lambda: _steps(operand))
 
 
 def _steps(operand: ReasonsOperand) -> Steps:

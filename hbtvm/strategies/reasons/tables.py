@@ -31,6 +31,7 @@ from hbtvm.runtime.explaining.splits import (
     TERMS,
     WORDS,
 )
+from hbtvm.strategies.memo import remembered
 from hbtvm.strategies.reasons.operand import ReasonsOperand
 
 
@@ -46,10 +47,7 @@ class Splits:
 
 def splits_of(operand: ReasonsOperand) -> Splits:
     """Return an operand's splits; computed once."""
-    if "splits" not in operand.memo:
-        operand.memo["splits"] = _splits(operand)
-    splits: Splits = operand.memo["splits"]
-    return splits
+    return remembered(operand.memo, "splits", lambda: _splits(operand))
 
 
 def _splits(operand: ReasonsOperand) -> Splits:

@@ -31,6 +31,7 @@ from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import Strategy, spread, tile_trees
 from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.intrinsics.lookup import lookup
+from hbtvm.strategies.memo import remembered
 from hbtvm.strategies.scores import StageBuilder, tree_table
 from hbtvm.strategies.trees.forest import Forest
 from hbtvm.strategies.trees.packed import Packing, Slots, pack
@@ -137,11 +138,8 @@ def slots_of(workload: Workload) -> Slots:
 
 def packed(forest: Forest) -> tuple[Slots, Packing]:
     """Return the layout of a forest's slots and the slots of its nodes, computed once per forest."""
-    if "packing" not in forest.memo:
-        slots = Slots(forest.dtype, int(np.diff(forest.offset).max()), forest.n_columns)
-        forest.memo["packing"] = slots, pack(forest, slots.line)
-    packing: tuple[Slots, Packing] = forest.memo["packing"]
-    return packing
+    slots = Slots(forest.dtype, int(np.diff(forest.offset).max()), forest.n_columns)
+    return slots, remembered(forest.memo, "packing", lambda: pack(forest, slots.line))
 
 
 def values_inline(width: int, dtype: str, value_dtype: str) -> bool:

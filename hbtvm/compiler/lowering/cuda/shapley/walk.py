@@ -8,7 +8,7 @@ For points k, with weights m = o * w, s = 1 - t and q[k] = s[k] + t[k] * m of a 
     OVER      base from the stack; stack up * q[left] and (m[left] - 1) * sum(base * up); base *= q[right]
     UP        base from the stack; value = the stacked value + (m - 1) * sum(base * up)
               up = the stacked sums + up * q; as LEAVES, if again
-    UP_LEAF   the same, with the leaf's term instead of what is stacked
+    UP_LEAF   as UP; the leaf gives the value and the sums that UP takes from the stack
 
 where to open a split is to take the weights of the quadrature for `base` at a root, and to divide `base` by q
 of the player's earlier branch. A row's o are bits of words by level.
