@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -30,22 +31,41 @@ _TAIL = 1500  # characters of a crashed step's output
 class Results:
     """The file of results: a line with the bundle's hash, then a line of JSON for each step.
 
-    Raises `InputError` if the file is of another bundle.
+    Raises `InputError` if the file is of another bundle, or if another process writes it.
     """
 
     def __init__(self, path: Path, digest: str) -> None:
         self._lock, self.path = threading.Lock(), path
         self.known: dict[str, dict[str, Any]] = {}
-        lines = path.read_text().splitlines() if path.exists() else []
-        if lines and json.loads(lines[0]).get("bundle") != digest:
-            raise InputError(f"{path} has the results of another bundle; name another folder with --out.")
-        for line in lines[1:]:
+        self._file = path.open("a+")
+        try:
+            self._read(digest)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read(self, digest: str) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"{self.path} is being written by another run of gpucheck.") from None
+        self._file.seek(0)
+        text = self._file.read()
+        head, *lines = text.split("\n") if "\n" in text else [""]
+        if not head:  # a new file, or a run that was cut off in its first line
+            self._file.truncate(0)
+            self._write({"bundle": digest})
+            return
+        if head != json.dumps({"bundle": digest}):
+            raise InputError(
+                f"{self.path} does not have the results of this bundle; name another folder with --out."
+            )
+        for line in lines:
             with contextlib.suppress(ValueError):  # the last line of a run that was cut off
                 result = json.loads(line)
                 self.known[result["step"]] = result
-        self._file = path.open("a")
-        if not lines:
-            self._write({"bundle": digest})
+        if not text.endswith("\n"):
+            self._file.write("\n")
 
     def add(self, result: dict[str, Any]) -> None:
         """Write a result; it is on disk when this returns."""

@@ -18,9 +18,10 @@ from benchmarks.gpu import bundle as building
 from benchmarks.gpu import recursive
 from benchmarks.gpu.bundle import Contents
 from hbtvm.compiler.targets.target import resolve
+from hbtvm.errors import InputError
 from hbtvm.gpucheck import bundle, kinds
 from hbtvm.gpucheck.bundle import Step
-from hbtvm.gpucheck.run import RESULTS
+from hbtvm.gpucheck.run import RESULTS, Results
 from hbtvm.runtime.package.file import Package
 from tests import emulated
 from tests.models import data
@@ -143,7 +144,7 @@ def test_wrong_files_get_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / RESULTS).write_text('{"bundle": "another"}\n')
     done = ran(tmp_path, "--out", str(tmp_path / "out"))
-    assert done.returncode == 2 and "another bundle" in done.stderr
+    assert done.returncode == 2 and "results of this bundle" in done.stderr
 
 
 @pytest.mark.parametrize("levels", recursive.LEVELS)
@@ -202,3 +203,23 @@ def written(made: Contents, folder: Path) -> None:
     for name, content in made.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
+
+
+def test_one_run_writes_the_results(tmp_path: Path) -> None:
+    path = tmp_path / RESULTS
+    path.write_text('{"bun')  # a run that was cut off
+    results = Results(path, "digest")
+    results.add({"step": "first", "status": "passed"})
+    with pytest.raises(InputError, match="being written by another run"):
+        Results(path, "digest")
+    results.close()
+    with path.open("a") as file:
+        file.write('{"step": "sec')
+    results = Results(path, "digest")
+    results.add({"step": "third", "status": "passed"})
+    results.close()
+    results = Results(path, "digest")
+    assert list(results.known) == ["first", "third"]
+    results.close()
+    with pytest.raises(InputError, match="results of this bundle"):
+        Results(path, "another digest")
