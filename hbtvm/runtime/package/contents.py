@@ -126,7 +126,7 @@ def _walk(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: 
         inner = (
             (offset[here] > 0) & (here + offset[here] < last) & (column[here] >= 0) & (column[here] < columns)
         )
-        # No slot is reached twice, which bounds their number.
+        # No split is reached twice, which bounds their number; leaves may be.
         if level == bounds["levels"] or seen > last or not inner.all():
             return False
         here = np.repeat(here + offset[here], 2)

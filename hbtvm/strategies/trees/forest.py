@@ -74,6 +74,8 @@ class Forest:
     # Int64, shape (G, T'): the trees of each group, padded with -1. A group's trees add to the same V
     # outputs; group g to outputs ``g * V .. g * V + V - 1``.
     group_trees: np.ndarray
+    # Float64, shape (N,): how many training rows reached each node (`TreeEnsemble.cover`); None if not known
+    cover: np.ndarray | None = None
     # Computes the C numeric columns from float64 input, before missing values are replaced; None if the
     # columns are the input's values
     prologue: Prologue | None = None
@@ -295,6 +297,7 @@ def make_forest(
         threshold=threshold,
         value=ensemble.value.astype(value_dtype),
         group_trees=group_trees,
+        cover=ensemble.cover,
         prologue=None if prologue is None else prologue.take(feature),
     )
 

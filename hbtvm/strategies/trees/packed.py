@@ -1,10 +1,11 @@
 """Trees packed node by node, so that walks touch few cache lines.
 
 All nodes of a forest lie in one array of slots, tree by tree, so trees need no padding to the largest.
-Siblings are neighbours, and pairs of siblings are packed into cache lines: a line begins with the pair below
-some node, then takes the children of its node with the largest subtree, until it is full; the subtrees below
-begin new lines. A walk then finds two or three levels in each line that it fetches (the idea of van Emde Boas
-layouts), which matters once trees outgrow the caches.
+Siblings are neighbours. Pairs of siblings are in depth-first order, the child that more training rows reached
+first (PACSET's weighted order), so the pairs on the likely path follow each other in the same lines.
+
+Pairs of leaves with equal values are stored once per tree, behind its other pairs: trees of unlimited depth
+have thousands of leaves, and few distinct values.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from hbtvm.strategies.base import leaf_ranges, rank_in_tree
+from hbtvm.strategies.base import leaf_ranges
 from hbtvm.strategies.trees.forest import Forest
 
 LINE = 64  # bytes of a cache line
+_SAMPLE = 4096  # leaves in which to look for equal values
+_SHARED = 8  # least uses of a pair of leaves, on average, for which it is worth to be away from its parents
 LINK_BITS = 31  # usable bits of a 32-bit link; the sign bit is not used
 
 
@@ -80,86 +83,73 @@ class Slots:
 class Packing:
     """The slots of a forest's nodes."""
 
-    node: np.ndarray  # int64, shape (N,): the slot of each node
+    node: np.ndarray  # int64, shape (N,): the slot of each node; equal leaves may share one
     root: np.ndarray  # int64, shape (T,): the slot of each tree's root
     size: int  # number of slots
+    # `value`, `leaf`: the distinct leaf values, shape (L, V), and the row of each node's; 0 at splits
+    value: np.ndarray
+    leaf: np.ndarray
 
 
 def pack(forest: Forest, line: int) -> Packing:
-    """Return the slots of a forest's nodes in lines of `line` slots, an even number; parents first."""
-    pairs, trees = line // 2, len(forest.offset) - 1
-    left, right = forest.base + forest.left, forest.base + forest.right
-    splits = leaf_ranges(forest)[1] - 1  # in a node's subtree
-    block, pair, side = np.zeros((3, len(splits)), np.int64)
+    """Return the slots of a forest's nodes; trees begin with a line of `line` slots. Parents come first."""
+    trees, split, levels = len(forest.offset) - 1, forest.left >= 0, forest.levels()
+    left = np.where(split, forest.base + forest.left, 0)
+    right = np.where(split, forest.base + forest.right, 0)
+    use = leaf_ranges(forest)[1] if forest.cover is None else forest.cover
+    value, leaf = leaf_values(forest)
+    tree = np.repeat(np.arange(trees), np.diff(forest.offset))
 
-    def below(nodes: np.ndarray) -> np.ndarray:
-        return np.where(nodes >= 0, splits[nodes], 0)
+    # Parents of two leaves, if many of them share a pair.
+    above = np.flatnonzero(split & ~split[left] & ~split[right])
+    key = (tree[above] * len(value) + leaf[left[above]]) * len(value) + leaf[right[above]]
+    pairs, pair = np.unique(key, return_inverse=True)
+    if _SHARED * len(pairs) > len(above):
+        above, pairs, pair = above[:0], pairs[:0], pair[:0]
+    pairs_of_tree = pairs // len(value) ** 2
+    rank = np.arange(len(pairs)) - np.searchsorted(pairs_of_tree, pairs_of_tree)
+    owns = split.copy()
+    owns[above] = False
 
-    # Make blocks of up to a line, one generation after the other; a tree's first begins with its root.
-    tops, tree = forest.offset[:-1].astype(np.int64), np.arange(trees)
-    block[tops] = tree
-    block_tree, block_pairs, count = [], [], 0
-    while len(tops):
-        used = np.full(len(tops), 1 if count == 0 else 0)
-        number = count + np.arange(len(tops))
-        open_nodes = np.full((len(tops), pairs + 1), -1, np.int64)
-        open_nodes[:, 0] = tops
-        for step in range(pairs - int(used[0])):
-            sizes = below(open_nodes)
-            best = np.argmax(sizes, axis=1)
-            active = np.flatnonzero(sizes[np.arange(len(tops)), best] > 0)
-            parent = open_nodes[active, best[active]]
-            for child in (left[parent], right[parent]):
-                block[child], pair[child] = number[active], used[active]
-            open_nodes[active, best[active]] = left[parent]
-            open_nodes[active, step + 1] = right[parent]
-            used[active] += 1
-        block_tree.append(tree)
-        block_pairs.append(used)
-        count += len(tops)
-        rest = below(open_nodes) > 0
-        tops, tree = open_nodes[rest], np.repeat(tree, rest.sum(axis=1))
+    # Pairs below each node; those of leaves are at the tree's end.
+    below = owns.astype(np.int64)
+    for level in reversed(levels):
+        parent = level[owns[level]]
+        below[parent] += below[left[parent]] + below[right[parent]]
+    roots, step = forest.offset[:-1], line // 2
+    size = 1 + below[roots] + np.bincount(pairs_of_tree, minlength=trees)
+    first = np.concatenate([[0], np.cumsum(-(-size // step) * step)])
 
-    start, size = _place_blocks(np.concatenate(block_tree), np.concatenate(block_pairs), trees, pairs)
-    side[right[forest.left >= 0]] = 1
-    first = np.concatenate([[0], np.cumsum(size)])
-    tree_of_node = np.repeat(np.arange(trees), np.diff(forest.offset))
-    node = 2 * (first[tree_of_node] + start[block] + pair) + side
-    return Packing(node, 2 * first[:-1], int(2 * first[-1]))
+    node, start = np.zeros((2, len(split)), np.int64)
+    node[roots], start[roots] = 2 * first[:-1], first[:-1] + 1
+    for level in levels:
+        parent = level[owns[level]]
+        here, one, other = start[parent], left[parent], right[parent]
+        node[one], node[other] = 2 * here, 2 * here + 1
+        later = use[one] < use[other]
+        start[one] = here + 1 + np.where(later, below[other], 0)
+        start[other] = here + 1 + np.where(later, 0, below[one])
+    shared = 2 * (first[tree[above]] + 1 + below[roots[tree[above]]] + rank[pair])
+    node[left[above]], node[right[above]] = shared, shared + 1
+    return Packing(node, 2 * first[:-1], int(2 * first[-1]), value, leaf)
 
 
-def _place_blocks(
-    tree: np.ndarray, used: np.ndarray, trees: int, pairs: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Place blocks within their trees: the largest first, single pairs in the gaps after others.
+def leaf_values(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct leaf values, shape (L, V), and the row of each node's, int64; 0 at splits.
 
-    Returns start, size; int64: the start of each block and the size of each tree, in pairs; trees take whole
-    lines.
+    Values that differ in any bit are distinct. If there are many, each leaf has a row of its own.
     """
-
-    def members(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the blocks of `number` pairs by tree, their ranks within the tree, and each tree's count."""
-        blocks = np.flatnonzero(used == number)
-        blocks = blocks[np.argsort(tree[blocks], kind="stable")]
-        return blocks, rank_in_tree(tree[blocks], trees), np.bincount(tree[blocks], minlength=trees)
-
-    start = np.zeros(len(tree), np.int64)
-    end = np.zeros(trees, np.int64)
-    gaps = np.zeros((trees, 2), np.int64)  # start and number of each tree's gaps of one pair
-    for number in range(pairs, 0, -1):
-        blocks, rank, count = members(number)
-        at = end[tree[blocks]]
-        if number == 1:
-            in_gap = rank < gaps[tree[blocks], 1]
-            later = rank - gaps[tree[blocks], 1]
-            start[blocks] = np.where(in_gap, gaps[tree[blocks], 0] + pairs * rank + pairs - 1, at + later)
-            end += np.maximum(count - gaps[:, 1], 0)
-        elif 2 * number <= pairs:
-            start[blocks] = at + number * rank
-            end += number * count
-        else:
-            start[blocks] = at + pairs * rank
-            if number == pairs - 1:
-                gaps = np.stack([end, count], axis=1)
-            end = end + pairs * count
-    return start, -(-end // pairs) * pairs
+    leaf = np.flatnonzero(forest.left < 0)
+    values = np.ascontiguousarray(forest.value[leaf])
+    bits = values.view(f"int{8 * values.itemsize}")
+    index = np.zeros(len(forest.left), np.int64)
+    sample = bits[:: max(1, len(bits) // _SAMPLE)]
+    if 2 * len(np.unique(sample, axis=0)) > len(sample):
+        index[leaf] = np.arange(len(leaf))
+        return values, index
+    code = np.zeros(len(leaf), np.int64)
+    for column in bits.T:
+        _, of_column = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * len(leaf) + of_column, return_inverse=True)
+    _, first, index[leaf] = np.unique(code, return_index=True, return_inverse=True)
+    return values[first], index

@@ -62,9 +62,9 @@ class TreeTraversal(Strategy):
         if values_inline(forest.value.shape[1], forest.dtype, forest.value_dtype):
             node[at[leaf], 0] = forest.value[leaf, 0]
             return {**column_tables(forest), "node": node}
-        slots.write_index(node, at[leaf], np.arange(leaf.sum()))
-        slots.write_index(node, padding, leaf.sum())
-        value = np.concatenate([forest.value[leaf], np.zeros((1, forest.value.shape[1]), forest.value_dtype)])
+        slots.write_index(node, at[leaf], packing.leaf[leaf])
+        slots.write_index(node, padding, np.array([len(packing.value)]))
+        value = np.concatenate([packing.value, np.zeros_like(packing.value[:1])])
         return {**column_tables(forest), "node": node, "value": value}
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
