@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import signal
 import sys
 import tempfile
@@ -40,6 +41,20 @@ from benchmarks.recursive.studies import (
     WHOLE,
 )
 
+RESTRICTIONS = {
+    "x86-64-v3": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+    },
+    "x86-64-v4": {
+        "ATEN_CPU_CAPABILITY": "avx512",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX512",
+        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
+    },
+}
+"""Environment that restricts torch and its libraries to a CPU's instructions, by ``--mcpu``."""
+
 STUDIES = ("measure", "ablation", "unrolling", "hidden", "linearise")
 
 
@@ -50,8 +65,9 @@ def main() -> int:
     if given.rounds < 2:
         parser.error("quartiles need at least 2 rounds")
     given.output.mkdir(parents=True, exist_ok=True)
+    os.environ.update(RESTRICTIONS.get(given.mcpu, {}))
     try:
-        results = Results(given.output / "results.json")
+        results = Results(given.output / "results.json", given.mcpu)
     except ValueError as error:
         parser.error(str(error))
     if given.what != "report":
@@ -91,6 +107,8 @@ def _parser() -> argparse.ArgumentParser:
                         help="structures per call")  # fmt: skip
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N")
     parser.add_argument("--trials", type=int, default=0, help="of hbtvm's search for a model; 0: no search")
+    parser.add_argument("--mcpu", choices=list(RESTRICTIONS),
+                        help="instructions that hbtvm and torch may use; default: all")  # fmt: skip
     parser.add_argument("--again", action="store_true", help="measure finished cells again")
     parser.add_argument("--environments", type=Path, default=Path(".cache/environments"), metavar="FOLDER",
                         help="folder with environments of DyNet, DGL and ONNX Runtime")  # fmt: skip
@@ -222,6 +240,7 @@ class Run:
                         threads=cell.threads,
                         package=package,
                         trials=trials if package else 0,
+                        mcpu=self._given.mcpu,
                         **fields,
                     )
                     if package and name not in made:

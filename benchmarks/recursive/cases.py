@@ -16,6 +16,9 @@ from benchmarks.recursive.structures import Linear
 VOCABULARY = 1_000
 """Words, numbered."""
 
+_LARGE = 1 << 28
+"""Most bytes of a table of words; larger models have a tenth of the words."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -44,7 +47,7 @@ class Model:
     title: str
     cell: str
     kind: str
-    hidden: tuple[int, int]
+    hidden: tuple[int, ...]
     shapes: Callable[[int], dict[str, tuple[int, ...]]]
     recurrent: int
     states: tuple[str, ...] = ("h",)
@@ -97,8 +100,8 @@ MODELS = {
         "MV-RNN",
         "mv_rnn",
         "parse",
-        (64, 128),
-        lambda h: {"matrices": (VOCABULARY, h * h), "W": (h, 2 * h), "WM": (h, 2 * h), "b": (h,)},
+        (64, 128, 256, 512),
+        lambda h: {"matrices": (vocabulary("mvrnn", h), h * h), "W": (h, 2 * h), "WM": (h, 2 * h), "b": (h,)},
         recurrent=4,
         states=("p", "P"),
         family="matrix",
@@ -113,10 +116,16 @@ MODELS = {
 in sequences. MV-RNN has a state that is a matrix."""
 
 
+def vocabulary(model: str, hidden: int) -> int:
+    """Return the number of words."""
+    numbers = hidden * hidden if MODELS[model].family == "matrix" else hidden
+    return VOCABULARY if 4 * VOCABULARY * numbers < _LARGE else VOCABULARY // 10
+
+
 def weights(model: str, hidden: int, seed: int = 0) -> dict[str, np.ndarray]:
     """Random weights, float32, of the size that training begins with: uniform within 1 / sqrt(inputs)."""
     rng = np.random.default_rng(seed)
-    shapes = {"words": (VOCABULARY, hidden), **MODELS[model].shapes(hidden)}
+    shapes = {"words": (vocabulary(model, hidden), hidden), **MODELS[model].shapes(hidden)}
     scale = {name: hidden if name == "matrices" else shape[-1] for name, shape in shapes.items()}
     return {
         name: (rng.uniform(-1, 1, shape) / np.sqrt(scale[name])).astype(np.float32)

@@ -91,6 +91,8 @@ def convert(job: Job) -> list[dict[str, Any]]:
     path = Path(job.package)
     log = path.with_suffix(".jsonl")
     options: dict[str, Any] = {"batch_sizes": SIZES, "threads": job.threads}
+    if job.mcpu is not None:
+        options["target"] = {"kind": "llvm", "mcpu": job.mcpu}
     with _forced(job.config):
         if job.trials:
             made = hbtvm.tune(model(job), trials=job.trials, log=log, **options)

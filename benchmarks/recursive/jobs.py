@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.recursive.cases import MODELS, VOCABULARY, weights
+from benchmarks.recursive.cases import MODELS, vocabulary, weights
 from benchmarks.recursive.structures import Batch, Linear, batch
 
 
@@ -29,6 +29,8 @@ class Job:
         Of hbtvm's search; 0: none.
     config
         Schedule choices that hbtvm has to take, by name, in place of its own.
+    mcpu
+        CPU that hbtvm compiles for; None: this one.
     """
 
     peer: str
@@ -39,11 +41,12 @@ class Job:
     package: str = ""
     trials: int = 0
     config: dict[str, Any] = field(default_factory=dict)
+    mcpu: str | None = None
 
     @cached_property
     def batch(self) -> Batch:
         """The structures."""
-        return batch(MODELS[self.model].kind, self.size, VOCABULARY)
+        return batch(MODELS[self.model].kind, self.size, vocabulary(self.model, self.hidden))
 
     @cached_property
     def linear(self) -> Linear:

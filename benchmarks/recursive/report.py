@@ -57,9 +57,10 @@ def markdown(results: Results) -> str:
     versions = dict(pair for own in results.versions.values() for pair in own.items())
     told = ", ".join(f"{name} {number}" for name, number in versions.items())
     vectors = ", ".join(results.machine["vectors"])
+    restricted = f"; restricted to {results.machine['mcpu']}" if "mcpu" in results.machine else ""
     head = (
         "# hbtvm and its peers on recursive models\n\n"
-        f"{results.machine['cpu']}, {results.machine['cores']} cores, {vectors}. {told}.\n\n"
+        f"{results.machine['cpu']}, {results.machine['cores']} cores, {vectors}{restricted}. {told}.\n\n"
         "Milliseconds of a call, medians, in turns, each peer in its own process; all states are within "
         "1e-5 of those computed node by node in float64. A call computes all states and returns the "
         "roots'. Peers other than DyNet get their structures linearised beforehand; hbtvm linearises "

@@ -50,6 +50,8 @@ class Results:
     ----------
     path
         The file; read if it exists.
+    mcpu
+        CPU that libraries are restricted to; None: this one.
 
     Attributes
     ----------
@@ -69,8 +71,8 @@ class Results:
         If the file has figures of another machine, or is of another format.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path, self.machine = path, machine()
+    def __init__(self, path: Path, mcpu: str | None = None) -> None:
+        self._path, self.machine = path, machine() | ({"mcpu": mcpu} if mcpu else {})
         document: dict[str, Any] = {"format": FORMAT, "machine": self.machine}
         if path.exists():
             document = json.loads(path.read_text())

@@ -294,6 +294,8 @@ def test_results_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert again.unrolling == made.unrolling
     assert again.linearise == made.linearise and again.limits == made.limits
     assert all(Cell.from_key(one.key) == one for one in made.cells)
+    with pytest.raises(ValueError, match="another machine"):
+        Results(path, "x86-64-v3")
     monkeypatch.setattr(results, "machine", lambda: {"cpu": "another"})
     with pytest.raises(ValueError, match="another machine"):
         Results(path)
