@@ -16,6 +16,7 @@ from hbtvm.errors import UnsupportedModel
 from hbtvm.runtime.native.library import load_library
 from hbtvm.runtime.recursive.host import RecursiveHost
 from hbtvm.runtime.recursive.structures import Structures
+from hbtvm.strategies.recursive import matrices
 from hbtvm.strategies.recursive.levels import Levels, classes_of
 from hbtvm.strategies.recursive.nests import nests_of
 from hbtvm.strategies.recursive.normalise import normalised
@@ -56,6 +57,20 @@ def test_threads_give_the_same_bits(share: str, name: str) -> None:
     structures = replace(structures, inputs={name: structures.inputs[name] for name in cell.inputs})
     for host in hosts.values():
         np.testing.assert_array_equal(host.run(structures, 1), host.run(structures, 2))
+
+
+@pytest.mark.parametrize("hidden, block", [(23, 256), (50, 256), (100, 32)])
+def test_products_of_matrices_in_blocks_and_parts(
+    hidden: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrices, "_BLOCK", block)
+    cell = cell_of("mv_rnn", hidden)
+    for share in ("none", "panels"):
+        hosts = opened(cell, configured(order="panels", tile=1, share=share), threads=2)
+        compare(cell, hosts, drawn(2, False))
+        structures = replace(drawn(2, False), inputs={k: drawn(2, False).inputs[k] for k in cell.inputs})
+        for host in hosts.values():
+            np.testing.assert_array_equal(host.run(structures, 1), host.run(structures, 2))
 
 
 @pytest.mark.parametrize("name, children", [("tree_lstm", 2), ("tree_gru", None), ("lstm", 1)])

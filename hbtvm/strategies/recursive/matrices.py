@@ -1,53 +1,89 @@
 """Products of two matrices, or of a computed matrix and a vector.
 
-A product of two matrices is computed in tiles of rows and vectors of columns, block by block of its terms::
+A product of two matrices is computed in tiles of rows and panels of columns, block by block of its terms, as
+BLAS does (Goto and van de Geijn, 2008)::
 
-    for panel of columns: for block of terms: for tile of rows: for term: sums of the tile in registers
+    for block of terms: for panel of columns:
+        pack the right matrix's block of the panel
+        for tile of rows: for term of the block: sums of the tile in registers
+
+The left matrix, if it is a constant, is packed in tiles when the kernel is compiled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tvm import tirx
 
 from hbtvm.recursive.cell import Shape, Value
-from hbtvm.schedules.statements import broadcast, const, scratch, splat
+from hbtvm.schedules.statements import Scratch, broadcast, const, scratch, sequence, splat, vector_type
 from hbtvm.strategies.recursive.nests import operands, padded
 from hbtvm.strategies.recursive.products import serial_loop
 from hbtvm.strategies.recursive.whole import Body, Whole, loop
 
-_BLOCK = 64  # terms of a product of matrices at a time: their rows of a panel stay in the first-level cache
-_VECTORS = 4  # vectors of columns of a panel, at most
+_BLOCK = 256  # terms of a product of matrices at a time: their rows of a panel stay in the first-level cache
+_VECTORS = 2  # vectors of columns of a panel, at most
 _ROWS = 4  # rows of a product of a matrix and a vector at a time
+
+_PARTS = 8  # parts of a product of matrices that threads may share
+_GROUP = 16  # fewest rows of a part, since each part packs its panel
 
 _SHARED = 1 << 12
 """Size of a matrix from which threads share its product with a vector, despite the barrier."""
 
-_Block = tuple[int, int, int, int]
-"""Part of a product of matrices: the operand, its first row among all terms, the first term and the end."""
+_Factors = Callable[[Any, int, Any], tuple[list[Any], Any]]
+"""Function from (tile's first row, row in it, term) to statements and the left matrix's number."""
 
 
-def tile_of(shape: Shape, lanes: int, registers: int) -> tuple[int, int]:
-    """Return the rows and vectors of a tile of a product of matrices."""
-    vectors = padded(shape[1]) // lanes
+@dataclass(frozen=True)
+class _Block:
+    """Terms of a product of matrices."""
+
+    operand: int
+    offset: int  # the operand's first row among all terms
+    # `start`, `stop`: the first term, in the operand, and the end
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """Tiles of a product of matrices, and the parts that threads may share."""
+
+    tile: int  # rows of a tile
+    vectors: int  # vectors of columns of a panel
+    panels: int
+    groups: int  # parts of each panel
+    tiles: int  # tiles of a part
+    packs: bool  # whether several tiles read a panel, so that it is worth packing
+
+
+def blocking_of(shape: Shape, lanes: int, registers: int) -> Blocking:
+    """Return the tiles and parts of a product of matrices."""
+    rows, vectors = shape[0], padded(shape[1]) // lanes
     wide = max(n for n in range(1, min(_VECTORS, vectors) + 1) if vectors % n == 0)
-    most = min(max(1, registers // wide), shape[0])
-    tile = max(n for n in range(1, most + 1) if shape[0] % n == 0)
-    return (most if tile < most / 2 else tile), wide
+    tiles = -(-rows // max(1, registers // wide))
+    tile = -(-rows // tiles)
+    panels = vectors // wide
+    groups = max(1, min(-(-_PARTS // panels), rows // _GROUP))
+    whole = max(1, rows // tile)
+    each = -(-whole // groups)
+    return Blocking(tile, wide, panels, -(-whole // each), each, tiles > 1)
 
 
 def parts_of(value: Value, terms: int, lanes: int, registers: int) -> int:
-    """Return the number of tiles of rows that threads may share of a product; 0 for none."""
+    """Return the number of parts that threads may share of a product; 0 for none."""
     if value.op != "matmul":
         return 0
     rows = value.shape[0]
     if len(value.shape) == 1:
         return rows // _ROWS if rows % _ROWS == 0 and rows * terms >= _SHARED else 0
-    tile, _ = tile_of(value.shape, lanes, registers)
-    return rows // tile if rows % tile == 0 else 0
+    blocking = blocking_of(value.shape, lanes, registers)
+    return blocking.panels * blocking.groups
 
 
 class MatrixProduct(Whole):
@@ -97,37 +133,95 @@ class MatrixProduct(Whole):
         return body
 
     def _of_matrix(self) -> list[Any]:
-        rows, columns = self.value.shape
-        tile, wide = tile_of(self.value.shape, self.lanes, self.registers)
+        """Multiply matrices, block by block of the terms."""
+        blocking = blocking_of(self.value.shape, self.lanes, self.registers)
         left, *right = operands(self.values, self.number)
-        blocks, at = [], 0
+        factors = self._factors(left, blocking.tile)
+        blocks, offset = [], 0
         for operand in right:
             terms = self.values[operand].shape[0]
-            blocks += [(operand, at, k, min(k + _BLOCK, terms)) for k in range(0, terms, _BLOCK)]
-            at += terms
-        factors = self._factors(left, tile)
+            for k in range(0, terms, _BLOCK):
+                blocks.append(_Block(operand, offset, k, min(k + _BLOCK, terms)))
+            offset += terms
+        longest = max(block.stop - block.start for block in blocks)
+        packed = scratch("packed", longest * blocking.vectors * self.lanes, "float32")
+        statements = packed.allocation() if blocking.packs else []
+        # All tiles use the same memory: LLVM keeps it in registers through all loops.
+        sums = [
+            [scratch("sum", self.lanes, "float32") for _ in range(blocking.vectors)]
+            for _ in range(blocking.tile)
+        ]
+        statements += [statement for row in sums for memory in row for statement in memory.allocation()]
+        for block in blocks:
+            statements += self._block(block, blocking, packed, sums, factors, block is not blocks[0])
+        return statements
 
-        def rows_of(block: _Block, column: Any) -> list[Any]:
-            adds = block is not blocks[0]
+    def _block(
+        self,
+        block: _Block,
+        blocking: Blocking,
+        packed: Scratch,
+        sums: list[list[Scratch]],
+        factors: _Factors,
+        adds: bool,
+    ) -> list[Any]:
+        """Add the products of a block's terms to the result; `adds`: whether sums have begun."""
+        width, tile, rows = blocking.vectors * self.lanes, blocking.tile, self.value.shape[0]
+        whole = rows // tile
 
-            def tiles_of(count: int) -> Body:
-                return lambda first: self._tile(first, count, column, wide, factors, block, adds)
+        def tiles_of(count: int, column: Any) -> Body:
+            return lambda row: self._tile(row, sums[:count], column, blocking, factors, block, packed, adds)
 
-            if self.span is not None:
-                first, stop = self.span
-                i = tirx.Var("i", "int64")
-                return [serial_loop(i, stop - first, tiles_of(tile)((first + i) * tile))]
-            whole = rows // tile * tile
-            last = tiles_of(rows - whole)(const(whole)) if rows > whole else []
-            return [*loop(0, whole, tile, tiles_of(tile)), *last]
+        def last(column: Any) -> list[Any]:
+            return tiles_of(rows - whole * tile, column)(const(whole * tile)) if rows > whole * tile else []
+
+        def pack(column: Any) -> list[Any]:
+            return self._pack(block, column, blocking.vectors, packed) if blocking.packs else []
 
         def panel(column: Any) -> list[Any]:
-            return [operand for block in blocks for operand in rows_of(block, column)]
+            return [*pack(column), *loop(0, whole * tile, tile, tiles_of(tile, column)), *last(column)]
 
-        return loop(0, padded(columns), wide * self.lanes, panel)
+        if self.span is None:
+            return loop(0, blocking.panels * width, width, panel)
+        first, stop = self.span
+        i = tirx.Var("i", "int64")
+        if blocking.groups == 1:
+            return [serial_loop(i, stop - first, panel((first + i) * width))]
+        part, group = tirx.Var("part", "int64"), tirx.Var("group", "int64")
+        column = tirx.floordiv(part, const(blocking.groups)) * width
+        statements = [
+            tirx.Bind(part, first + i),
+            tirx.Bind(group, tirx.floormod(part, const(blocking.groups))),
+        ]
+        if blocking.packs:
+            begins = tirx.any(group.equal(const(0)), i.equal(const(0)))
+            statements.append(tirx.IfThenElse(begins, sequence(pack(column)), None))
+        t, tiles = tirx.Var("t", "int64"), const(blocking.tiles)
+        begin = group * tiles
+        count = tirx.min(tiles, const(whole) - begin)
+        statements.append(serial_loop(t, count, tiles_of(tile, column)((begin + t) * tile)))
+        rest = last(column)
+        if rest:
+            ends = group.equal(const(blocking.groups - 1))
+            statements.append(tirx.IfThenElse(ends, sequence(rest), None))
+        return [serial_loop(i, stop - first, statements)]
 
-    def _factors(self, left: int, tile: int) -> Callable[[Any, int, Any], tuple[list[Any], Any]]:
-        """Return a function from (tile's first row, row in it, term) to the left matrix's number."""
+    def _pack(self, block: _Block, column: Any, vectors: int, packed: Scratch) -> list[Any]:
+        """Copy the right matrix's numbers of a panel, side by side."""
+        lanes, width = self.lanes, padded(self.value.shape[1])
+
+        def term(k: Any) -> list[Any]:
+            statements = []
+            for n in range(vectors):
+                read, value = self.read(block.operand, k * width + column + n * lanes, lanes)
+                at = ((k - block.start) * vectors + n) * lanes
+                statements += [*read, packed.store(value, at, lanes)]
+            return statements
+
+        return loop(block.start, block.stop, 1, term)
+
+    def _factors(self, left: int, tile: int) -> _Factors:
+        """Return the left matrix's numbers; a constant is packed in tiles."""
         value = self.values[left]
         if value.op != "weight":
             width = padded(value.shape[1])
@@ -145,42 +239,46 @@ class MatrixProduct(Whole):
     def _tile(
         self,
         first: Any,
-        count: int,
+        sums: list[list[Scratch]],
         column: Any,
-        wide: int,
-        factors: Callable[[Any, int, Any], tuple[list[Any], Any]],
+        blocking: Blocking,
+        factors: _Factors,
         block: _Block,
+        packed: Scratch,
         adds: bool,
     ) -> list[Any]:
         """Add a block's terms to the sums of some rows of a panel."""
-        right, offset, start, stop = block
-        lanes, width = self.lanes, padded(self.value.shape[1])
-        sums = {(row, n): scratch("sum", lanes, "float32") for row in range(count) for n in range(wide)}
+        lanes, wide, width = self.lanes, blocking.vectors, padded(self.value.shape[1])
+        memories = [(row, n, memory) for row, own in enumerate(sums) for n, memory in enumerate(own)]
 
         def place(row: int, n: int) -> Any:
             return (first + row) * width + column + n * lanes
 
-        statements = [statement for memory in sums.values() for statement in memory.allocation()]
-        for key, memory in sums.items():
-            begin = self.result.load(place(*key), lanes) if adds else splat(0.0, "float32", lanes)
+        statements = []
+        for row, n, memory in memories:
+            begin = self.result.load(place(row, n), lanes) if adds else splat(0.0, "float32", lanes)
             statements.append(memory.store(begin, 0, lanes))
 
         def term(k: Any) -> list[Any]:
             body, loaded = [], []
             for n in range(wide):
-                read, value = self.read(right, k * width + column + n * lanes, lanes)
-                body += read
+                if blocking.packs:
+                    value = tirx.Var("b", vector_type("float32", lanes))
+                    at = ((k - block.start) * wide + n) * lanes
+                    body.append(tirx.Bind(value, packed.load(at, lanes)))
+                else:
+                    read, value = self.read(block.operand, k * width + column + n * lanes, lanes)
+                    body += read
                 loaded.append(value)
-            for row in range(count):
-                read, value = factors(first, row, k + offset)
-                factor = tirx.Var("factor", f"float32x{lanes}" if lanes > 1 else "float32")
+            for row, own in enumerate(sums):
+                read, value = factors(first, row, k + block.offset)
+                factor = tirx.Var("factor", vector_type("float32", lanes))
                 body += [*read, tirx.Bind(factor, broadcast(value, lanes))]
-                for n in range(wide):
-                    memory = sums[row, n]
+                for n, memory in enumerate(own):
                     body.append(memory.store(memory.load(0, lanes) + factor * loaded[n], 0, lanes))
             return body
 
-        statements += loop(start, stop, 1, term)
-        for key, memory in sums.items():
-            statements += self.result.store(place(*key), memory.load(0, lanes), lanes)
+        statements += loop(block.start, block.stop, 1, term)
+        for row, n, memory in memories:
+            statements += self.result.store(place(row, n), memory.load(0, lanes), lanes)
         return statements
