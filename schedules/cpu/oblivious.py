@@ -201,11 +201,12 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         vectorize(sch, lane, lanes)
         leaf = sch.get_sblock(f"leaf_{part}")
         state_tile(sch, leaf, "ranks", 3 if by_tree else 4, by_row=by_tree)
-    _place_ranks(sch, workload, placed.tile, lanes)
+    place_ranks(sch, workload, placed.tile, lanes)
     finish(sch, config, placed, [], [])
 
 
-def _place_ranks(sch: Any, workload: Workload, tile: Any, lanes: int) -> None:
+def place_ranks(sch: Any, workload: Workload, tile: Any, lanes: int) -> None:
+    """Compute a tile's ranks at the head of the loop over tiles (blocks ``search_<level>``, ``ranks``)."""
     ranks = sch.get_sblock("ranks")
     sch.compute_at(ranks, tile, True)
     block, lane = sch.split(sch.get_loops(ranks)[-1], [None, lanes])
@@ -241,7 +242,7 @@ def _apply_digits(sch: Any, workload: Workload, config: Config) -> None:
     sch.unroll(tree)
     mark(sch, register, lane)
     state_tile(sch, leaf, "ranks", 4)
-    _place_ranks(sch, workload, tile, lanes)
+    place_ranks(sch, workload, tile, lanes)
     place_columns(sch, tile, lanes)
     init = sch.decompose_reduction(sums, pair)
     vectorize(sch, sch.get_loops(init)[-1], rows)

@@ -1,9 +1,10 @@
-"""CPU schedules of ranked traversal: vectors of trees, several rows at a time.
+"""CPU schedules of ranked traversal.
 
-::
+Two programs, chosen by the knob ``axis``. `hbtvm.schedules.cpu.ranked_rows` has that of vectors of rows.
+Vectors of trees, several rows at a time::
 
     for tile of row_tile rows:
-        columns, found, ranks = ...                           # transposed and back, in L1
+        columns, ranks = ...                                  # transposed and back, in L1
         for tree tile, for rows (by `together`)   (or the other way round: ``order``)
             for each level, unrolled:
                 for row in together: node[row, trees] = next(node[row, trees])
@@ -15,6 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hbtvm.schedules.cpu import ranked_rows
+from hbtvm.schedules.cpu.oblivious import place_ranks
 from hbtvm.schedules.cpu.sharing import thread_knobs, threads_are_valid
 from hbtvm.schedules.cpu.steps import (
     decompose,
@@ -22,6 +25,7 @@ from hbtvm.schedules.cpu.steps import (
     lookup_knob,
     mark,
     orders,
+    place_columns,
     state_tile,
     vector_lanes,
     vectorize,
@@ -33,9 +37,15 @@ from hbtvm.schedules.workload import Target, Workload, apart_of
 def space(workload: Workload, target: Target) -> Space:
     """Return the knobs for a workload (see `hbtvm.strategies.base.workload_of`) on a CPU target."""
 
+    by_rows = ranked_rows.offers(workload, target)
+
     def valid(config: Config) -> bool:
         together, row_tile = int(config["together"]), int(config["row_tile"])
         if not threads_are_valid(config):
+            return False
+        if config["axis"] == "rows":
+            return ranked_rows.valid(config, workload, target)
+        if by_rows and config["search_permutes"]:
             return False
         if config["tree_tile"] != int(config["lanes"]) * int(config["vectors"]) or row_tile % together:
             return False
@@ -48,20 +58,22 @@ def space(workload: Workload, target: Target) -> Space:
     count = workload["numeric"] + workload["categorical"]
     node = lookup_knob("node_lookup", target, 10**6)
     leaf = lookup_knob("leaf_lookup", target, 10**6)
+    most, tiles = ((256,), (8, 16, 32)) if by_rows else ((), ())
     return Space(
         (
-            Knob("axis", ("trees",)),
-            Knob("row_tile", tuple(n for n in (1, 4, 8, 16, 32, 64, 128) if n < 2 * rows)),
+            Knob("axis", ("trees", "rows") if by_rows else ("trees",)),
+            Knob("row_tile", tuple(n for n in (1, 4, 8, 16, 32, 64, 128, *most) if n < 2 * rows)),
             Knob("together", tuple(n for n in (1, 2, 4, 8) if n < 2 * rows)),
             Knob("lanes", lanes),
             Knob("vectors", (1, 2, 4)),
-            Knob("tree_tile", tuple(sorted({n * v for n in lanes for v in (1, 2, 4)}))),
+            Knob("tree_tile", tuple(sorted({n * v for n in lanes for v in (1, 2, 4)} | {*tiles}))),
             Knob("order", orders(rows)),
             node,
             lookup_knob("row_lookup", target, count),
             leaf,
             Knob("search_lookup", node.choices),
             *thread_knobs(workload),
+            *((ranked_rows.permutes_knob(workload, target),) if by_rows else ()),
         ),
         valid,
     )
@@ -69,12 +81,16 @@ def space(workload: Workload, target: Target) -> Space:
 
 def default(workload: Workload, target: Target) -> Config:
     """Return a good single-thread configuration for unmeasured workloads."""
+    if ranked_rows.pays(workload, target):
+        return ranked_rows.default(workload, target)
     lanes, rows = vector_lanes(target, "int32")[-1], int(workload["rows"])
     count = workload["numeric"] + workload["categorical"]
     row_tile = max(n for n in (1, 4, 8, 16, 32, 64) if n < 2 * rows)
     together = min(row_tile, 4)
     vectors = 1 if row_tile > 1 else 4
+    more: Config = {"search_permutes": 0} if ranked_rows.offers(workload, target) else {}
     return {
+        **more,
         "axis": "trees",
         "row_tile": row_tile,
         "together": together,
@@ -90,9 +106,11 @@ def default(workload: Workload, target: Target) -> Config:
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
-    """Schedule the expressions in place (blocks ``positions``, ``ranks``, ``walk_<level>``)."""
+    """Schedule the expressions in place (blocks ``ranks``, ``walk_<level>``)."""
+    if config["axis"] == "rows":
+        ranked_rows.apply(sch, workload, config)
+        return
     lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
-    depth, row_tile = workload["depth"], int(config["row_tile"])
     scores, apart = sch.get_sblock("scores"), apart_of(workload)
     tile = sch.get_loops(scores)[0]
     if apart:
@@ -110,7 +128,7 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     sch.reorder(*around, *outer, row, v, register, lane)
     sch.unroll(row)
     mark(sch, register, lane)
-    for level in reversed(range(depth)):
+    for level in reversed(range(workload["depth"])):
         walk = sch.get_sblock(f"walk_{level}")
         sch.compute_at(walk, outer[1], True)
         trees = sch.get_loops(walk)[-1]
@@ -118,29 +136,8 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         # Don't unroll rows or registers: it would take long to compile, and gain nothing.
         vectorize(sch, own_lane, lanes)
         state_tile(sch, walk, "ranks", 3, by_row=True)
-
-    ranks, positions, columns = (sch.get_sblock(name) for name in ("ranks", "positions", "columns"))
-    sch.compute_at(ranks, tile, True)
-    sch.compute_at(positions, tile, True)
-    by_row = row_tile >= lanes
-    for stage in (positions, columns):
-        if stage is columns:
-            sch.compute_at(columns, tile, True)
-        loops = sch.get_loops(stage)
-        c, rows = loops[2:4] if stage is positions else loops[-2:]
-        inner = rows if by_row else c
-        count = min(lanes, row_tile) if by_row else lanes
-        _, lane = sch.split(inner, [None, count])
-        if stage is positions:
-            step = sch.get_loops(stage)[-1]
-            if by_row:
-                sch.reorder(step, lane)
-            else:
-                sch.reorder(rows, step, lane)
-        elif not by_row:
-            sch.reorder(rows, lane)
-        vectorize(sch, lane, count)
-        if stage is positions:
-            decompose(sch, positions, step, count)
+    place_ranks(sch, workload, tile, lanes)
+    row_tile = int(config["row_tile"])
+    place_columns(sch, tile, min(lanes, row_tile))
     if not apart:
         decompose(sch, sums, g, lanes)

@@ -175,3 +175,37 @@ def test_every_feature_that_packages_tell_is_part_of_a_logs_key() -> None:
 
     assert set(RELEVANT_FEATURES) <= FEATURES
     assert {name for needs in LEVELS.values() for name in needs} <= set(RELEVANT_FEATURES)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "depth", "columns", "bits", "v3", "v4"),
+    [
+        (256, 8, 28, 8, "ranked_traversal", "ranked_traversal"),  # as XGBoost grows them on bins
+        (256, 8, 28, 9, "perfect_tree_traversal", "perfect_tree_traversal"),  # ranks of more than a byte
+        (256, 8, 600, 8, "perfect_tree_traversal", "perfect_tree_traversal"),  # more columns than trees
+        (64, 6, 28, 8, "ranked_traversal", "perfect_tree_traversal"),
+        (31, 10, 28, 8, "bitvector", "bitvector"),  # as LightGBM does
+    ],
+)
+def test_byte_ranks_are_the_default_where_they_pay(
+    leaves: int, depth: int, columns: int, bits: int, v3: str, v4: str
+) -> None:
+    shapes = {"leaves": leaves, "nodes": 2 * leaves - 1, "depth": depth, "rows": 1000, "trees": 500}
+    workload = {**shape()[0], **shapes, "numeric": columns, "rank_bits": bits}
+    able = {name: one for name, one in STRATEGIES.items() if one.refuse(workload) is None}
+    for target, expected in ((V3, v3), (V4, v4)):
+        assert default_strategy(able, workload, target) == expected
+        choice = choose([], able, workload, target)
+        assert able[expected].space(workload, target).contains(choice.config)
+        few = default_strategy(able, {**workload, "rows": 4}, target)
+        assert able[few].default({**workload, "rows": 4}, target)["axis"] != "rows" or few != expected
+
+
+def test_measurements_from_before_byte_ranks_do_not_hide_them() -> None:
+    shapes = {"leaves": 256, "nodes": 511, "depth": 8, "rows": 1000, "trees": 500, "rank_bits": 8}
+    workload = {**shape()[0], **shapes}
+    able = {name: one for name, one in STRATEGIES.items() if one.refuse(workload) is None}
+    other = record({**workload, "trees": 400}, "perfect_tree_traversal", 1e-9)
+    assert choose([other], able, workload, V4).origin == "default"
+    same = record(workload, "perfect_tree_traversal", 1e-9)
+    assert choose([other, same], able, workload, V4).origin == "log"

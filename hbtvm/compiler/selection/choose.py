@@ -11,6 +11,7 @@ from hbtvm.compiler.selection.cuda import default_on_cuda
 from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.targets import target_key
+from hbtvm.schedules.cpu import ranked_rows
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload, family_of, is_known
 from hbtvm.strategies import Strategy, strategies_on
@@ -68,6 +69,14 @@ def choose(
     default = default_strategy(strategies, workload, target)
     if default == "oblivious":  # measurements of models without such trees had slower strategies only
         records = [record for record in records if record.workload.get("oblivious")]
+    if default == "ranked_traversal" and ranked_rows.pays(workload, target):
+        # The same holds for measurements of other workloads from before this program.
+        records = [
+            record
+            for record in records
+            if (record.workload_key, record.target_key) == target_keys
+            or (record.strategy == default and record.config.get("axis") == "rows")
+        ]
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.strategy in strategies and _same_vectors(record.target, target):
@@ -105,6 +114,8 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
     columns = workload["numeric"] + workload["categorical"]
     if "oblivious" in strategies and oblivious.pays(workload):
         return "oblivious"
+    if "ranked_traversal" in strategies and ranked_rows.pays(workload, target):
+        return "ranked_traversal"
     shallow = next((most for leaves, most in _SHALLOW.items() if workload["leaves"] <= leaves), 0)
     if perfect in strategies and depth <= shallow:
         return perfect

@@ -18,15 +18,17 @@ from tvm import tirx
 
 from hbtvm.runtime.package.signature import Argument, table
 from hbtvm.schedules.cpu import ranked as ranked_cpu
+from hbtvm.schedules.cpu.oblivious import rank_room
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import Strategy, spread, tile_trees
 from hbtvm.strategies.columns import column_tables
-from hbtvm.strategies.intrinsics.lookup import lookup, padded
+from hbtvm.strategies.intrinsics.lookup import lookup
 from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 from hbtvm.strategies.trees.forest import Forest
 from hbtvm.strategies.trees.perfect import MAX_DEPTH, perfect_levels
-from hbtvm.strategies.trees.ranks import node_ranks, rank_stage, rank_table
+from hbtvm.strategies.trees.ranked_rows import row_arguments, row_function, row_tables
+from hbtvm.strategies.trees.ranks import level_order, node_ranks, search_stage
 
 _WORD_BITS = 31
 
@@ -55,9 +57,11 @@ class RankedTraversal(Strategy):
         return float(0.4 * workload["depth"])
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
-        return {**column_tables(forest), "rank_threshold": rank_table(forest)}
+        return {**column_tables(forest), "rank_threshold": level_order(forest)}
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+        if config["axis"] == "rows":
+            return row_tables(forest, config)
         trees, depth = len(forest.offset) - 1, forest.depth
         levels = perfect_levels(forest)
         words = forest.column | node_ranks(forest) << (forest.n_columns - 1).bit_length()
@@ -78,9 +82,11 @@ class RankedTraversal(Strategy):
             _column_bits(workload),
             workload["numeric"] + workload["categorical"],
         )
-        ranks = (columns, 2 ** workload["rank_bits"])
+        ranks = table("rank_threshold", workload["dtype"], rank_room(columns, workload["rank_bits"]))
+        if config["axis"] == "rows":
+            return ranks, *row_arguments(workload, config)
         return (
-            table("rank_threshold", workload["dtype"], ranks, "sorted"),
+            ranks,
             tree_table(
                 workload, config, "word", "int32", (2**depth,), "ranked_word", bits=bits, below=columns
             ),
@@ -89,14 +95,16 @@ class RankedTraversal(Strategy):
 
     def function(self, workload: Workload, config: Config) -> Any:
         """Return the tensor expressions as a function ready to be scheduled."""
-        builder = StageBuilder(workload, config)
-        depth, bits = workload["depth"], _column_bits(workload)
         count = workload["numeric"] + workload["categorical"]
-        method = str(config["row_lookup"])
-        room = padded(count, "int32", method)
+        by_row = config["axis"] == "rows"
+        room = rank_room(count, workload["rank_bits"])[0]
+        builder = StageBuilder(workload, config, room=0 if by_row else room)
         tables = builder.placeholders(self.arguments(workload, config))
+        if by_row:
+            return row_function(workload, config, builder, tables)
+        depth, bits, method = workload["depth"], _column_bits(workload), str(config["row_lookup"])
         searched, word, value = tables
-        ranks = rank_stage(workload, config, builder.stage.columns, searched, room)
+        ranks = search_stage(workload, config, builder.stage.columns, searched, "int32", 0)
 
         def step(level: int, node: Any) -> Any:
             run = range(2**level, 2 ** (level + 1))

@@ -40,44 +40,6 @@ def node_ranks(forest: Forest) -> np.ndarray:
     return ranks
 
 
-def rank_stage(workload: Workload, config: Config, columns: Any, table: Any, room: int) -> Any:
-    """Return the expressions of the ranks of a row tile's columns.
-
-    `columns`: tensor, shape (tiles, columns, row_tile).
-    `table`: placeholder of `rank_table`.
-    `room`: columns to pad the result to; a lookup by permutes reads whole registers.
-    Returns tensor, int32, shape (tiles, row_tile, room).
-    """
-    tiles, rows = columns.shape[0], int(columns.shape[2])
-    count = workload["numeric"] + workload["categorical"]
-    bits = int(workload["rank_bits"])
-    step = te.reduce_axis((0, bits), "step")
-
-    def position(i: Any, c: Any, r: Any) -> Any:
-        x = columns[i, c, r]
-
-        def narrow(below: Any, size: Any) -> Any:
-            # All lanes share one flat table, whether they are rows of one column or columns of one row.
-            at = c * (2**bits) + below + size - 1
-            above = lookup(table[0, 0], at, count * 2**bits, str(config["search_lookup"]))
-            # The comparison is false for NaN, which therefore ranks highest.
-            return below + tirx.Select(x <= above, tirx.const(0, "int32"), size)
-
-        search = te.comm_reducer(narrow, lambda t: tirx.const(0, t), name="search")
-        size = tirx.shift_left(tirx.const(1, "int32"), bits - 1 - step.var)
-        # TVM finds the tensors that a reduction depends on only in its operand.
-        return search(tirx.Select(x <= x, size, size), axis=step)
-
-    positions = te.compute((tiles, count, rows), position, name="positions")
-    return te.compute(
-        (tiles, rows, room),
-        lambda i, r, c: (
-            tirx.if_then_else(c < count, positions[i, c, r], 0) if room > count else positions[i, c, r]
-        ),
-        name="ranks",
-    )
-
-
 def level_order(forest: Forest) -> np.ndarray:
     """Return each column's thresholds as a perfect tree, stored level by level from entry 1 on.
 
@@ -91,17 +53,21 @@ def level_order(forest: Forest) -> np.ndarray:
     return table
 
 
-def search_stage(workload: Workload, config: Config, columns: Any, table: Any, dtype: str) -> Any:
+def search_stage(
+    workload: Workload, config: Config, columns: Any, table: Any, dtype: str, lowest: int | None = None
+) -> Any:
     """Return the expressions of the ranks of a row tile's columns, by a search in `level_order`.
 
     `columns`: tensor, shape (tiles, columns, row_tile).
     `table`: placeholder of `level_order`.
-    `dtype`: type of the ranks, which begin at the lowest value of `rank_dtype`.
+    `dtype`: type of the ranks.
+    `lowest`: the lowest rank; None for the lowest value of `rank_dtype`.
     Returns tensor, shape (tiles, columns, row_tile), or (tiles, row_tile, columns) for vectors of trees.
     """
     tiles, count, rows = columns.shape
     bits, by_tree = int(workload["rank_bits"]), config["axis"] == "trees"
-    lowest = int(np.iinfo(rank_dtype(bits)).min)
+    if lowest is None:
+        lowest = int(np.iinfo(rank_dtype(bits)).min)
 
     def step(node: Any, level: int) -> Any:
         def below(i: Any, c: Any, r: Any) -> Any:
@@ -119,7 +85,9 @@ def search_stage(workload: Workload, config: Config, columns: Any, table: Any, d
             # The comparison is false for NaN, which therefore ranks highest.
             above = tirx.Select(columns[i, c, r] <= entry, tirx.const(0, "int32"), tirx.const(1, "int32"))
             rank = here * 2 + above
-            return rank if level < bits - 1 else (rank + tirx.const(lowest, "int32")).astype(dtype)
+            if level < bits - 1 or (not lowest and dtype == "int32"):
+                return rank
+            return (rank + tirx.const(lowest, "int32")).astype(dtype)
 
         name = "ranks" if level == bits - 1 else f"search_{level}"
         if by_tree:

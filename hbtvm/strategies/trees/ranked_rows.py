@@ -1,0 +1,136 @@
+"""Ranked traversal in vectors of rows: ranks are bytes, so a register holds four times as many rows.
+
+The first levels test all of their nodes, as `perfect` does, by one comparison of bytes for each node. The
+last `LEVELS` levels below the reached node are a small subtree, whose tests instructions compute together for
+one row (see `hbtvm.strategies.intrinsics.subtree`)::
+
+    node[t, r]  = the node, of 2**k, that the tests of the first k levels lead to
+    tests       = bit n: ranks[r, column of node n of subtree node[t, r]] > its threshold's rank
+    score[r]    = sum over trees t of value[t, 8 * node[t, r] + leaf[tests]]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+
+from hbtvm.runtime.package.signature import Argument, table
+from hbtvm.schedules.cpu.oblivious import rank_dtype
+from hbtvm.schedules.space import Config
+from hbtvm.schedules.workload import Workload
+from hbtvm.strategies.base import spread, tile_trees
+from hbtvm.strategies.intrinsics.lookup import lookup
+from hbtvm.strategies.intrinsics.subtree import (
+    ABSENT,
+    LEVELS,
+    NODES,
+    REGISTER,
+    blocks_of,
+    record_bytes,
+    tests_of,
+)
+from hbtvm.strategies.scores import StageBuilder, leaf_table, tree_table
+from hbtvm.strategies.trees.forest import Forest
+from hbtvm.strategies.trees.perfect import perfect_levels
+from hbtvm.strategies.trees.ranks import node_ranks, search_stage
+
+_TESTS = 256  # values of a byte of tests
+
+
+def row_tables(forest: Forest, config: Config) -> dict[str, np.ndarray]:
+    """Return the tables of a configuration, by name, in the order of `row_arguments`."""
+    trees, depth = len(forest.offset) - 1, forest.depth
+    top = depth - LEVELS
+    levels = perfect_levels(forest)
+    lowest = int(np.iinfo(rank_dtype(forest.rank_bits)).min)
+    ranks = node_ranks(forest) + lowest
+    # Below a leaf all leaves have the same value, so any test is right.
+    column = np.zeros((trees, 2**depth), np.int32)
+    rank = np.full((trees, 2**depth), np.iinfo(np.int8).max, np.int8)
+    for level, node in enumerate(levels[:-1]):
+        entries, split = slice(2**level, 2 ** (level + 1)), forest.left[node] >= 0
+        column[:, entries] = np.where(split, forest.column[node], 0)
+        rank[:, entries] = np.where(split, ranks[node], rank[:, entries])
+    blocks = blocks_of(forest.n_columns)
+    record = np.full((trees, 2**top, blocks + 2, NODES), ABSENT, np.int8)
+    root = np.arange(2**top, 2 ** (top + 1))
+    for n in range(NODES - 1):
+        level = (n + 1).bit_length() - 1
+        node = (root << level) + n + 1 - 2**level
+        place = column[:, node]
+        for block in range(blocks):
+            here = place // REGISTER == block
+            record[:, :, block, n] = np.where(here, place % REGISTER, ABSENT)
+        record[:, :, blocks, n] = rank[:, node]
+    record[:, :, blocks, NODES - 1] = np.iinfo(np.int8).max
+    value = forest.value[levels[-1]].astype(forest.value_dtype)
+    tiles = tile_trees(forest, int(config["tree_tile"]))
+    inner = slice(0, 2**top)
+    tables = {
+        "column": column[:, inner],
+        "rank": rank[:, inner],
+        "record": record.reshape(trees, 2**top, -1),
+        "value": value,
+    }
+    return {"leaf": leaves_of_tests(), **{name: spread(t, tiles, 0, False) for name, t in tables.items()}}
+
+
+def row_arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
+    """Return the arguments behind the table of thresholds."""
+    columns = workload["numeric"] + workload["categorical"]
+    top = 2 ** (workload["depth"] - LEVELS)
+    return (
+        table("leaf", "int8", (_TESTS,), "index", below=2**LEVELS),
+        tree_table(workload, config, "column", "int32", (top,), "index", below=columns),
+        tree_table(workload, config, "rank", "int8", (top,)),
+        tree_table(workload, config, "record", "int8", (top, record_bytes(columns))),
+        leaf_table(workload, config, 2 ** workload["depth"]),
+    )
+
+
+def row_function(workload: Workload, config: Config, builder: StageBuilder, tables: list[Any]) -> Any:
+    """Return the tensor expressions as a function ready to be scheduled."""
+    searched, leaf, column, rank, record, value = tables
+    top, count = workload["depth"] - LEVELS, workload["numeric"] + workload["categorical"]
+    ranks = search_stage(workload, config, builder.stage.columns, searched, "int8")
+    room = REGISTER * blocks_of(count)
+    zero = tirx.const(0, "int8")
+
+    def rank_of(i: Any, r: Any, c: Any) -> Any:
+        return tirx.if_then_else(c < count, ranks[i, c, r], zero) if room > count else ranks[i, c, r]
+
+    by_row = te.compute((builder.tiles, builder.row_tile, room), rank_of, name="row_ranks")
+
+    def first(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+        def below(level: int, node: int) -> Any:
+            if level == top:
+                return tirx.const(node, "int8")
+            at = builder.at(o, g, t, 2**level + node)
+            left, right = (below(level + 1, 2 * node + side) for side in (0, 1))
+            return tirx.Select(ranks[i, column[at], r] > rank[at], right, left)
+
+        return below(0, 0)
+
+    node = builder.per_tree(first, "walk")
+
+    def reached(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+        here = builder.read(node, i, o, g, t, r).astype("int32")
+        tests = tests_of(record[builder.at(o, g, t, 0, 0)], here, by_row[i, r, 0], count)
+        return here * 2**LEVELS + lookup(leaf[0], tests, _TESTS, "scalar").astype("int32")
+
+    ends = builder.per_tree(reached, "ends")
+
+    def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
+        return builder.leaf_value(value, o, g, t, builder.read(ends, i, o, g, t, r), v)
+
+    return builder.function(tables, builder.scores(leaf_value))
+
+
+def leaves_of_tests() -> np.ndarray:
+    """Return the leaf that a subtree's tests lead to, by the byte of their bits: int8, shape (256,)."""
+    tests, node = np.arange(_TESTS), np.zeros(_TESTS, np.int64)
+    for level in range(LEVELS):
+        node = 2 * node + (tests >> (2**level - 1 + node) & 1)
+    return node.astype(np.int8)

@@ -1,0 +1,154 @@
+"""CPU schedules of ranked traversal in vectors of rows (`hbtvm.strategies.trees.ranked_rows`).
+
+::
+
+    for tile of row_tile rows:
+        columns, ranks, row_ranks = ...                       # bytes, by columns and by rows, in L1
+        for tree tile, for row block   (or the other way round: ``order``)
+            for tree in tile:
+                for register of `vectors`: walk[register] = <tests of the first levels>
+                for row in block (by `together`): sums[row] += value[subtree of walk[row]]
+            scores[row block] += sums
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hbtvm.schedules.cpu.oblivious import place_ranks
+from hbtvm.schedules.cpu.steps import (
+    MAX_SUMMED,
+    decompose,
+    is_arm,
+    mark,
+    place_columns,
+    state_tile,
+    vector_lanes,
+    vectorize,
+)
+from hbtvm.schedules.space import Config, Knob
+from hbtvm.schedules.workload import Target, Workload, apart_of
+
+_BYTES = 4  # ranks in the place of an int32
+_LEAST_DEPTH, _MOST_DEPTH = 4, 10
+_SHARED = {1: 3.2, 2: 2.0, 4: 1.6}
+"""By registers that share the loads of a tree's nodes: time of the first levels for one lane, over that of a
+row's subtree."""
+
+_MOST_COLUMNS = 128  # a subtree takes an instruction for 16 columns
+
+
+def offers(workload: Workload, target: Target) -> bool:
+    """Whether a workload has this program: byte ranks, few columns, and instructions for bytes."""
+    columns = workload["numeric"] + workload["categorical"]
+    return (
+        not is_arm(target)
+        and "sse4.2" in target.get("features", ())
+        and workload["rank_bits"] <= 8
+        and columns <= _MOST_COLUMNS
+        and _LEAST_DEPTH <= workload["depth"] <= _MOST_DEPTH
+        and not apart_of(workload)
+        and workload["rows"] >= _BYTES * row_lanes(target)[0]
+    )
+
+
+def pays(workload: Workload, target: Target) -> bool:
+    """Whether this program is the default; trees have to make up for the search for the ranks of columns."""
+    columns = workload["numeric"] + workload["categorical"]
+    if not offers(workload, target) or columns > workload["trees"] * workload["groups"]:
+        return False
+    wide, leaves, depth = int(target["vector_bits"]) >= 512, workload["leaves"], workload["depth"]
+    # Permutes of wide vectors look up the leaf values of shallow trees.
+    if depth < (7 if wide else 5):
+        return False
+    # Few leaves have bits in one word, see `bitvector`.
+    return leaves > 64 or depth <= ((0 if wide else 7) if leaves <= 32 else 9)
+
+
+def row_lanes(target: Target) -> tuple[int, ...]:
+    """Return the candidates for a quarter of the rows of a register of ranks."""
+    return vector_lanes(target, "int32")[-2:]
+
+
+def permutes_knob(workload: Workload, target: Target) -> Knob:
+    """Return the knob for the levels of the search for ranks that permutes look up."""
+    most = 7 if int(target["vector_bits"]) >= 256 else 0
+    return Knob("search_permutes", tuple(range(min(workload["rank_bits"] - 1, most) + 1)), before=0)
+
+
+def valid(config: Config, workload: Workload, target: Target) -> bool:
+    """Whether a configuration with vectors of rows is consistent."""
+    block = _BYTES * int(config["lanes"]) * int(config["vectors"])
+    if int(config["row_tile"]) % block:
+        return False
+    if config["row_tile"] == block and config["order"] != "trees":
+        return False
+    lookups = ("node_lookup", "row_lookup", "leaf_lookup")
+    if any(config[name] != "scalar" for name in lookups):
+        return False
+    if int(config["search_permutes"]) == workload["rank_bits"] - 1 and config["search_lookup"] != "scalar":
+        return False
+    return int(config["tree_tile"]) <= MAX_SUMMED
+
+
+def default(workload: Workload, target: Target) -> Config:
+    """Return a good single-thread configuration for unmeasured workloads."""
+    shapes = [
+        (lanes, vectors)
+        for lanes in row_lanes(target)
+        for vectors in _SHARED
+        if vectors == 1 or _BYTES * lanes * vectors < 2 * workload["rows"]
+    ]
+    lanes, vectors = min(shapes, key=lambda shape: _cost(workload, *shape))
+    most = int(target["vector_bits"]).bit_length() - 3
+    permutes = permutes_knob(workload, target).choices
+    return {
+        "axis": "rows",
+        "row_tile": _BYTES * lanes * vectors,
+        "together": 4,
+        "lanes": lanes,
+        "vectors": vectors,
+        "tree_tile": 8,
+        "order": "trees",
+        "node_lookup": "scalar",
+        "row_lookup": "scalar",
+        "leaf_lookup": "scalar",
+        "search_lookup": "scalar",
+        "search_permutes": max(n for n in permutes if int(n) <= most),
+    }
+
+
+def _cost(workload: Workload, lanes: int, vectors: int) -> float:
+    """Estimate the time of a call, padding included."""
+    block = _BYTES * lanes * vectors
+    return -(-workload["rows"] // block) * block * (1 + _SHARED[vectors] / lanes)
+
+
+def apply(sch: Any, workload: Workload, config: Config) -> None:
+    """Schedule the expressions in place (blocks ``ranks``, ``row_ranks``, ``walk``, ``ends``)."""
+    lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
+    wide = _BYTES * lanes
+    scores, sums = sch.get_sblock("scores"), sch.get_sblock("tile_sums")
+    tile, g, v, r, o = sch.get_loops(scores)
+    block, register, lane = sch.split(r, [None, wide * vectors // lanes, lanes])
+    outer = (o, block) if config["order"] == "trees" else (block, o)
+    sch.reorder(tile, g, *outer, v, register, lane)
+    mark(sch, register, lane)
+    sch.compute_at(sums, outer[1], True)
+    v, r, tree = sch.get_loops(sums)[-3:]
+    r, row = sch.split(r, [None, together])
+    sch.reorder(tree, r, row, v)
+    sch.unroll(row)
+    ends, walk = sch.get_sblock("ends"), sch.get_sblock("walk")
+    sch.compute_at(ends, row, True)
+    state_tile(sch, ends, "row_ranks", 4, by_row=True)
+    sch.compute_at(walk, tree, True)
+    register, lane = sch.split(sch.get_loops(walk)[-1], [None, wide])
+    mark(sch, register, lane)
+    state_tile(sch, walk, "ranks", 4)
+    sch.compute_at(sch.get_sblock("row_ranks"), tile, True)
+    place_ranks(sch, workload, tile, lanes)
+    place_columns(sch, tile, lanes)
+    init = sch.decompose_reduction(sums, tree)
+    vectorize(sch, sch.split(sch.get_loops(init)[-1], [None, lanes])[1], lanes)
+    decompose(sch, scores, sch.get_loops(scores)[1], lanes)
