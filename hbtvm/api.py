@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +19,7 @@ from hbtvm.compiler.overheads import Overheads, groups_of
 from hbtvm.compiler.pieces import Piece, pieces_of
 from hbtvm.compiler.recursion.compile import compiled, searched, work_of
 from hbtvm.compiler.selection.choose import choose
+from hbtvm.compiler.untuned import untuned
 from hbtvm.errors import BuildError, DeviceError, InputError
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph
@@ -41,8 +42,7 @@ from hbtvm.run import (
     search_run,
 )
 from hbtvm.runtime.cpu import missing_features
-from hbtvm.runtime.cuda import driver
-from hbtvm.runtime.cuda.timing import Copies, time_copies
+from hbtvm.runtime.cuda.timing import Copies, copies_of
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package.calls import CallTimes
 from hbtvm.runtime.package.file import Package
@@ -66,6 +66,8 @@ class Search:
     # For a GPU of this machine, by batch size: the time of copies, which the result's times exclude
     copies: Mapping[int, Copies] = field(default_factory=dict)
     sample: str = ""  # for a recursive model, a description of the structures it was measured on; else empty
+    # Compiles the model with its default schedules, on this machine's CPU; None if nothing faster was found
+    untuned: Callable[[], Model] | None = None
 
     @property
     def calls(self) -> tuple[CallTimes, ...]:
@@ -237,13 +239,21 @@ def _search(model: Any, options: SearchOptions) -> Search:
     package = _package(graph, pieces, kernels[:count], run, provenance, views=views)
     copies = {}
     if run.on_gpu and run.fleet is None:
-        copies = _copies(run.device, _row_bytes(graph, pieces), graph.output.n_outputs, sizes)
+        copies = copies_of(run.device, _row_bytes(graph, pieces), graph.output.n_outputs, sizes)
     tuned = Model.from_package(package, run.threads, run.place)
     if run.fleet is None and not graph.python:
         add_call_times(tuned)
         last = {rows: result.groups[names[-1]].best for rows, names in of_model.items()}
         _log_calls(run.log, result, tuned.package, last)
-    return Search(tuned, result, copies)
+    other = None
+    if not (run.on_gpu or run.fleet or graph.python):
+        defaults = [result.groups[groups[rows][at]].default for at in range(len(pieces)) for rows in sizes]
+        usual = [
+            None if entry is None or entry == best else _tuned(entry, rows, run, artifacts)
+            for entry, best, rows in zip(defaults, winners, itertools.cycle(sizes), strict=False)
+        ]
+        other = untuned(graph, pieces, usual, kernels[:count], run.target, run.threads)
+    return Search(tuned, result, copies, untuned=other)
 
 
 def _search_recursive(model: RecursiveModel, run: SearchRun) -> Search:
@@ -373,15 +383,6 @@ def _row_bytes(graph: Graph, pieces: Sequence[Piece]) -> int:
         return 8 * (len(graph.feeds) or graph.input.n_features)
     forest = pieces[-1].operands[0]
     return forest.n_features * np.dtype(forest.row_dtype).itemsize
-
-
-def _copies(device: int, row: int, outputs: int, sizes: Sequence[int]) -> dict[int, Copies]:
-    """Time copies of batches to and from a GPU; empty if it has no room for a batch."""
-    try:
-        gpu = driver.gpu(device)
-        return {rows: time_copies(gpu, rows * row, rows * outputs * 8) for rows in sizes}
-    except DeviceError:
-        return {}
 
 
 def _failure(result: Result) -> BaseException:

@@ -35,7 +35,7 @@ from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies.trees.forest import DType
-from hbtvm.tuning.choices import ChoiceError, Choices, assembled
+from hbtvm.tuning.choices import ENOUGH, ChoiceError, Choices, assembled
 from hbtvm.tuning.settings import Settings
 from hbtvm.words.printable import shown
 
@@ -98,6 +98,8 @@ def search_run(options: SearchOptions, model: Any = None) -> SearchRun:
     settings = _settings(options, options.trials, options.time_budget)
     if model is not None:
         settings = replace(settings, stamp={**settings.stamp, "model": _name(model)})
+    if options.trials is None:
+        settings = replace(settings, enough=ENOUGH)
     place = fleet.place(options.rpc_tracker, options.rpc_key, options.threads)
     if place is not None and options.device is not None:
         raise InputError(

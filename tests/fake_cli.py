@@ -52,6 +52,7 @@ class Search:
         self.copies: dict[int, Any] = {}
         self.sample = ""
         self.calls: tuple[Any, ...] = ()
+        self.untuned = None
 
 
 def wait(word: str) -> None:
@@ -132,11 +133,18 @@ def trial(number: int, *, total: int = 10, elapsed: float | None = None, **more:
 def result(stopped: str = "trials", best: bool = True, **more: Any) -> Result:
     """Return the result of a search of two batch sizes, the second with a kernel if `best`."""
     task = fake_tuning.task("gemm", group="100 rows", rows=100)
-    entry = Entry(task, {"tile": 4}, 2.5e-5, (2.5e-5,))
+    entry = Entry(task, {"tile": 4}, 2.5e-5, (2.5e-5,), final=True)
+    default = Entry(task, {"tile": 1}, 3e-5, (3e-5,), final=True)
     groups = {
         "1 row": GroupResult(None, (), 4, Counter(build=4), {"build": "g++ is\nmissing"}, 1),
         "100 rows": GroupResult(
-            entry if best else None, (), 96, Counter(timeout=1), {"timeout": "took 10 s"}, 100
+            entry if best else None,
+            (),
+            96,
+            Counter(timeout=1),
+            {"timeout": "took 10 s"},
+            100,
+            default if best else None,
         ),
     }
     given: dict[str, Any] = {

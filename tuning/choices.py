@@ -23,6 +23,9 @@ FEATURES = ("knobs", "relation", "flat", "joint")
 ACQUISITIONS = ("auto", "mean", "ucb", "ei")
 """Acquisition functions of predictions (`hbtvm.cost_model.acquisition`)."""
 
+ENOUGH = 0.02
+"""Relative improvement that another batch must promise, in runs that may stop early."""
+
 _EXTRAS = {"tpe": ("optuna", "Optuna"), "tree_gru": ("torch", "PyTorch")}
 
 

@@ -43,7 +43,8 @@ class FinalOptions:
             return 0.0
         groups = len({state.task.group for state in states})
         # A measurement (check and reading) takes 0.1 to 0.2 seconds.
-        return min(self.share * budget.seconds, 0.2 * groups * self.finalists * (self.rounds + 1))
+        each = 0.2 * (self.rounds + 1)
+        return min(self.share * budget.seconds, groups * (self.finalists + 1) * each)
 
 
 @dataclass
@@ -59,8 +60,8 @@ class Final:
     """One run's final.
 
     `states`: the run's tasks.
-    `incumbents`: winners of earlier finals. They always take part, so that no new reading replaces them
-        unchallenged.
+    `incumbents`: candidates that always take part: winners of earlier finals, so that no new reading replaces
+        them unchallenged, and groups' defaults, so that the search's gain is a ratio of times in turns.
     """
 
     def __init__(
@@ -127,9 +128,13 @@ class Final:
         ]
         pairs.sort(key=lambda pair: pair[1].time)
         close = pairs[: self._options.count([entry.time for _, entry in pairs])]
-        listed = [(state.index, entry.config) for state, entry in close]
-        earlier = [pair for pair in self._incumbents if pair[0].task.group == group]
-        return close + [pair for pair in earlier if (pair[0].index, pair[1].config) not in listed]
+        listed = {(state.index, state.task.space.encode(entry.config)) for state, entry in close}
+        for state, entry in self._incumbents:
+            key = state.index, state.task.space.encode(entry.config)
+            if state.task.group == group and key not in listed:
+                listed.add(key)
+                close.append((state, entry))
+        return close
 
     def _record(self, finalists: Sequence[_Finalist], recorder: Recorder) -> None:
         """Record the rounds that all finalists of a group completed."""

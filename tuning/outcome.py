@@ -45,6 +45,7 @@ def group_results(owners: Mapping[TaskKey, TaskState], records: Sequence[Record]
         states = [state for state in owners.values() if state.task.group == group]
         errors = [record.error for state in states for record in state.records.values() if record.error]
         rows = states[0].task.workload.get("rows")
+        usual = [(states[0].task, config) for config in states[0].task.initial[:1]]
         results[group] = GroupResult(
             best=entries[0] if entries else None,
             runners_up=tuple(entries[1:6]),
@@ -52,5 +53,6 @@ def group_results(owners: Mapping[TaskKey, TaskState], records: Sequence[Record]
             failures=Counter(error["kind"] for error in errors),
             example={error["kind"]: error["message"] for error in errors},
             rows=rows if isinstance(rows, int) else None,
+            default=next((entry for entry in entries if (entry.task, entry.config) in usual), None),
         )
     return results

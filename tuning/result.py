@@ -36,6 +36,15 @@ class GroupResult:
     failures: Mapping[str, int]  # failed candidates by kind (`hbtvm.tuning.measuring.messages.FAILURES`)
     example: Mapping[str, str]  # a message for each kind
     rows: int | None = None  # the workload's rows per call; None if it has none
+    # The candidate that is used without a search; None if it was not measured, or failed
+    default: Entry | None = None
+
+    @property
+    def gain(self) -> float | None:
+        """The default's time in times of the best's; None unless a final measured both, in turns."""
+        if self.best is None or self.default is None or not (self.best.final and self.default.final):
+            return None
+        return self.default.time / self.best.time
 
 
 @dataclass
@@ -70,14 +79,16 @@ class Result:
     failures: Mapping[str, int]  # failed trials of this run by kind
     seconds: WallClock  # time by activity
     # Why the search ended: ``"trials"``, ``"time"``, ``"exhausted"`` (no new candidates), ``"overhead"`` (of
-    # all groups, see `overheads`), ``"interrupted"``, ``"log"`` (not writable) or ``"devices"`` (none left;
-    # see the warnings)
+    # all groups, see `overheads`), ``"settled"`` (the model expects little more, see `settled`),
+    # ``"interrupted"``, ``"log"`` (not writable) or ``"devices"`` (none left; see the warnings)
     stopped: str
     log_error: LogError | None = None  # the log's error
     # Problems that did not stop the run, such as a failing cost model
     warnings: list[str] = field(default_factory=list)
     # By group that the search left because of its calls' overhead: seconds of its kernel, and of a call
     overheads: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    # By group that the search left since the model expected little: the gain expected of another batch
+    settled: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def interrupted(self) -> bool:

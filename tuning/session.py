@@ -18,6 +18,7 @@ from hbtvm.tuning.explorers.create import create
 from hbtvm.tuning.final import Final
 from hbtvm.tuning.interrupts import NotedInterrupt
 from hbtvm.tuning.learning.learner import Learner
+from hbtvm.tuning.learning.settling import Settling
 from hbtvm.tuning.learning.threads import one_thread
 from hbtvm.tuning.learning.transfer import seeds
 from hbtvm.tuning.measuring.machine import BuiltLibrary, Machine, RunnerError
@@ -91,6 +92,7 @@ class _Session:
         self._lost = ""
         self._left: list[str] = []
         self._overheads: dict[str, tuple[float, float]] = {}
+        self._settling = Settling(settings.enough)
         self._noise = NoiseMonitor(settings.noise)
         self._interrupt = NotedInterrupt()
         self._recorder = Recorder(
@@ -109,7 +111,7 @@ class _Session:
         with self._interrupt:
             try:
                 stopped = self._search(machine)
-                champions = incumbents(self._owners, self.database.resumed)
+                champions = [*incumbents(self._owners, self.database.resumed), *self._measured_defaults()]
                 with self._clock.spend("measuring"):
                     final = Final(settings.final, self._states, champions)
                     final.play(machine, self._recorder, self._budget, settings.timing)
@@ -134,6 +136,7 @@ class _Session:
             log_error=log_error,
             warnings=self._warnings(),
             overheads=self._overheads,
+            settled=self._settling.gains,
         )
 
     def plan(self) -> list[tuple[Task, Config]]:
@@ -157,7 +160,8 @@ class _Session:
     def _search(self, machine: Machine) -> str:
         """Spend the budget; return why it ended."""
         self._budget.reserve = self._settings.final.reserve(self._states, self._budget)
-        defaults = self._defaults()[: max(self._budget.trials - self._recorder.trials, 0)]
+        new = [(state, config) for state, config in self._defaults() if not state.knows(config)]
+        defaults = new[: max(self._budget.trials - self._recorder.trials, 0)]
         if defaults:
             self._measure(machine, defaults)
         self._leave_overheads(machine)
@@ -183,7 +187,7 @@ class _Session:
                 else:
                     chosen = self._plan(min(self._settings.batch, left))
             if not chosen:
-                return "exhausted"
+                return "settled" if self._settling.gains else "exhausted"
             if taught:
                 self._try(machine, chosen[:left])
             else:
@@ -191,12 +195,17 @@ class _Session:
                 taught, guesses = True, [*self._probes(), *guesses]
 
     def _defaults(self) -> list[tuple[TaskState, Config]]:
-        """Return the default of each group that has no trial yet."""
-        groups: dict[str, list[TaskState]] = {}
+        """Return each group's default."""
+        first: dict[str, TaskState] = {}
         for state in self._states:
-            groups.setdefault(state.task.group, []).append(state)
-        untried = (states for states in groups.values() if not any(state.measured for state in states))
-        return [(states[0], states[0].task.initial[0]) for states in untried if states[0].task.initial]
+            first.setdefault(state.task.group, state)
+        return [(state, state.task.initial[0]) for state in first.values() if state.task.initial]
+
+    def _measured_defaults(self) -> list[tuple[TaskState, Entry]]:
+        """Return the defaults that worked."""
+        points = [(state, state.task.space.encode(config)) for state, config in self._defaults()]
+        records = [(state, state.records[point]) for state, point in points if point in state.records]
+        return [(state, state.entry(record)) for state, record in records if record.times]
 
     def _leave_overheads(self, machine: Machine) -> None:
         """Drop groups whose calls are nearly all overhead (see `hbtvm.tuning.settings.Settings`)."""
@@ -268,9 +277,16 @@ class _Session:
                 return []
             state = self._states[index]
             configs = state.explorer.propose(count, state.measured)
-            if configs:
+            if configs and not (self._learns and self._leaves(state, configs)):
                 return [(state, config) for config in configs]
             state.exhausted = True
+
+    def _leaves(self, state: TaskState, configs: Sequence[Config]) -> bool:
+        """Leave a task's group if the model expects too little of another batch (see `Settling`)."""
+        left = self._settling.leaves(state, configs, self._states, self._learner)
+        for rival in self._states:
+            rival.exhausted |= left and rival.task.group == state.task.group
+        return left
 
     def _try(
         self,

@@ -37,6 +37,8 @@ class Settings:
     seed: int = 0  # the same seed, log and measured times give the same candidates
     transfer: bool = True  # whether to learn from other workloads' records
     choices: Choices = field(default_factory=Choices)  # the parts of the search
+    # Relative improvement that the model must expect from a group's next batch; 0 searches all groups on
+    enough: float = 0.0
     batch: int = 4  # candidates planned, built and measured at a time
     progress: Progress | None = None  # called after each trial
     # Called once, after each group's first candidate; the groups that it returns get no further trials

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +55,14 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     return {"agrees": comparison.agrees, **value}
 
 
-def print_closing(model: Model, path: Path, package: Path, *, trust: bool) -> None:
+def print_closing(
+    model: Model, path: Path, package: Path, *, trust: bool, untuned: Callable[[], Model] | None = None
+) -> None:
     """Print at the end of a search how the package compares with its library on random rows, if possible.
 
     Otherwise print the command that compares them. Errors of the library don't spoil the search's result.
+
+    `untuned`: compiles the model with default schedules, which are compared, too.
     """
     from hbtvm.comparison.closing import closing
     from hbtvm.comparison.process import needs_trust
@@ -69,7 +74,7 @@ def print_closing(model: Model, path: Path, package: Path, *, trust: bool) -> No
             print_facts({"compare": f"{command} --data ROWS"})
             return
     try:
-        comparison = closing(model, path, trust=trust)
+        comparison = closing(model, path, trust=trust, untuned=untuned)
     except (Exception, KeyboardInterrupt) as error:
         reason = str(error).rstrip(".") or "interrupted"
         print_facts({"compare": f"{command} --data ROWS (not done here: {reason})"})

@@ -120,7 +120,7 @@ def tune(
 
 def _checked(search: Search, model: Any, check: bool | None) -> Model:
     if not search.result.interrupted:
-        show_closing(search.model, model, check)
+        show_closing(search.model, model, check, search.untuned)
     return search.model
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hbtvm.comparison.compare import compare
@@ -36,10 +37,16 @@ def rows_for(theirs: Any, rows: int) -> Any:
     return X
 
 
-def closing(model: Model, theirs: Any, *, trust: bool = False) -> Comparison:
-    """Compare a package briefly with a model object or file; errors as for `hbtvm.comparison.compare`."""
+def closing(
+    model: Model, theirs: Any, *, trust: bool = False, untuned: Callable[[], Model] | None = None
+) -> Comparison:
+    """Compare a package briefly with a model object or file; errors as for `hbtvm.comparison.compare`.
+
+    `untuned`: compiles the model with default schedules, which are compared, too.
+    """
     X = rows_for(theirs, ROWS)
-    return compare(model, theirs, X, trust=trust, seconds=SECONDS, timeout=TIMEOUT)
+    default = None if untuned is None else untuned()
+    return compare(model, theirs, X, trust=trust, seconds=SECONDS, timeout=TIMEOUT, default=default)
 
 
 def in_notebook() -> bool:
@@ -48,11 +55,14 @@ def in_notebook() -> bool:
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
-def show_closing(model: Model, theirs: Any, check: bool | None) -> None:
+def show_closing(
+    model: Model, theirs: Any, check: bool | None, untuned: Callable[[], Model] | None = None
+) -> None:
     """Print the comparison of a tuned model, or display it in a notebook; errors are not raised.
 
     `theirs`: the model object or file; pickles are left out, since loading one can run any program.
     `check`: whether to compare; None to do so in a terminal or notebook.
+    `untuned`: as for `closing`.
     """
     notebook = in_notebook()
     if not (sys.stderr.isatty() or notebook if check is None else check):
@@ -60,7 +70,7 @@ def show_closing(model: Model, theirs: Any, check: bool | None) -> None:
     with contextlib.suppress(Exception, KeyboardInterrupt):
         if isinstance(theirs, str | os.PathLike) and needs_trust(theirs):
             return
-        comparison = closing(model, theirs)
+        comparison = closing(model, theirs, untuned=untuned)
         if notebook:
             from IPython.display import display
 

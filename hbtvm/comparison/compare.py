@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ def compare(
     trust: bool = False,
     seconds: float | None = None,
     timeout: float = TIMEOUT,
+    default: Model | None = None,
 ) -> Comparison:
     """Compare a package with a model object, or with a model file in a process of its own.
 
@@ -43,6 +44,7 @@ def compare(
 
     `seconds`: approximate seconds of timing for each number of rows, `SECONDS` by default.
     `timeout`: seconds of a call of the library after which its process is killed.
+    `default`: the model with default schedules, whose main output and times are compared, too.
     """
     library: Library
     if isinstance(theirs, str | os.PathLike):
@@ -50,12 +52,14 @@ def compare(
     else:
         library = Live(theirs, outputs_of(model), model.threads)
     try:
-        return _against(model, library, X, SECONDS if seconds is None else seconds)
+        return _against(model, library, X, SECONDS if seconds is None else seconds, default)
     finally:
         library.close()
 
 
-def _against(model: Model, library: Library, X: Any, seconds: float) -> Comparison:
+def _against(
+    model: Model, library: Library, X: Any, seconds: float, default: Model | None = None
+) -> Comparison:
     """Compare a package with an opened library.
 
     Raises `InputError` if either refuses the rows in the first output. Raises `HbtvmError` if the library's
@@ -88,8 +92,13 @@ def _against(model: Model, library: Library, X: Any, seconds: float) -> Comparis
         else agreement(output, expected[output], got[output], tolerance, ties)
         for output in library.outputs
     ]
+    timed = [calls[main]]
+    if default is not None:
+        timed.append(_calls(default)[main])
+        name = f"{main} by default"
+        outputs.append(agreement(name, expected[main], timed[1](X), tolerance, ties))
     sizes = [*(size for size in SIZES if size < count), count]
-    timings = [_timed(library, main, calls[main], X[:rows], rows, seconds) for rows in sizes]
+    timings = [_timed(library, main, timed, X[:rows], rows, seconds) for rows in sizes]
     return Comparison(library.title, model.threads, tolerance, tuple(timings), tuple(outputs))
 
 
@@ -129,23 +138,30 @@ def _tolerance(package: Package) -> float:
 
 
 def _timed(
-    library: Library, output: str, call: Callable[[Any], Any], X: Any, rows: int, seconds: float
+    library: Library, output: str, calls: Sequence[Callable[[Any], Any]], X: Any, rows: int, seconds: float
 ) -> Timing:
-    """Return median times of a call; library and package take turns, so that other load affects both."""
+    """Return median times of a call; library and packages take turns, so that other load affects all.
 
-    def package(calls: int) -> float:
-        start = time.perf_counter()
-        for _ in range(calls):
-            call(X)
-        return (time.perf_counter() - start) / calls
+    `calls`: of the package and, perhaps, of the package with default schedules.
+    """
 
-    theirs = partial(library.seconds, output, rows)
-    firsts = (library.prepare(output, rows), min(package(1), package(1)))
-    turn = seconds / _TURNS / 2
+    def timer(call: Callable[[Any], Any]) -> Callable[[int], float]:
+        def mean(number: int) -> float:
+            start = time.perf_counter()
+            for _ in range(number):
+                call(X)
+            return (time.perf_counter() - start) / number
+
+        return mean
+
+    ours = [timer(call) for call in calls]
+    timers: list[Callable[[int], float]] = [partial(library.seconds, output, rows), *ours]
+    firsts = [library.prepare(output, rows), *(min(mean(1), mean(1)) for mean in ours)]
+    turn = seconds / _TURNS / len(timers)
     numbers = [max(1, round(turn / max(first, 1e-7))) for first in firsts]
-    times: tuple[list[float], list[float]] = ([], [])
+    times: list[list[float]] = [[] for _ in timers]
     end = time.perf_counter() + seconds
     while len(times[0]) < _TURNS and (not times[0] or time.perf_counter() < end):
-        times[0].append(theirs(numbers[0]))
-        times[1].append(package(numbers[1]))
-    return Timing(rows, statistics.median(times[0]), statistics.median(times[1]))
+        for mean, number, known in zip(timers, numbers, times, strict=True):
+            known.append(mean(number))
+    return Timing(rows, *map(statistics.median, times))

@@ -21,11 +21,13 @@ class Timing:
 
     `rows`: rows of the call.
     `library`, `package`: seconds.
+    `default`: seconds of the model with default schedules; None if it was not compared.
     """
 
     rows: int
     library: float
     package: float
+    default: float | None = None
 
     @property
     def speedup(self) -> float:
@@ -122,11 +124,21 @@ class Comparison:
 
         `first`: the number of the first row and column.
         """
+        both = any(each.default is not None for each in self.timings)
         times = [
-            (f"{each.rows:,}", duration(each.library), duration(each.package), speedup(each.speedup))
+            (
+                f"{each.rows:,}",
+                duration(each.library),
+                *((duration(each.default),) if both else ()),
+                duration(each.package),
+                *((speedup(each.library / each.default) if each.default else "-",) if both else ()),
+                speedup(each.speedup),
+            )
             for each in self.timings
         ]
-        heads = ("rows in a call", "library", "package", "speed-up")
+        heads: tuple[str, ...] = ("rows in a call", "library", "package", "speed-up")
+        if both:
+            heads = (*heads[:2], "default", "tuned", "default's speed-up", "tuned's")
         outputs = [
             (each.output, f"{each.rows:,}", f"{each.equal:,}", _largest(each)) for each in self.outputs
         ]

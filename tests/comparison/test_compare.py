@@ -226,3 +226,22 @@ def test_labels_whose_scores_tie_agree() -> None:
 
 def test_speed_ups_in_words() -> None:
     assert [speedup(times) for times in (0.614, 8.34, 41.2, 1090.4)] == ["0.61×", "8.3×", "41×", "1,090×"]
+
+
+def test_a_model_with_default_schedules_is_compared_beside() -> None:
+    model, theirs = compiled("xgb_three"), models.ZOO["xgb_three"]()
+    X = random_rows(from_object(theirs), 120)
+    comparison = compare.compare(model, theirs, X, default=model)
+    assert names(comparison) == ["predict", "predict_proba", "raw", "predict by default"]
+    assert comparison.agrees
+    assert all(timing.default is not None and timing.default > 0 for timing in comparison.timings)
+    assert comparison.tables()[0][0][2:] == ("default", "tuned", "default's speed-up", "tuned's")
+    assert all(len(row) == 6 for row in comparison.tables()[0][1])
+
+    def wrong(X: Any, output: str | None = None) -> Any:
+        return 2 - model.predict(X)
+
+    other = hbtvm.Model.from_package(model.package, 1)
+    other.predict = wrong  # type: ignore[method-assign]
+    comparison = compare.compare(model, theirs, X, default=other)
+    assert not comparison.agrees and "DIFFERS from the library in predict by default" in comparison.verdict

@@ -204,10 +204,10 @@ def test_tuning_for_a_gpu_from_start_to_end(
     command += ["--batch-size", "2,70", "--strategy", "bitvector"]
     assert main(command) == 0
     head, *rows = capsys.readouterr().out.splitlines()[:3]
-    heads = ["rows in a call", "strategy", "kernel", "per row", "copies there", "and back", "call, array"]
-    assert re.split("  +", head)[:7] == heads
+    heads = ["rows in a call", "strategy", "default", "kernel", "gain", "per row", "copies there", "and back"]
+    assert re.split("  +", head)[:8] == heads
     for row in rows:  # the stand-in's clock tells a millisecond for each piece of work
-        assert re.split("  +", row)[4:6] == ["1.00 ms", "1.00 ms"], row
+        assert re.split("  +", row)[6:8] == ["1.00 ms", "1.00 ms"], row
     launches = machine.get(ON_SECOND)
     found = hbtvm.search(
         "model.joblib", target="cuda", device=1, trials=3, batch_sizes=(2, 70), strategies=["bitvector"],

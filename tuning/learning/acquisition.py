@@ -75,6 +75,33 @@ class AcquisitionScore:
             self._fail(error)
             return None
 
+    def gain(self, configs: list[Config], behind: float) -> float | None:
+        """Return the improvement that a batch is expected to bring, in log2 of the time.
+
+        Improvements count from `behind` above the fastest candidate measured, in log2 of speed. Each
+        candidate is conditioned on the earlier ones turning out as predicted. None without uncertainty, or if
+        the model fails.
+        """
+        if self._acquisition == "mean" or self._fastest is None:
+            return None
+        try:
+            table = self._features(configs)
+            model, best, total = self._model, self._best + behind, 0.0
+            for row in range(len(configs)):
+                prediction = model.predict(table[row : row + 1])
+                if not prediction.unsure:
+                    return None
+                total += float(np.exp(merit("ei", prediction, best)[0]))
+                best = max(best, float(prediction.mean[0]))
+                believing = model.believing(table[row : row + 1])
+                if believing is None:
+                    return None
+                model = believing
+            return total
+        except Exception as error:
+            self._fail(error)
+            return None
+
     @property
     def _best(self) -> float:
         """The model's prediction for the fastest candidate; 0 for ``"mean"``."""

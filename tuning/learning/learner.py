@@ -18,7 +18,6 @@ from hbtvm.cost_model.models.gaussian_process import FeatureSpace
 from hbtvm.logs.record import Record
 from hbtvm.schedules.space import Config
 from hbtvm.tuning.choices import Choices
-from hbtvm.tuning.explorers.base import Score
 from hbtvm.tuning.learning.acquisition import AcquisitionScore
 from hbtvm.tuning.learning.history import History
 from hbtvm.tuning.learning.lessons import lessons
@@ -112,7 +111,12 @@ class Learner:
         self._policy.fitted(count)
         return True
 
-    def score(self, task: int) -> Score | None:
+    def gain(self, task: int, configs: Sequence[Config], behind: float) -> float | None:
+        """Return a batch's expected gain (see `AcquisitionScore.gain`); None without a model."""
+        score = self.score(task)
+        return None if score is None else score.gain(list(configs), behind)
+
+    def score(self, task: int) -> AcquisitionScore | None:
         """Return the model's scores for a task; None without a model."""
         if self._model is None:
             return None

@@ -156,7 +156,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check and recursive is None and not search.result.interrupted and status == 0:
         from hbtvm.cli.comparison import print_closing
 
-        print_closing(search.model, Path(arguments.model), out, trust=arguments.trust)
+        model, path = search.model, Path(arguments.model)
+        print_closing(model, path, out, trust=arguments.trust, untuned=search.untuned)
     return status
 
 

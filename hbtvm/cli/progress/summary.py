@@ -9,6 +9,7 @@ from types import MappingProxyType
 from hbtvm.cli.show import print_facts, print_line, print_table
 from hbtvm.runtime.cuda.timing import Copies
 from hbtvm.runtime.package.calls import CallTimes, call_cells, call_heads
+from hbtvm.tuning.choices import ENOUGH
 from hbtvm.tuning.result import GroupResult, Result, WallClock
 from hbtvm.words.names import REASONS_TITLE
 from hbtvm.words.quantities import clock, count, duration
@@ -18,6 +19,7 @@ _STOPPED = {
     "time": "the time budget is spent",
     "exhausted": "there is nothing left to try",
     "overhead": "tuning can't help here",
+    "settled": "the model expects little more",
     "interrupted": "stopped by {by}; this is the best so far",
     "devices": "no device is left to measure on; this is the best so far",
     "log": "the tuning log could not be written; this is the best so far",
@@ -47,14 +49,14 @@ def print_report(
     """
     noun = "structure" if sample else "row"
     apart = ("copies there", "and back") if copies else ()
-    times = ("kernel", f"per {noun}", *apart, *call_heads(calls).values())
+    times = ("default", "kernel", "gain", f"per {noun}", *apart, *call_heads(calls).values())
     print_table(
         (f"{noun}s in a call", "strategy", *times, "trials", "failed"),
         [_row(name, group, copies, calls) for name, group in result.groups.items()],
         numbers=(*times, "trials", "failed"),
     )
     print_line()
-    for line in (*_overheads(result), *_failures(result)):
+    for line in (*_overheads(result), *_settled(result), *_failures(result)):
         print_line(line, indent="    ")
     for warning in result.warnings:
         print_line(f"warning: {warning}", indent="  ")
@@ -87,9 +89,11 @@ def _row(
     tail = (*apart, *call_cells(calls, timed), f"{group.trials:,}", f"{failed:,}")
     if best is None:
         why = "none worked" if group.trials else "not reached"
-        return (name, f"{why}; default used", "-", "-", *tail)
+        return (name, f"{why}; default used", *["-"] * 4, *tail)
     each = duration(best.time / rows) if rows else "-"
-    return (name, best.task.strategy, duration(best.time), each, *tail)
+    default = duration(None if group.default is None else group.default.time)
+    gain = "-" if group.gain is None else f"{group.gain:.2f}×"
+    return (name, best.task.strategy, default, duration(best.time), gain, each, *tail)
 
 
 def _overheads(result: Result) -> list[str]:
@@ -103,6 +107,20 @@ def _overheads(result: Result) -> list[str]:
     return [
         "tuning can't help where the kernel takes less than a tenth of a call: "
         f"{', '.join(shares)}; the search left these sizes, and --trials N searches them all the same"
+    ]
+
+
+def _settled(result: Result) -> list[str]:
+    """Say which batch sizes were left early, and why; empty if none were."""
+    sizes = [
+        f"{name} (after {count(result.groups[name].trials, 'trial')}, {gain:.1%} expected)"
+        for name, gain in result.settled.items()
+    ]
+    if not sizes:
+        return []
+    return [
+        f"the model expects less than {ENOUGH:.0%} more of further trials: {', '.join(sizes)}; the search "
+        "left these sizes, and --trials N goes on"
     ]
 
 

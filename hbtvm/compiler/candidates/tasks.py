@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hbtvm.compiler.features.describe import describe_kernel
-from hbtvm.compiler.selection.choose import default_strategy
+from hbtvm.compiler.selection.choose import choose
 from hbtvm.errors import InputError
 from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph, KernelAnchor
@@ -17,6 +17,7 @@ from hbtvm.graph.networks.network import Network
 from hbtvm.graph.reasons.anchor import TreeReasons
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.trees.prologue import Prologue, Scaled
+from hbtvm.logs.query import shipped
 from hbtvm.logs.record import Record
 from hbtvm.schedules.cpu.steps import is_wide
 from hbtvm.schedules.space import Space
@@ -244,7 +245,10 @@ def make_tasks(
     device: int = 0,
     title: str = "",
 ) -> list[Task]:
-    """Return the tuning tasks of an operand, by batch size and strategy, the default strategy first.
+    """Return the tuning tasks of an operand, by batch size and strategy.
+
+    Each batch size's first task has the strategy that `hbtvm.compile` chooses without a log, and begins with
+    its configuration.
 
     `folder`: written by `hbtvm.compiler.candidates.program.write_study`.
     `fleet`: whether candidates are measured on remote devices.
@@ -254,9 +258,11 @@ def make_tasks(
     tasks = []
     for rows in batch_sizes:
         workload = workload_of(forest, rows, threads)
-        default = default_strategy(strategies, workload, target)
-        for name in (default, *(name for name in strategies if name != default)):
+        usual = choose(shipped(), strategies, workload, target)
+        for name in (usual.strategy, *(name for name in strategies if name != usual.strategy)):
             strategy = strategies[name]
+            default = strategy.default(workload, target)
+            first = name == usual.strategy and usual.config != default
             payload = {
                 "folder": str(folder),
                 "strategy": name,
@@ -277,7 +283,7 @@ def make_tasks(
                     describe=partial(describe_kernel, strategy, workload, target["kind"] == "cuda"),
                     program=PROGRAM,
                     payload=payload,
-                    initial=(strategy.default(workload, target),),
+                    initial=(usual.config, default) if first else (default,),
                 )
             )
     return tasks

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from hbtvm.errors import DeviceError
+from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.driver import Gpu
 from hbtvm.runtime.cuda.kernel import DeviceKernel
 from hbtvm.runtime.cuda.memory import Event, Graph, Memory, Pinned, Stream
@@ -49,6 +52,19 @@ def time_copies(gpu: Gpu, rows: int, sums: int) -> Copies:
             timed("cuMemcpyHtoDAsync_v2", memory.handle, host.handle, rows),
             timed("cuMemcpyDtoHAsync_v2", host.handle, memory.handle, sums),
         )
+
+
+def copies_of(device: int, row: int, outputs: int, sizes: Sequence[int]) -> dict[int, Copies]:
+    """Time copies of batches to and from a GPU, by rows; empty if it has no room for a batch.
+
+    `row`: bytes of a row.
+    `outputs`: scores of a row, float64.
+    """
+    try:
+        gpu = driver.gpu(device)
+        return {rows: time_copies(gpu, rows * row, rows * outputs * 8) for rows in sizes}
+    except DeviceError:
+        return {}
 
 
 class Resident:

@@ -143,7 +143,8 @@ def test_tuning_on_structures_of_one_s_own(here: Path, capsys: pytest.CaptureFix
     given = "tune roots.rec --trials 2 --threads 1 --batch-size 1,2 --log own.jsonl -o own.tar"
     out = run(f"{given} --sample sst.txt {words}", capsys)
     lines = out.splitlines()
-    assert lines[0].split()[4:] == ["strategy", "kernel", "per", "structure", "call", "trials", "failed"]
+    heads = ["strategy", "default", "kernel", "gain", "per", "structure", "call", "trials", "failed"]
+    assert lines[0].split()[4:] == heads
     assert lines[1].startswith("1 structure ") and lines[2].startswith("2 structures ")
     assert "measured on  your 2 structures of 4 nodes in the mean" in out
     assert "hbtvm predict own.tar STRUCTURES.txt -o OUT.csv" in out
