@@ -1,0 +1,64 @@
+"""Tables of the comparison and of transfer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.tensor_programs.workloads import WORKLOADS
+
+
+def mean(ratios: Sequence[float]) -> float:
+    """Return the geometric mean; NaN for none."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return a table of the last comparison of each workload and number of threads."""
+    latest = {(row["threads"], row["workload"]): row for row in rows}
+    heads: tuple[str, ...] = (
+        "workload",
+        "threads",
+        "hbtvm, ms",
+        "GFLOP/s",
+        "trials",
+        "over MetaSchedule",
+        "its trials",
+    )
+    heads += ("over PyTorch", "PyTorch's way")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    ratios: dict[tuple[str, int], list[float]] = {}
+    order = list(WORKLOADS)
+    for (threads, name), row in sorted(latest.items(), key=lambda kv: (kv[0][0], order.index(kv[0][1]))):
+        seconds, ours = row["seconds"], row["seconds"]["hbtvm"]
+        theirs = {way: time for way, time in seconds.items() if way.startswith("PyTorch")}
+        way = min(theirs, key=lambda key: theirs[key])
+        cells = [name, str(threads), f"{ours * 1e3:.3f}", f"{WORKLOADS[name].operations / ours / 1e9:.0f}"]
+        cells.append(str(row["trials"]["hbtvm"]))
+        meta = seconds.get("MetaSchedule")
+        cells += [f"{meta / ours:.2f}×" if meta else "-", str(row["trials"].get("MetaSchedule", "-"))]
+        cells += [f"{theirs[way] / ours:.2f}×", way.removeprefix("PyTorch, ")]
+        lines.append(f"| {' | '.join(cells)} |")
+        ratios.setdefault(("PyTorch", threads), []).append(theirs[way] / ours)
+        if meta:
+            ratios.setdefault(("MetaSchedule", threads), []).append(meta / ours)
+    lines.append("")
+    for (peer, threads), known in sorted(ratios.items()):
+        count = f"{threads} thread{'s' * (threads > 1)}"
+        lines.append(f"Over {peer}, {count}: geometric mean {mean(known):.2f}× of {len(known)}.")
+    return "\n".join(lines) + "\n"
+
+
+def transfer_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return a table of trials with and without transfer (see `benchmarks.tensor_programs.transfer`)."""
+    lines = [
+        "| workload | seed | reached, ms | trials without | trials with | fewer |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = [row["workload"], str(row["seed"]), f"{row['seconds'] * 1e3:.3f}"]
+        cells += [str(row["without"]), str(row["with"] or "not reached")]
+        cells.append(f"{row['without'] / row['with']:.1f}×" if row["with"] else "-")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""Search for schedules of tensor programs; `hbtvm.tuning` has the public names."""
