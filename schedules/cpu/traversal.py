@@ -27,10 +27,13 @@ from hbtvm.schedules.cpu.steps import (
     vector_lanes,
 )
 from hbtvm.schedules.space import Config, Knob, Space
-from hbtvm.schedules.workload import Target, Workload
+from hbtvm.schedules.workload import Target, Workload, apart_of
 
 EARLY_EXIT = "hbtvm.ends"
 """Annotation of the loop over levels, which ends when all walks have arrived; its value: the lanes."""
+
+NEXT_TREE = "hbtvm.next_tree"
+"""Annotation of a loop over blocks of rows that all walk one tree; its value: the rows of a block."""
 
 _TILE_BYTES = 1 << 20
 """Largest row tile in bytes; a larger one leaves no room for trees in the second-level cache."""
@@ -99,6 +102,8 @@ def default(workload: Workload, target: Target) -> Config:
         return {**common, "axis": "trees", "row_tile": 1, "tree_tile": walks}
     # A tree that exceeds the first-level cache is reloaded for each tile, so tiles are large.
     deep = workload["depth"] >= _DEEP
+    if deep:  # walks wait for memory: scalar ones are as fast at least, and depend less on the CPU
+        common |= {"lanes": 1, "vectors": 16, "level_unroll": 2}
     tiles = [
         n
         for n in (32, 64, 128, 256, 512, 1024, 2048)
@@ -106,7 +111,7 @@ def default(workload: Workload, target: Target) -> Config:
     ]
     if not tiles:
         # Not even a few rows fit the cache: scalar walks, row by row.
-        alone: Config = {"axis": "rows", "row_tile": 1, "lanes": 1, "vectors": 1}
+        alone: Config = {"axis": "rows", "row_tile": 1, "lanes": 1, "vectors": 1, "level_unroll": 1}
         return {**common, **alone, "tree_tile": _ALONE, "together": _ALONE}
     return {**common, "axis": "rows", "row_tile": max(tiles), "tree_tile": 1 if deep else 8}
 
@@ -126,8 +131,19 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     walk = sch.get_sblock("walk")
     state_tile(sch, walk, "columns", 3 if config["axis"] == "trees" else 4, by_row=True)
     finish(sch, config, placed, [(walk, level)], [], column_lanes=1)
+    if _walks_one_tree(workload, config):
+        # Last, for the loops that set the scores to 0 are copies of these.
+        block = sch.get_loops(sch.get_sblock("tile_sums_update"))[3]
+        sch.annotate(block, NEXT_TREE, int(config["lanes"]) * int(config["vectors"]))
 
 
 def _tile_bytes(workload: Workload, row_tile: int) -> int:
     count = workload["numeric"] + workload["categorical"] + 1
     return row_tile * int(count) * (8 if workload["dtype"] == "float64" else 4)
+
+
+def _walks_one_tree(workload: Workload, config: Config) -> bool:
+    """Whether several blocks of rows walk a tree, which the next tree in the table follows."""
+    alone = config["tree_tile"] == 1 and config["order"] == "trees" and workload["groups"] == 1
+    blocks = int(config["row_tile"]) > int(config["lanes"]) * int(config["vectors"])
+    return config["axis"] == "rows" and alone and blocks and not apart_of(workload)

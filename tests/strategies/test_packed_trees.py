@@ -153,3 +153,12 @@ def test_the_likelier_child_comes_next() -> None:
         below = packed.node[forest.base + forest.left]
         assert both.any()
         np.testing.assert_array_equal(below[likely[both]] // 2, packed.node[likely[both]] // 2 + 1)
+
+
+def test_rows_prefetch_the_next_tree() -> None:
+    """Where several blocks of rows walk one tree; a single block has no time to."""
+    forest = forest_of(max_leaves=300, chain=True)
+    for rows, fetches in ((100, True), (1, False)):
+        workload = workload_of(forest, rows)
+        module = WALK.module(workload, WALK.default(workload, CPU))
+        assert ("llvm.prefetch" in rewrite_loops(module).script()) == fetches

@@ -13,10 +13,11 @@ from hbtvm.compiler.lowering.block_stores import store_by_row
 from hbtvm.compiler.lowering.block_transpose import transpose_block
 from hbtvm.compiler.lowering.early_exit import exit_early
 from hbtvm.compiler.lowering.nearest.search import find_nearest
+from hbtvm.compiler.lowering.next_tree import prefetch_next
 from hbtvm.compiler.lowering.reasons import make_walk
 from hbtvm.compiler.lowering.row_loops import make_row_loop
 from hbtvm.schedules.cpu.steps import STORED_BY_ROW, TRANSPOSED
-from hbtvm.schedules.cpu.traversal import EARLY_EXIT
+from hbtvm.schedules.cpu.traversal import EARLY_EXIT, NEXT_TREE
 from hbtvm.schedules.cuda.steps import RESIDENT
 from hbtvm.schedules.network.loops import LOOP_ROWS
 from hbtvm.schedules.network.nearest import NEAREST_ROWS
@@ -49,6 +50,7 @@ Rewrites = dict[str, Callable[[Any], Any]]
 
 REWRITES: Rewrites = {
     EARLY_EXIT: exit_early,
+    NEXT_TREE: prefetch_next,
     TRANSPOSED: transpose_block,
     STORED_BY_ROW: lambda loop: store_by_row(loop, int(loop.annotations[STORED_BY_ROW])),
     RESIDENT: lambda loop: held(int(loop.annotations[RESIDENT]), loop),

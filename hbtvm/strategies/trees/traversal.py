@@ -103,7 +103,9 @@ class TreeTraversal(Strategy):
             first, most = root[o, g, t], 2**31 - 1
             if builder.trees_inner:
                 return lambda n: lookup(node[0, n], (first + reached) * slots.width, most, method)
-            return lambda n: lookup(node[first, n], reached * slots.width, most, method)
+            # An index of 64 bits is a part of a scalar load's address.
+            place = reached if int(config["lanes"]) > 1 else reached.astype("int64")
+            return lambda n: lookup(node[first, n], place * slots.width, most, method)
 
         def walk(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
             def step(reached: Any, _: Any) -> Any:
@@ -152,5 +154,6 @@ def _above(x: Any, threshold: Any, vectors: bool) -> Any:
     zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
     if vectors:
         return tirx.Select(x <= threshold, zero, one)
-    # LLVM compiles selects between scalars to branches, which here are unpredictable.
+    # LLVM compiles selects between scalars to branches, which here are unpredictable. (TVM would turn the
+    # negation of the comparison to x > threshold, which differs for NaN.)
     return one - (x <= threshold).astype("int32")
