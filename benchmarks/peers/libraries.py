@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks.peers.cells import GRID, MODELS
 from benchmarks.peers.cells import LIBRARIES as TRAINED_BY
+from benchmarks.peers.restrict import restrict_onedal
 
 Call = Callable[[np.ndarray], Any]
 
@@ -51,7 +52,7 @@ class Job:
     dtype
         Type of the rows; with ``"float64"``, sums in float64 too, where a peer has the choice.
     mcpu
-        CPU that hbtvm compiles for, such as ``"x86-64-v3"``; None for this machine's.
+        CPU that hbtvm compiles for and oneDAL is restricted to, such as ``"x86-64-v3"``; None for this one.
     """
 
     peer: str
@@ -247,6 +248,7 @@ def _treelite(job: Job) -> Any:
 def _onedal(job: Job) -> dict[str, Call]:
     import daal4py
 
+    restrict_onedal(job.mcpu)
     daal4py.daalinit(job.threads)
     boosted = job.model in ("lightgbm", "xgboost")
     model = daal4py.mb.convert_model(_original(job) if boosted else _treelite(job))
