@@ -25,7 +25,9 @@ def higgs_like(rows: int, features: int, seed: int) -> tuple[np.ndarray, np.ndar
     return X, (signal + rng.normal(size=rows) > 0).astype(np.int32)
 
 
-def lightgbm_model(*, trees: int = 500, leaves: int = 31, features: int = 28, seed: int = 0) -> Any:
+def lightgbm_model(
+    *, trees: int = 500, leaves: int = 31, features: int = 28, seed: int = 0, depth: int = -1
+) -> Any:
     """Train a LightGBM booster on 50,000 rows of `higgs_like`."""
     import lightgbm
 
@@ -33,6 +35,7 @@ def lightgbm_model(*, trees: int = 500, leaves: int = 31, features: int = 28, se
     parameters = {
         "objective": "binary",
         "num_leaves": leaves,
+        "max_depth": depth,
         "learning_rate": 0.1,
         "verbose": -1,
         "seed": seed,
