@@ -13,8 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tensor_programs.workloads import WORKLOADS
 from hbtvm.tuning.measuring.start import start_without_torch
+
+start_without_torch()  # before the first import of TVM
+
+from benchmarks.tensor_programs.workloads import WORKLOADS  # noqa: E402
 
 
 def main() -> int:
@@ -35,18 +38,15 @@ def main() -> int:
     if unknown:
         parser.error(f"there is no workload {unknown[0]!r}; expected some of {', '.join(WORKLOADS)}")
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    start_without_torch()
     if arguments.what == "report":
         return _report(arguments.folder)
     if arguments.what == "transfer":
         return _transfer(arguments)
-    for name in arguments.workloads.split(","):
-        _one(arguments, name)
-    return 0
+    return int(any(_interrupted(arguments, name) for name in arguments.workloads.split(",")))
 
 
-def _one(arguments: argparse.Namespace, name: str) -> None:
-    """Search or compare one workload."""
+def _interrupted(arguments: argparse.Namespace, name: str) -> bool:
+    """Search or compare one workload; return whether Ctrl-C came."""
     from benchmarks.tensor_programs.compare import compare, target_fields, task_of
     from hbtvm import tuning
 
@@ -57,7 +57,8 @@ def _one(arguments: argparse.Namespace, name: str) -> None:
             task_of(workload, threads), trials=arguments.trials, log=log, seed=arguments.seed, transfer=False
         )
         print(f"{name}: {best.seconds * 1e3:.3f} ms {best.strategy} {best.config}", flush=True)
-    elif arguments.what == "metaschedule":
+        return best.result is not None and best.result.interrupted
+    if arguments.what == "metaschedule":
         from benchmarks.tensor_programs import metaschedule
 
         database.mkdir(exist_ok=True)
@@ -67,6 +68,7 @@ def _one(arguments: argparse.Namespace, name: str) -> None:
         times = compare(workload, threads, log, database)
         _append(folder / "compare.jsonl", times.__dict__)
         print(json.dumps(times.__dict__), flush=True)
+    return False
 
 
 def _transfer(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,72 @@
+"""The workloads of `benchmarks.tensor_programs` compute what PyTorch computes; its tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.tensor_programs.report import table
+from benchmarks.tensor_programs.torch_peer import calls
+from benchmarks.tensor_programs.transfer import reached
+from benchmarks.tensor_programs.workloads import Workload, conv2d, depthwise, lstm_cell, matmul
+from hbtvm import tuning
+from hbtvm.logs.record import Record
+from hbtvm.programs.computation import outputs_of, samples
+
+torch = pytest.importorskip("torch")
+
+SMALL = (
+    Workload("1x1", conv2d, (8, 16, 32, 1, 2), ("W",), 1.0),
+    Workload("3x3", conv2d, (7, 16, 32, 3, 1), ("W",), 1.0),
+    Workload("matmul", matmul, (32,), (), 1.0),
+    Workload("depthwise", depthwise, (16, 16, 3), ("W",), 1.0),
+    Workload("LSTM", lstm_cell, (32,), ("W",), 1.0),
+)
+
+
+@pytest.mark.parametrize("workload", SMALL, ids=lambda workload: workload.name)
+def test_workloads_are_those_of_pytorch(workload: Workload) -> None:
+    task = tuning.tensor_task(workload.program, workload.args, constants=workload.constants)
+    arrays = samples(task.definition.module)
+    written = outputs_of(task.definition.module)
+    inputs = [array for place, array in enumerate(arrays) if place not in written]
+    with torch.inference_mode():
+        expected = {name: call().numpy() for name, call in calls(workload, arrays, 1).items()}
+    assert expected
+    for name, strategy in task.strategies.items():
+        result = tuning.built(task, name, strategy.initial[0]).run(*inputs)
+        first = result[0] if isinstance(result, tuple) else result
+        for way, right in expected.items():
+            np.testing.assert_allclose(first, right.reshape(first.shape), atol=2e-4, err_msg=f"{name} {way}")
+
+
+def test_trials_until_a_time_is_reached() -> None:
+    def record(seconds: float, **extra: object) -> Record:
+        config = {"a": round(seconds)}
+        return Record(workload={}, strategy="s", target={}, config=config, times=(seconds,), extra=extra)
+
+    history = [record(3.0), record(1.0, final={"id": "x"}), record(2.0), record(1.0)]
+    assert [reached(history, seconds) for seconds in (3.0, 2.0, 1.0, 0.5)] == [1, 2, 3, None]
+
+
+def test_the_table_takes_the_last_comparison_and_pytorchs_fastest_way() -> None:
+    rows = [
+        {
+            "workload": "C2",
+            "threads": 1,
+            "seconds": {"hbtvm": 9.0, "PyTorch, a": 1.0},
+            "trials": {"hbtvm": 8},
+        },
+        {
+            "workload": "C2",
+            "threads": 1,
+            "seconds": {"hbtvm": 0.002, "PyTorch, a": 0.006, "PyTorch, b": 0.004, "MetaSchedule": 0.003},
+            "trials": {"hbtvm": 64, "MetaSchedule": 32},
+        },
+    ]
+    lines = table(rows).splitlines()
+    assert lines[2] == "| C2 | 1 | 2.000 | 116 | 64 | 1.50× | 32 | 2.00× | b |"
+    assert lines[4:] == [
+        "Over MetaSchedule, 1 thread: geometric mean 1.50× of 1.",
+        "Over PyTorch, 1 thread: geometric mean 2.00× of 1.",
+    ]
