@@ -162,6 +162,7 @@ def time_in_turns(
     seconds: float,
     most: float = float("inf"),
     before: tuple[int, dict[str, Any]] | None = None,
+    cpu_time: bool = False,
 ) -> dict[str, Any]:
     """Time all ways of all peers in turns, and compare answers with the first peer's first way.
 
@@ -181,6 +182,8 @@ def time_in_turns(
         Longest call, in seconds; ways that would take longer by what they took `before` are left out.
     before
         Fewer rows, and their cell.
+    cpu_time
+        Whether to count the CPU time of each process instead of wall time.
 
     Returns
     -------
@@ -213,13 +216,14 @@ def time_in_turns(
             figures[way] = {"agrees": None if expected is None else compare(got, expected)}
             calls[peer, way] = max(1, round(seconds / TURNS / took))
     times: dict[tuple[str, str], list[float]] = {key: [] for key in calls}
+    clock = {"cpu": True} if cpu_time else {}
     for _ in range(TURNS):
         for (peer, way), count in calls.items():
             if count == 1 and len(times[peer, way]) >= 3:
                 continue
             time.sleep(0.01)
             times[peer, way].append(
-                race.workers[peer].ask("time", _PATIENCE, way=way, rows=rows, calls=count)
+                race.workers[peer].ask("time", _PATIENCE, way=way, rows=rows, calls=count, **clock)
             )
     for (peer, way), found in times.items():
         cell[peer][way]["seconds"] = statistics.median(found)
