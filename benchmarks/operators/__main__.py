@@ -68,7 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=0.5, help="to time each peer, in a cell")
     parser.add_argument("--most", type=float, default=4.0, help="longest call that is timed, in seconds")
     parser.add_argument("--trials", type=int, default=0, help="of hbtvm's search; 0: no search")
-    parser.add_argument("--mcpu", metavar="NAME", help="LLVM name of the CPU whose instructions hbtvm may use")
+    parser.add_argument(
+        "--mcpu", metavar="NAME", help="LLVM name of the CPU whose instructions hbtvm may use"
+    )
     parser.add_argument("--cpu-time", action="store_true", help="count CPU time instead of wall time")
     parser.add_argument("--again", action="store_true", help="measure finished cells again")
     parser.add_argument("--environments", type=Path, default=Path(".cache/environments"))

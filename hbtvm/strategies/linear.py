@@ -63,13 +63,15 @@ class LinearSum(Strategy):
         return rows_argument(linear["dtype"], row_tile, linear["features"]), scores, 1
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        return linear_arguments(cast(LinearWorkload, workload), padded_outputs(workload, config))
+        linear = cast(LinearWorkload, workload)
+        return linear_arguments(linear, padded_outputs(workload, config), config["read"] == "rows")
 
     def _shared(self, operand: LinearOperand) -> dict[str, np.ndarray]:
         return {}
 
     def tables(self, operand: LinearOperand, config: Config) -> dict[str, np.ndarray]:
-        return linear_tables(operand, padded_outputs(operand.workload(1), config))
+        by_rows = config["read"] == "rows"
+        return linear_tables(operand, padded_outputs(operand.workload(1), config), by_rows)
 
     def sizes(self, workload: Workload, config: Config) -> dict[str, int]:
         return {"tiles": -(-workload["rows"] // int(config["row_tile"]))}
@@ -78,18 +80,22 @@ class LinearSum(Strategy):
         return _function(cast(LinearWorkload, workload), config, self.arguments(workload, config))
 
 
-def linear_arguments(workload: LinearWorkload, outputs: int) -> tuple[Argument, ...]:
-    """Return the tables of a linear model with this many outputs, in argument order."""
+def linear_arguments(workload: LinearWorkload, outputs: int, by_output: bool = False) -> tuple[Argument, ...]:
+    """Return the tables of a linear model with this many outputs, in argument order.
+
+    `by_output`: whether each output's weights are neighbours, rather than each number's.
+    """
     numbers, codes, features = workload["numbers"], workload["codes"], workload["features"]
+    weights = (outputs, numbers) if by_output else (numbers, outputs)
     arguments = []
     if numbers and not workload["in_order"]:
         arguments.append(table("feature", "int32", (numbers,), "index", below=features))
     if numbers and workload["shifts"]:
         arguments.append(table("shift", "float64", (numbers,)))
     if numbers:
-        arguments.append(table("weight", "float64", (numbers, outputs)))
+        arguments.append(table("weight", "float64", weights))
     if numbers and workload["fills_missing"]:
-        arguments.append(table("filled", "float64", (numbers, outputs)))
+        arguments.append(table("filled", "float64", weights))
     if codes:
         arguments.append(table("code_feature", "int32", (codes,), "index", below=features))
         arguments.append(table("code_first", "int32", (codes,), "code_run", entries=workload["entries"]))
@@ -98,7 +104,7 @@ def linear_arguments(workload: LinearWorkload, outputs: int) -> tuple[Argument, 
     return tuple(arguments)
 
 
-def linear_tables(operand: LinearOperand, outputs: int) -> dict[str, np.ndarray]:
+def linear_tables(operand: LinearOperand, outputs: int, by_output: bool = False) -> dict[str, np.ndarray]:
     """Return the tables of `linear_arguments` by name; outputs beyond the model's are 0."""
 
     def wide(values: np.ndarray) -> np.ndarray:
@@ -112,7 +118,10 @@ def linear_tables(operand: LinearOperand, outputs: int) -> dict[str, np.ndarray]
         tables["filled"] = tables["missing"]
     if "code_last" in tables:
         tables["code_last"] = tables["code_last"].astype(operand.dtype)
-    return {argument.name: tables[argument.name] for argument in linear_arguments(linear, outputs)}
+    for name in tables.keys() & {"weight", "filled"} if by_output else ():
+        tables[name] = np.ascontiguousarray(tables[name].T)
+    arguments = linear_arguments(linear, outputs, by_output)
+    return {argument.name: tables[argument.name] for argument in arguments}
 
 
 def _function(workload: LinearWorkload, config: Config, arguments: tuple[Argument, ...]) -> Any:
@@ -132,7 +141,26 @@ def _function(workload: LinearWorkload, config: Config, arguments: tuple[Argumen
     def columns(rows: Any) -> Any:
         return transposed_tile(rows, block, "columns") if block else None
 
+    if config["read"] == "rows":
+        return unaligned_rows(_dot_products(workload, config, arguments))
     return unaligned_rows(linear_function(workload, int(config["row_tile"]), arguments, columns, entry))
+
+
+def _dot_products(workload: LinearWorkload, config: Config, arguments: tuple[Argument, ...]) -> Any:
+    """Return scores by a call, which `hbtvm.compiler.lowering.dot_products` lowers."""
+    row_tile, tiles = int(config["row_tile"]), te.var("tiles", "int64")
+    rows = te.placeholder((tiles, row_tile, workload["features"]), workload["dtype"], name="rows")
+    tables = {argument.name: placeholder(argument) for argument in arguments}
+    sizes = [workload["features"], workload["numbers"], workload["shifts"], workload["fills_missing"]]
+    numbers = [tirx.const(int(size), "int32") for size in (*sizes, config["lanes"], config["vectors"])]
+    order = [tables[name] for name in ("weight", "shift", "filled") if name in tables]
+
+    def score(i: Any, g: Any, o: Any, r: Any) -> Any:
+        first = [rows[i, 0, 0], *(entry(*(0 for _ in entry.shape)) for entry in order)]
+        return tirx.call_pure_extern("float64", linear_cpu.DOT_PRODUCTS, *first, *numbers)
+
+    scores = te.compute((tiles, 1, workload["outputs"], row_tile), score, name="scores")
+    return te.create_prim_func([rows, *tables.values(), scores])
 
 
 def linear_function(

@@ -9,6 +9,13 @@ Vectors of rows (knob ``axis`` = ``"rows"``)::
             for c: the same of codes
             scores = numbers + codes
 
+Vectors of terms (``read`` = ``"rows"``), for few outputs, read memory in order
+(`hbtvm.compiler.lowering.dot_products`)::
+
+    for tile:
+        for `vectors` * `lanes` rows:
+            for `lanes` terms at a time: for row: for output: numbers[output, row] += term
+
 Vectors of outputs, a row at a time::
 
     for row: for block of `vectors` * `lanes` outputs:
@@ -33,9 +40,12 @@ from hbtvm.schedules.cpu.steps import (
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import LinearWorkload, Target, Workload
 
+DOT_PRODUCTS = "hbtvm.dot_products"  # annotation of the loop over the outputs of a tile
+
 MAX_UNROLL = 32  # most steps of a sum in straight-line code
 _MAX_SUMS = 32  # most vectors of sums at once: more would not stay in registers
 _TILE = 16  # rows of a good tile: rows and their transpose fit the first-level cache
+_FEW_OUTPUTS = 4  # most outputs for which vectors may run over terms: each takes a register for every row
 _TRANSPOSED = 64  # columns up to which transposing such tiles pays
 
 
@@ -51,6 +61,13 @@ def space(workload: Workload, target: Target) -> Space:
             return False
         width, vectors, tile = (int(config[name]) for name in ("lanes", "vectors", "row_tile"))
         if width == 1 and (config["read"] != "direct" or config["lookup"] != "scalar"):
+            return False
+        if config["read"] == "rows" and not (
+            config["axis"] == "rows"
+            and config["output_tile"] == config["unroll"] == 1
+            and width <= linear["numbers"]
+            and width * vectors * outputs <= _MAX_SUMS
+        ):
             return False
         if config["axis"] == "outputs":
             if width == 1 or tile != 1 or config["output_tile"] != 1:
@@ -74,12 +91,24 @@ def space(workload: Workload, target: Target) -> Space:
             Knob("output_tile", divisors(outputs, 8)),
             Knob("unroll", divisors(linear["numbers"], MAX_UNROLL)),
             Knob("code_unroll", divisors(linear["codes"], MAX_UNROLL)),
-            Knob("read", ("direct", "transposed") if transposes else ("direct",)),
+            Knob(
+                "read",
+                (
+                    "direct",
+                    *(("transposed",) if transposes else ()),
+                    *(("rows",) if transposes and _reads_rows(linear) else ()),
+                ),
+            ),
             Knob("lookup", ("scalar", "gather") if gathers else ("scalar",)),
             *row_thread_knobs(linear),
         ),
         valid,
     )
+
+
+def _reads_rows(linear: LinearWorkload) -> bool:
+    """Whether vectors may run over the terms of a row."""
+    return linear["in_order"] and not linear["codes"] and linear["outputs"] <= _FEW_OUTPUTS
 
 
 def divisors(count: int, most: int) -> tuple[int, ...]:
@@ -121,6 +150,9 @@ def default(workload: Workload, target: Target) -> Config:
     tile = max(n for n in row_tiles(rows, lanes) if n <= _TILE)
     if tile < lanes[0]:
         return {**common, "row_tile": tile, "lanes": 1, "vectors": 1}
+    if _reads_rows(linear) and int(target["vector_bits"]) >= 256 and linear["numbers"] >= lanes[0]:
+        # Narrow vectors: fewer terms are left, and a row's lanes take fewer shuffles to add.
+        return {**common, "row_tile": tile, "lanes": lanes[0], "vectors": 1, "read": "rows", "unroll": 1}
     # Narrow vectors: rows are read value by value, so wider vectors save little.
     if linear["numbers"] and linear["features"] <= _TRANSPOSED:
         common["read"] = "transposed"
@@ -134,6 +166,9 @@ def default(workload: Workload, target: Target) -> Config:
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place (blocks ``numbers``, ``codes``, ``scores``, perhaps ``columns``)."""
     linear = cast(LinearWorkload, workload)
+    if config["read"] == "rows":
+        sch.annotate(sch.get_loops(sch.get_sblock("scores"))[2], DOT_PRODUCTS, 1)
+        return
     lanes, vectors = int(config["lanes"]), int(config["vectors"])
     by_rows = config["axis"] == "rows"
     scores = sch.get_sblock("scores")

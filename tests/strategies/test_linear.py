@@ -129,6 +129,43 @@ def test_other_targets_give_the_same_sums(mcpu: str, read: str) -> None:
     np.testing.assert_allclose(got, plain_sums(linear, X), rtol=0, atol=1e-13 * error_scale(linear, X))
 
 
+@pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("fills", [True, False])
+def test_dot_products_are_the_references_sums(mcpu: str, fills: bool) -> None:
+    """Vectors along a row, with terms that fill no vector, shifts, and missing or infinite numbers."""
+    target = resolve({"kind": "llvm", "mcpu": mcpu})
+    lacking = missing_features(target)
+    if lacking:
+        pytest.skip(f"this machine lacks {', '.join(lacking)}")
+    rng = np.random.default_rng(12)
+    linear = random_linear(rng, numbers=23, outputs=3)
+    linear.sums.shift[:] = rng.normal(size=23) * 50
+    cases: tuple[tuple[DType, int], ...] = (("float32", 1), ("float64", 2))
+    for dtype, vectors in cases:
+        operand = make_linear(linear, dtype, fills)
+        X = sample_rows(linear, 77, dtype)
+        if not fills:
+            X = np.nan_to_num(X, nan=3.0)
+        X[5, 20], X[6, 22] = np.inf, -np.inf
+        workload = workload_of(operand, 64)
+        config: Config = {
+            **LINEAR.default(workload, target), "axis": "rows", "row_tile": 16, "read": "rows",
+            "vectors": vectors, "unroll": 1, "output_tile": 1,
+        }  # fmt: skip
+        assert LINEAR.space(workload, target).contains(config)
+        got = sums(operand, config, X, 64, target=target)
+        atol = 1e-13 * error_scale(linear, np.where(np.isinf(X), 0, X))
+        np.testing.assert_allclose(got, plain_sums(linear, X), rtol=0, atol=atol, err_msg=str(config))
+
+
+def test_dot_products_are_the_default_of_few_outputs() -> None:
+    target = resolve({"kind": "llvm", "mcpu": "x86-64-v3"})
+    for outputs, codes, read in ((1, 0, "rows"), (4, 0, "rows"), (5, 0, "transposed"), (1, 1, "transposed")):
+        linear = random_linear(np.random.default_rng(5), 20, codes=codes, outputs=outputs)
+        workload = workload_of(make_linear(linear, "float32"), 10_000)
+        assert LINEAR.default(workload, target)["read"] == read
+
+
 def test_threads_change_no_sum() -> None:
     linear = random_linear(np.random.default_rng(6), numbers=20, codes=3, outputs=2)
     operand = make_linear(linear, "float64")
