@@ -20,7 +20,7 @@ from benchmarks.search.measure import ENOUGH, log_of, measure
 from benchmarks.search.quality import kinds, quality
 from benchmarks.search.replay import SHIPPED, Recorded, Run, load, whole
 from benchmarks.search.report import Runs, by_space, plot, quality_table, table
-from benchmarks.search.spaces import SETS
+from benchmarks.search.spaces import MACHINES, SETS
 from benchmarks.search.studies import STUDIES, Results, Study
 from hbtvm.tuning.choices import ChoiceError
 
@@ -35,7 +35,8 @@ def main() -> int:
     parser.add_argument("what", nargs="?", choices=("all", "measure", "replay", "ship"), default="all")
     parser.add_argument("--folder", type=Path, default=Path(".cache/search"), help="where all is kept")
     parser.add_argument("--spaces", default="", metavar="TEXT", help="only those with this in their names")
-    parser.add_argument("--set", choices=tuple(SETS), action="append", help="only spaces of this set")
+    known = {**SETS, **MACHINES}
+    parser.add_argument("--set", choices=tuple(known), action="append", help="only spaces of this set")
     parser.add_argument("--candidates", type=int, default=ENOUGH, help="to measure of each space")
     parser.add_argument("--lock", type=Path, help="file to lock, a minute at a time, while measuring")
     parser.add_argument("--studies", default="", metavar="TEXT", help="only those with this in their names")
@@ -43,7 +44,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=128, help="of each replayed search")
     parser.add_argument("--fresh", action="store_true", help="replay everything anew")
     arguments = parser.parse_args()
-    chosen = [spot for name in arguments.set or SETS for spot in SETS[name]]
+    chosen = [spot for name in arguments.set or SETS for spot in known[name]]
     spots = [spot for spot in chosen if arguments.spaces in spot.name]
     if arguments.what in ("all", "measure"):
         measure(spots, arguments.folder, enough=arguments.candidates, lock=arguments.lock)

@@ -220,7 +220,8 @@ class Variant:
     choices
         The parts.
     source
-        Whose records are known: ``""`` nobody's, ``"shipped"`` those that come with the package, ``"same"``
+        Whose records are known: ``""`` nobody's, ``"shipped"`` those that come with the package,
+        ``"machine"`` those of them of another kind of machine (AVX2 for AVX-512, and back), ``"same"``
         other workloads' of the strategy, ``"other"`` other strategies', ``"misleading"`` the same's with the
         fast made slow.
     batch
@@ -299,6 +300,13 @@ def experience(recorded: Recorded, all_spaces: Sequence[Recorded], source: str, 
     """The records that a variant knows: of other spaces, at most 400 of each, drawn by the seed."""
     if source == "shipped":
         return packaged(Choices())
+    if source == "machine":
+        own = recorded.task.target
+        return [
+            record
+            for record in packaged(Choices())
+            if record.target["kind"] == own["kind"] and record.target["vector_bits"] != own["vector_bits"]
+        ]
     rng = np.random.default_rng(seed)
     known: list[Record] = []
     for other in all_spaces:

@@ -101,6 +101,11 @@ STUDIES = (
             Variant("from a misleading log", source="misleading"),
         ),
     ),
+    Study(
+        "machines",
+        "Transfer between machines",
+        (Variant("no log"), Variant("records of another machine", source="machine")),
+    ),
     Study("figure-9a", "Features, in domain", _features("")),
     Study("figure-9b", "Features, from the same strategy", _features("same")),
     Study("figure-9c", "Features, from other strategies", _features("other")),

@@ -216,3 +216,12 @@ def test_the_records_that_ship_are_of_this_versions_spaces(tmp_path: Path) -> No
     assert [space.name for space in found] == [spot.name for spot in SPOTS]
     assert sum(len(space.costs) >= 1000 for space in found) >= 8
     assert all(len(space.costs) >= 350 and math.isfinite(space.best) for space in found)
+
+
+@pytest.mark.parametrize(("bits", "other"), [(512, 256), (256, 512)])
+def test_records_of_another_machine_are_of_the_other_vectors(folder: Path, bits: int, other: int) -> None:
+    space = recorded(folder)
+    own = replace(space, task=replace(space.task, target={"kind": "llvm", "vector_bits": bits}))
+    known = experience(own, [own], "machine", 0)
+    assert {record.target["vector_bits"] for record in known} == {other}
+    assert {record.target["kind"] for record in known} == {"llvm"} and len(known) > 1000
