@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +19,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import hbtvm
 from hbtvm.errors import InputError
+from hbtvm.runtime.native import chunks, frames
+from hbtvm.runtime.native.chunks import chunk_types
 
 RNG = np.random.default_rng(11)
 ROWS = 300
@@ -148,6 +151,45 @@ def test_storage_of_texts(models: dict[str, hbtvm.Model], storage: str) -> None:
     result = models["one_hot"]._calls[None](rows)
     assert (result is not None) == (storage == "pyarrow")
     np.testing.assert_array_equal(models["one_hot"].predict(rows), by_python(models["one_hot"], rows))
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_texts_in_place_and_from_a_stream(in_place: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    if not in_place:
+        monkeypatch.setattr(frames, "chunk_types", lambda: None)
+    frames._api.cache_clear()
+    model, rows = compiled(one_hot()), rows_of("one_hot", 12)
+    rows["city"] = pd.array(["Lima", None, "Oslo", "", "北京", "Rome"] * 2, "str")
+    for _ in range(2):
+        model.predict(rows)
+    frames._api.cache_clear()
+    reader = model._kernels.host._frames.reader  # type: ignore[union-attr]
+    assert bool(reader.fields.api.contents.chunked_type) == (in_place and chunk_types() is not None)
+    halves = [arrow.array(rows["city"])[:5], arrow.array(rows["city"])[5:]]
+    for texts in (arrow.chunked_array(halves), arrow.chunked_array(halves).cast("string")):
+        whole = rows.assign(city=type(rows["city"].array)(texts.cast("large_string")))
+        whole["city"].array._pa_array = texts
+        for part in (whole, whole.iloc[1:2], whole.iloc[7:], whole.iloc[4:7], whole.iloc[::3]):
+            result = model._calls[None](part)
+            assert result is not None or part["city"].array._pa_array.num_chunks > 1
+            np.testing.assert_array_equal(model.predict(part), by_python(model, part))
+
+
+def test_layout_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    found = chunk_types()
+    if sys.platform == "linux":
+        assert found is not None and found[0] == id(arrow.ChunkedArray)
+    for name in ("_CHUNKED", "pread"):
+        chunk_types.cache_clear()
+        with monkeypatch.context() as patch:
+            if name == "pread":
+                patch.setattr(chunks.os, name, lambda memory, count, at: b"\0" * count)
+            else:
+                patch.setattr(chunks, name, 3)
+            assert chunk_types() is None
+    chunk_types.cache_clear()
 
 
 def test_layouts() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from hbtvm.errors import UnsupportedModel
 from hbtvm.runtime.feeds.reader import FeedReader
+from hbtvm.runtime.native.chunks import chunk_types
 from hbtvm.runtime.native.front.front import FeedKind, Front, lowered_input
 from hbtvm.runtime.native.front.structures import FrontFields, filled
 from hbtvm.runtime.package.entry import Package
@@ -49,7 +50,8 @@ class _Api(ctypes.Structure):
 
     _fields_ = (
         *((name, _POINTER) for name in _FUNCTIONS), ("yes", _POINTER), ("frame_type", _POINTER),
-        *((name, _POINTER) for name in _NAMES),
+        *((name, _POINTER) for name in _NAMES), ("chunked_type", _POINTER), ("text_type", _POINTER),
+        ("large_type", _POINTER),
     )  # fmt: skip
 
 
@@ -90,7 +92,11 @@ class FrameReader:
         self._indexes: list[Any] = []
         mixed = any(feed.kind != FeedKind.NUMBER for feed in front.feeds)
         self.fields = _Reader(
-            ctypes.pointer(_api()), ctypes.pointer(fields), most=_MOST, numeric=numeric, mixed=mixed
+            ctypes.pointer(_api("pyarrow" in sys.modules)),
+            ctypes.pointer(fields),
+            most=_MOST,
+            numeric=numeric,
+            mixed=mixed,
         )
 
     def knows(self, index: Any) -> bool:
@@ -203,11 +209,16 @@ def _no_text(operation: Any) -> int:
 
 
 @functools.cache
-def _api() -> _Api:
+def _api(arrow: bool) -> _Api:
+    """Return the parameters of ``frame.c``; `arrow`: whether pyarrow is loaded."""
     api = ctypes.pythonapi
+    chunked, text, large = (chunk_types() if arrow else None) or (None, None, None)
     return _Api(
         **{field: ctypes.cast(getattr(api, name), _POINTER).value for field, name in _FUNCTIONS.items()},
         **{field: id(name) for field, name in _NAMES.items()},
         yes=id(True),
         frame_type=id(sys.modules["pandas"].DataFrame),
+        chunked_type=chunked,
+        text_type=text,
+        large_type=large,
     )
