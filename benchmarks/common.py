@@ -69,7 +69,11 @@ def locked(path: Path | None) -> Iterator[None]:
 
 
 def side_by_side(
-    calls: Mapping[str, Callable[[], object]], *, seconds: float = 2.0, rounds: int = 11
+    calls: Mapping[str, Callable[[], object]],
+    *,
+    seconds: float = 2.0,
+    rounds: int = 11,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """Time alternatives interleaved, so that other load on the machine affects all of them alike.
 
@@ -81,6 +85,8 @@ def side_by_side(
         About how long to take for each.
     rounds
         Turns of each.
+    clock
+        Returns seconds; `time.thread_time` leaves out other load on the machine.
 
     Returns
     -------
@@ -89,16 +95,16 @@ def side_by_side(
     numbers = {}
     for name, call in calls.items():
         call()
-        start = time.perf_counter()
+        start = clock()
         call()
-        numbers[name] = max(1, round(seconds / rounds / max(time.perf_counter() - start, 1e-7)))
+        numbers[name] = max(1, round(seconds / rounds / max(clock() - start, 1e-7)))
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            start = time.perf_counter()
+            start = clock()
             for _ in range(numbers[name]):
                 call()
-            times[name].append((time.perf_counter() - start) / numbers[name])
+            times[name].append((clock() - start) / numbers[name])
     return {name: statistics.median(values) for name, values in times.items()}
 
 

@@ -21,6 +21,7 @@ def graph(
     missing: bool = False,
     compare_dtype: str = "float32",
     precise: bool = False,
+    thresholds: int | None = None,
     seed: int = 0,
 ) -> Graph:
     """A regressor of random trees.
@@ -37,6 +38,8 @@ def graph(
         Whether missing values go left at some features and right at others.
     precise
         Whether leaf values are kept in float64, as in forests of two classes.
+    thresholds
+        Most distinct thresholds of a feature, as boosting on bins has; None for no limit.
     """
     rng = np.random.default_rng(seed)
     parts = [_tree(rng, leaves, depth) for _ in range(trees)]
@@ -47,13 +50,17 @@ def graph(
     feature = np.where(is_leaf, LEAF, rng.integers(features, size=nodes)).astype(np.int32)
     side = rng.random(features) < 0.5
     value = rng.normal(size=(nodes, width)) * 0.1
+    bound = rng.normal(size=nodes).astype(np.float32)
+    if thresholds is not None:
+        known = np.sort(rng.normal(size=thresholds).astype(np.float32))
+        bound = known[np.minimum(np.searchsorted(known, bound), thresholds - 1)]
     ensemble = TreeEnsemble(
         n_features=features,
         n_outputs=outputs,
         compare_dtype="float64" if compare_dtype == "float64" else "float32",
         offset=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         feature=feature,
-        threshold=np.where(is_leaf, 0.0, rng.normal(size=nodes).astype(np.float32)),
+        threshold=np.where(is_leaf, 0.0, bound),
         left=left,
         right=right,
         default_left=side[feature] & ~is_leaf & missing,

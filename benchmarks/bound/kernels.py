@@ -13,12 +13,21 @@ from typing import Any
 import numpy as np
 
 from hbtvm.runtime.memory import aligned, empty
+from hbtvm.strategies.intrinsics.subtree import LEVELS
 from hbtvm.strategies.trees.bitvector import tree_tables
 from hbtvm.strategies.trees.forest import Forest
 from hbtvm.strategies.trees.perfect import perfect_levels
+from hbtvm.strategies.trees.ranked_rows import leaves_of_tests, row_tables
+from hbtvm.strategies.trees.ranks import node_ranks
 
-NEEDED = ("avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512vbmi", "avx512_vpopcntdq")
-"""Extensions that the kernels use, as /proc/cpuinfo names them."""
+NEEDED = {
+    "avx512": ("avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512vbmi", "avx512_vpopcntdq"),
+    "avx2": ("avx2", "bmi2", "fma"),
+}
+"""By instruction set: extensions that the kernels use, as /proc/cpuinfo names them."""
+
+MARCH = {"avx512": "native", "avx2": "x86-64-v3"}
+"""By instruction set: what gcc compiles for."""
 
 FEATURES, LEAVES, DEPTH = 28, 31, 8
 """The shapes for which the kernels are written."""
@@ -26,23 +35,25 @@ FEATURES, LEAVES, DEPTH = 28, 31, 8
 _VECTORS = (1, 2, 4)
 
 
-def missing_extensions() -> list[str]:
-    """Return the extensions that this machine lacks; all of them where that cannot be told."""
+def missing_extensions(isa: str) -> list[str]:
+    """Return the extensions of an instruction set that this machine lacks; all where that cannot be told."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
-        return list(NEEDED)
+        return list(NEEDED[isa])
     has = set(next((line for line in text.splitlines() if line.startswith("flags")), "").split())
-    return [name for name in NEEDED if name not in has]
+    return [name for name in NEEDED[isa] if name not in has]
 
 
-def bitvector_kernels(forest: Forest, X: np.ndarray) -> dict[str, Callable[[], np.ndarray]]:
+def bitvector_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callable[[], np.ndarray]]:
     """Return variants of the kernel of `LEAVES` leaves, by name, each of which scores all rows.
 
     Parameters
     ----------
     X
-        float32, shape (n, `FEATURES`), n a multiple of 16.
+        float32, shape (n, `FEATURES`).
+    isa
+        ``"avx512"`` or ``"avx2"``.
 
     Returns
     -------
@@ -50,31 +61,56 @@ def bitvector_kernels(forest: Forest, X: np.ndarray) -> dict[str, Callable[[], n
     """
     tables = tree_tables(forest, "int32", LEAVES + 1)
     ordered = [tables[name] for name in ("column", "threshold", "mask", "value")]
+    if isa == "avx2":
+        return {
+            f"{vectors} vectors, {unroll} nodes unrolled, {how}": _bound(
+                "bitvector256.c",
+                {"V": vectors, "UNROLL": unroll, "GATHER": gather},
+                X,
+                ordered,
+                8 * vectors,
+                isa,
+            )
+            for (gather, how), vectors, unroll in itertools.product(
+                enumerate(("permutes", "gathers")), (*_VECTORS, 8), (1, 5)
+            )
+        }
     return {
         f"{vectors} vectors, {unroll} nodes unrolled": _bound(
-            "bitvector.c", {"V": vectors, "UNROLL": unroll}, X, ordered, vectors
+            "bitvector.c", {"V": vectors, "UNROLL": unroll}, X, ordered, 16 * vectors, isa
         )
         for vectors, unroll in itertools.product((*_VECTORS, 8), (1, 5))
     }
 
 
-def perfect_kernels(forest: Forest, X: np.ndarray) -> dict[str, Callable[[], np.ndarray]]:
-    """Return variants of the kernel of perfect trees of depth `DEPTH`; see `bitvector_kernels`."""
+def perfect_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callable[[], np.ndarray]]:
+    """Return variants of the kernel of perfect trees of depth `DEPTH`; see `bitvector_kernels`.
+
+    Where no column has more than 255 thresholds, kernels over ranks of one byte are among them.
+    """
     levels = perfect_levels(forest)
-    trees = len(levels[0])
-    column = np.zeros((trees, 2**DEPTH), np.uint8)
-    threshold = np.zeros((trees, 2**DEPTH), np.float32)
-    for level, node in enumerate(levels[:-1]):
-        column[:, 2**level : 2 ** (level + 1)] = forest.column[node]
-        threshold[:, 2**level : 2 ** (level + 1)] = forest.threshold[node]
-    ordered = [column, threshold, forest.value[levels[-1]].astype(np.float32)]
-    return {
+    column, threshold = (
+        _by_node(levels, forest.column, np.uint8),
+        _by_node(levels, forest.threshold, np.float32),
+    )
+    value = forest.value[levels[-1]].astype(np.float32)
+    ordered = [column, threshold, value]
+    calls = _ranked_kernels(forest, X, isa, column, value) if forest.rank_bits <= 8 else {}
+    if isa == "avx2":
+        return calls | {
+            f"{top} levels by masks of {vectors} vectors, {walks} walks": _bound(
+                "perfect256.c", {"V": vectors, "TOP": top, "WALKS": walks}, X, ordered, 8 * vectors, isa
+            )
+            for top, vectors, walks in itertools.product((3, 4, 5), (4, 16), (4, 8))
+        }
+    return calls | {
         f"{vectors} vectors, {top} levels by masks, permutes to level {permuted}, {how}": _bound(
             "perfect.c",
             {"V": vectors, "TOP": top, "PERMUTED": permuted, "SCALAR": scalar},
             X,
             ordered,
-            vectors,
+            16 * vectors,
+            isa,
         )
         for (scalar, how), vectors, top, permuted in itertools.product(
             enumerate(("gathers", "scalar loads")), (*_VECTORS, 8), (3, 4), (7, 8)
@@ -82,14 +118,42 @@ def perfect_kernels(forest: Forest, X: np.ndarray) -> dict[str, Callable[[], np.
     }
 
 
+def _ranked_kernels(
+    forest: Forest, X: np.ndarray, isa: str, column: np.ndarray, value: np.ndarray
+) -> dict[str, Callable[[], np.ndarray]]:
+    """Return variants of the kernel over ranks of one byte, which are found beforehand."""
+    top = DEPTH - LEVELS
+    rank = _by_node(perfect_levels(forest), node_ranks(forest) - 128, np.int8)
+    records = row_tables(forest, {"tree_tile": 1})["record"].reshape(len(column), 2**top, -1)
+    # The strategy's records end with room for whole registers.
+    records = np.ascontiguousarray(records[:, :, : 3 * 8])
+    ranks = np.zeros((len(X), 32), np.int8)
+    for at, (feature, thresholds) in enumerate(zip(forest.column_feature, forest.thresholds, strict=True)):
+        ranks[:, at] = np.searchsorted(thresholds, X[:, feature]) - 128
+    ordered = [column, rank, records, value, leaves_of_tests()]
+    return {
+        f"ranks, {vectors} vectors of 32 rows, {unroll} share nodes, {walks} rows unrolled": _bound(
+            "ranked256.c", {"V": vectors, "UNROLL": unroll, "WALKS": walks}, ranks, ordered, 32 * vectors, isa
+        )
+        for vectors, unroll, walks in itertools.product((2, 4, 8), (2, 4), (2, 8))
+    }
+
+
+def _by_node(levels: Sequence[np.ndarray], values: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return values of nodes in the order of levels: shape (trees, 2 ** `DEPTH`)."""
+    table = np.zeros((len(levels[0]), 2**DEPTH), dtype)
+    for level, node in enumerate(levels[:-1]):
+        table[:, 2**level : 2 ** (level + 1)] = values[node]
+    return table
+
+
 def _bound(
-    source: str, macros: dict[str, int], X: np.ndarray, tables: Sequence[np.ndarray], vectors: int
+    source: str, macros: dict[str, int], X: np.ndarray, tables: Sequence[np.ndarray], block: int, isa: str
 ) -> Callable[[], np.ndarray]:
     """Compile one variant and bind its arguments; the last rows, short of a block, are padded."""
-    function = _compiled(source, macros)
-    block = 16 * vectors
+    function = _compiled(source, macros, isa)
     rows = -(-len(X) // block) * block
-    padded = aligned(np.concatenate([X, np.zeros((rows - len(X), X.shape[1]), np.float32)]))
+    padded = aligned(np.concatenate([X, np.zeros((rows - len(X), X.shape[1]), X.dtype)]))
     kept = [aligned(np.ascontiguousarray(table)) for table in tables]
     sums = empty((rows,), np.float64)
     pointers = [ctypes.c_void_p(table.ctypes.data) for table in kept]
@@ -108,7 +172,7 @@ def _bound(
     return call
 
 
-def _compiled(source: str, macros: dict[str, int]) -> Any:
+def _compiled(source: str, macros: dict[str, int], isa: str) -> Any:
     """Compile a kernel and return its function.
 
     Raises
@@ -118,7 +182,15 @@ def _compiled(source: str, macros: dict[str, int]) -> Any:
     """
     with tempfile.TemporaryDirectory(prefix="bound-") as folder:
         library = Path(folder, "kernel.so")
-        command = ["gcc", "-std=gnu11", "-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-shared"]
+        command = [
+            "gcc",
+            "-std=gnu11",
+            "-O3",
+            f"-march={MARCH[isa]}",
+            "-ffp-contract=off",
+            "-fPIC",
+            "-shared",
+        ]
         command += [f"-D{name}={value}" for name, value in macros.items()]
         command += ["-o", str(library), str(Path(__file__).with_name(source))]
         done = subprocess.run(command, capture_output=True, text=True)

@@ -1,0 +1,24 @@
+/* What the hand-written kernels for AVX2 share. */
+#ifndef BOUND_FOREST256_H
+#define BOUND_FOREST256_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define FEATURES 28
+#define SUMMED 8 /* trees whose values are added in float32 before they are added in float64 */
+#ifndef BLOCK
+#define BLOCK (8 * V)
+#endif
+
+/* gcc expands no macro in a #pragma line. */
+#define PRAGMA(text) _Pragma(#text)
+#define UNROLLED(times) PRAGMA(GCC unroll times)
+
+/* Rows [rows][FEATURES] to columns [FEATURES][BLOCK]. */
+static inline __attribute__((unused)) void transpose(const float *rows, float *columns) {
+    for (int f = 0; f < FEATURES; f++)
+        for (int i = 0; i < BLOCK; i++) columns[f * BLOCK + i] = rows[i * FEATURES + f];
+}
+
+#endif
