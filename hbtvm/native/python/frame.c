@@ -1,9 +1,9 @@
 /* Calls from Python on frames of pandas: one C function from a small frame to an array of results.
  *
  * The columns are read in place from the frame's blocks, which are not part of pandas' public interface, and from
- * Arrow's arrays: in place if their layout is known, else from Arrow's C stream interface, which takes ten times as long
- * when its code is not in the caches. Whatever differs from the expected (attributes, types, values) returns None: Python then
- * reads the frame, and reports errors. As in numpy.c, compiling this needs neither Python nor pandas.
+ * Arrow's arrays: in place if their layout is known, else from Arrow's C stream interface, which takes ten times as
+ * long when its code is not in the caches. Whatever differs from the expected (attributes, types, values) returns None:
+ * Python then reads the frame, and reports errors. As in numpy.c, compiling this needs neither Python nor pandas.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -219,11 +219,16 @@ static void keep(struct ArrowArray *array) { (void)array; }
 
 static void keep_schema(struct ArrowSchema *schema) { (void)schema; }
 
+/* Older hbtvm calls with a `frame_api` that ends before `chunked_type`. */
+static int has_chunks;
+
+void hbtvm_frame_chunks(void) { has_chunks = 1; }
+
 /* Texts in a pyarrow.ChunkedArray of one chunk, whose fields the loader has checked (see
  * `hbtvm.runtime.native.chunks`). Returns 0 if they are to be read from a stream. */
 static int open_chunk(struct reading_frame *r, int64_t i, void *chunks) {
   const struct frame_api *api = r->f->api;
-  if (!api->chunked_type || FIELD(const void *, chunks, r->p->type_at) != api->chunked_type) return 0;
+  if (!has_chunks || !api->chunked_type || FIELD(const void *, chunks, r->p->type_at) != api->chunked_type) return 0;
   void **chunked = ((void **)chunks)[6];
   void **first = chunked[0], **end = chunked[1];
   if (end - first != 2) return 0;

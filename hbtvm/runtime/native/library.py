@@ -87,6 +87,8 @@ class Library:
         if self.reads_frames:
             loaded.hbtvm_numpy_strides.restype, loaded.hbtvm_numpy_strides.argtypes = None, [ctypes.c_int64]
             loaded.hbtvm_numpy_strides(strides_at())
+            if self._has("hbtvm_frame_chunks", []):
+                loaded.hbtvm_frame_chunks()
         # Functions refer to their definition for life.
         self._definition = _definition(self._call)
         self._frame_definition = _definition(loaded.hbtvm_frame_call) if self.reads_frames else None
