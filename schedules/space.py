@@ -23,10 +23,14 @@ Columns = Mapping[str, np.ndarray]
 class Knob:
     """One decision of a schedule.
 
-    `name`: the decision's name, e.g. ``"row_tile"``.
-    `choices`: its values, all of one type; numbers in rising order, so that neighbours in the tuple are
-        similar.
-    `before`: for knobs newer than existing logs: the implied choice of configurations without the knob.
+    Attributes
+    ----------
+    name
+        The decision's name, e.g. ``"row_tile"``.
+    choices
+        Its values, all of one type; numbers in rising order, so that neighbours in the tuple are similar.
+    before
+        For knobs newer than existing logs: the implied choice of configurations without the knob.
     """
 
     name: str
