@@ -95,7 +95,7 @@ def _kind(path: Path) -> str:
 
 
 def writable(path: str | Path) -> Path:
-    """Return a path that can be written, else raise a `UsageError`; creates a temporary file beside it."""
+    """Return a path that can be written, else raise a `UsageError`; creates an unnamed file beside it."""
     out = Path(path)
     with _reachable(path):
         if out.is_dir():
@@ -105,7 +105,7 @@ def writable(path: str | Path) -> Path:
         if not out.parent.is_dir():
             raise UsageError(f"{path}: there is no folder {out.parent}")
     try:
-        with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name[:40]}."):
+        with tempfile.TemporaryFile(dir=out.parent):  # without a name, so that a killed process leaves none
             pass
     except OSError as error:
         raise UsageError(f"{path}: nothing can be written in {out.parent} ({error.strerror})") from error
