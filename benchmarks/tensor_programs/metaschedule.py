@@ -40,10 +40,7 @@ def module_of(workload: Workload) -> Any:
 
 def build(mod: Any, target: Any, _: Any) -> Any:
     """Build a candidate whose constants are packed ahead."""
-    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
-
-    mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
-    return tvm.compile(mod, target=target).mod
+    return tvm.compile(_without_rewrite(mod), target=target).mod
 
 
 def evaluate(module: Any, device: Any, config: Any, repeated: Any) -> list[float]:
@@ -70,7 +67,7 @@ def search(workload: Workload, target: Any, threads: int, trials: int, folder: P
     known = records(folder)
     if known >= trials:
         return
-
+    _register_x86()
     ms.tune_tir(
         module_of(workload),
         target_of(target, threads),
@@ -101,7 +98,8 @@ def records(folder: Path) -> int:
 
 
 def best(workload: Workload, target: Any, threads: int, folder: Path) -> tuple[Any, Any] | None:
-    """Return the best candidate's built function, and a function that packs its arguments; None without."""
+    """Return the best candidate's function, and the shape and dtype of its arguments; None without one."""
+    _register_x86()
     database = ms.database.JSONDatabase(
         str(folder / "database_workload.json"), str(folder / "database_tuning_record.json")
     )
