@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common import side_by_side
 from benchmarks.tensor_programs.workloads import Workload
 from hbtvm import tuning
 from hbtvm.compiler.targets.target import tvm_target
@@ -75,7 +75,8 @@ def compare(workload: Workload, threads: int, log: Path, database: Path) -> Time
         for name, call in calls(workload, arrays, threads).items():
             _agree(call().numpy(), first, f"{workload.name}, {name}")
             peers[f"PyTorch, {name}"] = call
-        seconds = _turns(peers, time.thread_time if threads == 1 else time.perf_counter)
+        clock = time.thread_time if threads == 1 else time.perf_counter
+        seconds = side_by_side(peers, seconds=TURN * TURNS, rounds=TURNS, clock=clock)
     return Times(workload.name, threads, seconds, trials)
 
 
@@ -108,22 +109,3 @@ def _bound(function: Any, arrays: list[np.ndarray]) -> Call:
 
     values = [runtime.tensor(np.ascontiguousarray(array)) for array in arrays]
     return lambda: function(*values)
-
-
-def _turns(peers: dict[str, Call], clock: Callable[[], float]) -> dict[str, float]:
-    """Return the median of many short turns of each peer."""
-    numbers: dict[str, int] = {}
-    for name, call in peers.items():
-        call()
-        begin = clock()
-        call()
-        numbers[name] = max(1, int(TURN / max(clock() - begin, 1e-7)))
-    times: dict[str, list[float]] = {name: [] for name in peers}
-    for _ in range(TURNS):
-        for name, call in peers.items():
-            call()
-            begin = clock()
-            for _ in range(numbers[name]):
-                call()
-            times[name].append((clock() - begin) / numbers[name])
-    return {name: statistics.median(readings) for name, readings in times.items()}

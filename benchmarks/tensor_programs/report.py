@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.tensor_programs.workloads import WORKLOADS
-
-
-def mean(ratios: Sequence[float]) -> float:
-    """Return the geometric mean; NaN for none."""
-    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -46,7 +41,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     lines.append("")
     for (peer, threads), known in sorted(ratios.items()):
         count = f"{threads} thread{'s' * (threads > 1)}"
-        lines.append(f"Over {peer}, {count}: geometric mean {mean(known):.2f}× of {len(known)}.")
+        lines.append(
+            f"Over {peer}, {count}: geometric mean {statistics.geometric_mean(known):.2f}× of {len(known)}."
+        )
     return "\n".join(lines) + "\n"
 
 
