@@ -302,9 +302,8 @@ class _Scheduling:
         """Schedule the other blocks: parallel outside, vectorised inside."""
         sch = self.sch
         tiled = {str(sch.get(copy).name_hint) for copy, at_tile in self.copies if at_tile}
-        whole = [copy for copy, at_tile in self.copies if not at_tile]
         done = {str(sch.get(writer).name_hint), self.main.block, *tiled}
-        copies = {str(sch.get(copy).name_hint) for copy in whole}
+        copies = [str(sch.get(copy).name_hint) for copy, at_tile in self.copies if not at_tile]
         for name in [*copies, *(name for name in names if name not in done and name not in copies)]:
             with contextlib.suppress(s_tir.ScheduleError, ValueError, RuntimeError):
                 self._other(sch.get_sblock(name, func_name=ENTRY))

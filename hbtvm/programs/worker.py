@@ -10,6 +10,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -71,12 +72,10 @@ def write(task: TensorTask, folder: Path) -> None:
     named: dict[str, Any] = {f"argument{n}": array for n, array in enumerate(arrays)}
     named |= {f"output{n}": array for n, array in enumerate(outputs)}
     np.savez(folder / ARRAYS, **named)
-    text = tvm.ir.save_json(task.definition.module)
+    definition = replace(task.definition, module=tvm.ir.save_json(task.definition.module))
     roles = {name: strategy.roles for name, strategy in task.strategies.items()}
     spaces = {name: strategy.space.knobs for name, strategy in task.strategies.items()}
-    d = task.definition
-    content = (text, d.apply, d.args, d.main, d.constants, d.threads, d.target, roles, spaces, task.tolerance)
-    (folder / DEFINITION).write_bytes(_pickled(content))
+    (folder / DEFINITION).write_bytes(_pickled((definition, roles, spaces, task.tolerance)))
 
 
 def _pickled(content: Any) -> bytes:
@@ -99,12 +98,8 @@ class TensorProgram:
 
     def __init__(self, payload: dict[str, Any]) -> None:
         folder = Path(payload["folder"])
-        text, apply, args, main, constants, threads, target, roles, spaces, tolerance = pickle.loads(
-            (folder / DEFINITION).read_bytes()
-        )
-        self._definition = Definition(
-            tvm.ir.load_json(text), apply, args, main, constants, threads, target
-        )  # fmt: skip
+        definition, roles, spaces, tolerance = pickle.loads((folder / DEFINITION).read_bytes())
+        self._definition = replace(definition, module=tvm.ir.load_json(definition.module))
         self._roles = roles[payload["strategy"]]
         self._knobs = spaces[payload["strategy"]]
         self._folder, self._tolerance = folder, tolerance
