@@ -16,7 +16,7 @@ from hbtvm.runtime.memory import aligned, empty
 from hbtvm.strategies.intrinsics.subtree import LEVELS
 from hbtvm.strategies.trees.bitvector import tree_tables
 from hbtvm.strategies.trees.forest import Forest
-from hbtvm.strategies.trees.perfect import perfect_levels
+from hbtvm.strategies.trees.perfect import perfect_levels, split_table
 from hbtvm.strategies.trees.ranked_rows import leaves_of_tests, row_tables
 from hbtvm.strategies.trees.ranks import node_ranks
 
@@ -89,10 +89,8 @@ def perfect_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callab
     Where no column has more than 255 thresholds, kernels over ranks of one byte are among them.
     """
     levels = perfect_levels(forest)
-    column, threshold = (
-        _by_node(levels, forest.column, np.uint8),
-        _by_node(levels, forest.threshold, np.float32),
-    )
+    column = split_table(forest, levels, forest.column.astype(np.uint8), 2**DEPTH)
+    threshold = split_table(forest, levels, forest.threshold.astype(np.float32), 2**DEPTH)
     value = forest.value[levels[-1]].astype(np.float32)
     ordered = [column, threshold, value]
     calls = _ranked_kernels(forest, X, isa, column, value) if forest.rank_bits <= 8 else {}
@@ -123,7 +121,8 @@ def _ranked_kernels(
 ) -> dict[str, Callable[[], np.ndarray]]:
     """Return variants of the kernel over ranks of one byte, which are found beforehand."""
     top = DEPTH - LEVELS
-    rank = _by_node(perfect_levels(forest), node_ranks(forest) - 128, np.int8)
+    own = (node_ranks(forest) - 128).astype(np.int8)
+    rank = split_table(forest, perfect_levels(forest), own, 2**DEPTH)
     records = row_tables(forest, {"tree_tile": 1})["record"].reshape(len(column), 2**top, -1)
     # The strategy's records end with room for whole registers.
     records = np.ascontiguousarray(records[:, :, : 3 * 8])
@@ -137,14 +136,6 @@ def _ranked_kernels(
         )
         for vectors, unroll, walks in itertools.product((2, 4, 8), (2, 4), (2, 8))
     }
-
-
-def _by_node(levels: Sequence[np.ndarray], values: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return values of nodes in the order of levels: shape (trees, 2 ** `DEPTH`)."""
-    table = np.zeros((len(levels[0]), 2**DEPTH), dtype)
-    for level, node in enumerate(levels[:-1]):
-        table[:, 2**level : 2 ** (level + 1)] = values[node]
-    return table
 
 
 def _bound(

@@ -14,6 +14,7 @@ test takes no gather, and one vector comparison tests a node for all rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -55,14 +56,8 @@ class PerfectTreeTraversal(Strategy):
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         trees, depth = len(forest.offset) - 1, forest.depth
         levels = perfect_levels(forest)
-        column = np.zeros((trees, _room(depth)), np.int32)
-        # Below a leaf both children have the same value, so any threshold is right.
-        threshold = np.zeros((trees, _room(depth)), forest.dtype)
-        for level, node in enumerate(levels[:-1]):
-            entries = slice(2**level, 2 ** (level + 1))
-            split = forest.left[node] >= 0
-            column[:, entries] = np.where(split, forest.column[node], 0)
-            threshold[:, entries] = np.where(split, forest.threshold[node], 0)
+        column = split_table(forest, levels, forest.column, _room(depth))
+        threshold = split_table(forest, levels, forest.threshold, _room(depth))
         rows = leaf_rows(2**depth, forest.value_dtype, config)
         value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
         value[:, : 2**depth] = forest.value[levels[-1]]
@@ -130,6 +125,22 @@ def perfect_levels(forest: Forest) -> list[np.ndarray]:
         children = [np.where(split, base + child[node], node) for child in (forest.left, forest.right)]
         levels.append(np.stack(children, 2).reshape(len(base), -1))
     return levels
+
+
+def split_table(
+    forest: Forest, levels: Sequence[np.ndarray], values: np.ndarray, size: int, leaf: int = 0
+) -> np.ndarray:
+    """Return numbers of splits in the order of `perfect_levels`: node j of level l is entry ``2**l + j``.
+
+    `values`: a number of each node, shape (N,).
+    `size`: entries of a tree, at least 2**depth.
+    `leaf`: the number of entries without a split. Below a leaf all leaves have its value: any test is right.
+    Returns the values' dtype, shape (T, size).
+    """
+    table = np.full((len(levels[0]), size), leaf, values.dtype)
+    for level, node in enumerate(levels[:-1]):
+        table[:, 2**level : 2 ** (level + 1)] = np.where(forest.left[node] >= 0, values[node], leaf)
+    return table
 
 
 def _room(depth: int) -> int:

@@ -26,7 +26,7 @@ from hbtvm.strategies.columns import column_tables
 from hbtvm.strategies.intrinsics.lookup import lookup
 from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 from hbtvm.strategies.trees.forest import Forest
-from hbtvm.strategies.trees.perfect import MAX_DEPTH, perfect_levels
+from hbtvm.strategies.trees.perfect import MAX_DEPTH, perfect_levels, split_table
 from hbtvm.strategies.trees.ranked_rows import row_arguments, row_function, row_tables
 from hbtvm.strategies.trees.ranks import level_order, node_ranks, search_stage
 
@@ -65,10 +65,7 @@ class RankedTraversal(Strategy):
         trees, depth = len(forest.offset) - 1, forest.depth
         levels = perfect_levels(forest)
         words = forest.column | node_ranks(forest) << (forest.n_columns - 1).bit_length()
-        # Below a leaf both children have the same value, so any word is right.
-        word = np.zeros((trees, 2**depth), np.int32)
-        for level, node in enumerate(levels[:-1]):
-            word[:, 2**level : 2 ** (level + 1)] = np.where(forest.left[node] >= 0, words[node], 0)
+        word = split_table(forest, levels, words.astype(np.int32), 2**depth)
         rows = leaf_rows(2**depth, forest.value_dtype, config)
         value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
         value[:, : 2**depth] = forest.value[levels[-1]]

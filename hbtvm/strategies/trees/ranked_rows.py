@@ -33,7 +33,7 @@ from hbtvm.strategies.intrinsics.subtree import (
 )
 from hbtvm.strategies.scores import StageBuilder, leaf_table, tree_table
 from hbtvm.strategies.trees.forest import Forest
-from hbtvm.strategies.trees.perfect import perfect_levels
+from hbtvm.strategies.trees.perfect import perfect_levels, split_table
 from hbtvm.strategies.trees.ranks import node_ranks, search_stage
 
 _TESTS = 256  # values of a byte of tests
@@ -45,14 +45,9 @@ def row_tables(forest: Forest, config: Config) -> dict[str, np.ndarray]:
     top = depth - LEVELS
     levels = perfect_levels(forest)
     lowest = int(np.iinfo(rank_dtype(forest.rank_bits)).min)
-    ranks = node_ranks(forest) + lowest
-    # Below a leaf all leaves have the same value, so any test is right.
-    column = np.zeros((trees, 2**depth), np.int32)
-    rank = np.full((trees, 2**depth), np.iinfo(np.int8).max, np.int8)
-    for level, node in enumerate(levels[:-1]):
-        entries, split = slice(2**level, 2 ** (level + 1)), forest.left[node] >= 0
-        column[:, entries] = np.where(split, forest.column[node], 0)
-        rank[:, entries] = np.where(split, ranks[node], rank[:, entries])
+    ranks = (node_ranks(forest) + lowest).astype(np.int8)
+    column = split_table(forest, levels, forest.column, 2**depth)
+    rank = split_table(forest, levels, ranks, 2**depth, np.iinfo(np.int8).max)
     blocks = blocks_of(forest.n_columns)
     record = np.full((trees, 2**top, blocks + 2, NODES), ABSENT, np.int8)
     root = np.arange(2**top, 2 ** (top + 1))
