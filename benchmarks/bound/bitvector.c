@@ -8,10 +8,6 @@
 #define NODES 30
 #define LEAVES 32
 
-/* gcc expands no macro in a #pragma line. */
-#define PRAGMA(text) _Pragma(#text)
-#define UNROLLED(times) PRAGMA(GCC unroll times)
-
 void score(const float *data, long rows, long trees, const int32_t *column, const float *threshold,
            const int32_t *mask, const float *value, double *sums) {
     _Alignas(64) float columns[FEATURES * BLOCK];

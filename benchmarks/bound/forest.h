@@ -5,9 +5,9 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+#include "shape.h"
+
 #define BLOCK (16 * V)
-#define FEATURES 28
-#define SUMMED 8 /* trees whose values are added in float32 before they are added in float64 */
 
 /* 16 words of a table: by one instruction, or by one load for each, which some processors do faster. */
 static inline __attribute__((always_inline)) __m512 look_up(const float *table, __m512i at, int scalar) {

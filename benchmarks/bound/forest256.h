@@ -5,15 +5,11 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define FEATURES 28
-#define SUMMED 8 /* trees whose values are added in float32 before they are added in float64 */
+#include "shape.h"
+
 #ifndef BLOCK
 #define BLOCK (8 * V)
 #endif
-
-/* gcc expands no macro in a #pragma line. */
-#define PRAGMA(text) _Pragma(#text)
-#define UNROLLED(times) PRAGMA(GCC unroll times)
 
 /* Rows [rows][FEATURES] to columns [FEATURES][BLOCK]. */
 static inline __attribute__((unused)) void transpose(const float *rows, float *columns) {

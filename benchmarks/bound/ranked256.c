@@ -1,9 +1,9 @@
 /* Perfect trees of depth 8 over ranks of one byte with AVX2: 5 levels by masks of 32 rows, the last 3 by shuffles.
  *
- * Rows are given as ranks, ROOM for each row: finding them is not timed. Node j of level l is entry 2**l + j of a tree's tables; `rank` begins at
- * -128. A record has the places of 7 nodes' columns among a row's first and second 16, and their ranks. Macros:
- * V, vectors of 32 rows in a block; UNROLL, vectors that share the loads of nodes; WALKS, rows unrolled. `rows`
- * must be a multiple of BLOCK, and `sums` 64-byte aligned.
+ * Rows are given as ranks, ROOM for each row: finding them is not timed. Node j of level l is entry 2**l + j of a
+ * tree's tables; `rank` begins at -128. A record has the places of 7 nodes' columns among a row's first and second
+ * 16, and their ranks. Macros: V, vectors of 32 rows in a block; UNROLL, vectors that share the loads of nodes;
+ * WALKS, rows unrolled. `rows` must be a multiple of BLOCK, and `sums` 64-byte aligned.
  */
 #define BLOCK (32 * V)
 #include "forest256.h"
