@@ -28,7 +28,7 @@ const char *peer_prepare(int way, int64_t n) {
 
 const char *peer_predict(int way, const void *rows, int64_t n) {
   (void)way;
-  memset(results, 0, (size_t)n * sizeof *results); /* it adds to what is there */
+  memset(results, 0, (size_t)n * sizeof *results); /* `predict` adds to it */
   for (int64_t i = 0; i < n; i++) predict((double *)(uintptr_t)rows + i * columns, 0, results + i);
   return NULL;
 }

@@ -15,28 +15,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "peer.h"
+#include "options.h"
 
 enum { MOST_BLOCKS = 1000, CHECKED = 32, LINE = 4096 };
 
-static int argument_count;
-static char **arguments;
 static FILE *answers;
 
 static void *rows;
 static int64_t row_count, features;
 static int best; /* the fastest way for calls of `best_rows` rows */
 static int64_t best_rows = -1;
-
-const char *option(const char *name) {
-  size_t length = strlen(name);
-  for (int i = 1; i < argument_count; i++)
-    if (strncmp(arguments[i], name, length) == 0 && arguments[i][length] == '=') return arguments[i] + length + 1;
-  fprintf(stderr, "no argument %s=...\n", name);
-  exit(2);
-}
-
-int64_t option_number(const char *name) { return strtoll(option(name), NULL, 10); }
 
 any_function *function_of(void *library, const char *name) {
   void *address = dlsym(library, name);

@@ -65,7 +65,7 @@ static void span(const char *rows, int64_t start, int64_t end) {
 }
 
 const char *peer_predict(int way, const void *rows, int64_t n) {
-  memset(results, 0, (size_t)n * result_bytes); /* it adds to what is there */
+  memset(results, 0, (size_t)n * result_bytes); /* `predict` adds to it */
   if (way == 0) {
     span(rows, 0, n);
     return NULL;

@@ -56,7 +56,7 @@ double peer_result(int64_t i) { return results[i]; }
 def doubling(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the program of `DOUBLING`."""
     folder = tmp_path_factory.mktemp("program")
-    for file in ("driver.c", "peer.h"):
+    for file in ("driver.c", "options.h", "peer.h"):
         shutil.copy(Path(programs.__file__).parent / file, folder)
     (folder / "doubling.c").write_text(DOUBLING)
     with pytest.MonkeyPatch.context() as patch:
