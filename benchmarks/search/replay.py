@@ -220,7 +220,7 @@ class Variant:
     choices
         The parts.
     source
-        Whose records are known: ``""`` nobody's, ``"shipped"`` those that come with the package,
+        The records that are known: ``""`` none, ``"shipped"`` those that come with the package,
         ``"machine"`` those of them of another kind of machine (AVX2 for AVX-512, and back), ``"same"``
         other workloads' of the strategy, ``"other"`` other strategies', ``"misleading"`` the same's with the
         fast made slow.
