@@ -39,8 +39,12 @@ def compiled(module: Any, definition: Definition) -> Any:
 
 
 def set_threads(threads: int) -> None:
-    """Let TVM's functions of this process use a number of threads."""
+    """Let TVM's functions of this process use a number of threads.
+
+    Without ``TVM_BIND_THREADS``, TVM would also bind the calling thread to one core, for good.
+    """
     os.environ["TVM_NUM_THREADS"] = str(threads)
+    os.environ.setdefault("TVM_BIND_THREADS", "0")
     tvm.get_global_func("runtime.config_threadpool")(1, threads)
 
 

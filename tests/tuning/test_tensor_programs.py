@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +151,17 @@ def test_layouts_pack_as_they_index() -> None:
     assert packed.shape == (2, 3, 6, 4)
     for index in np.ndindex(8, 6, 3):
         assert packed[tuple(layout.index(*index))] == array[index]
+
+
+def test_a_process_keeps_its_cores() -> None:
+    code = (
+        "import os\n"
+        "from hbtvm import tuning\n"
+        "from tests.tuning.tensor_templates import matmul\n"
+        "before = os.sched_getaffinity(0)\n"
+        "task = tuning.tensor_task(matmul, (16,))\n"
+        "name, strategy = next(iter(task.strategies.items()))\n"
+        "tuning.built(task, name, strategy.initial[0]).library\n"
+        "assert os.sched_getaffinity(0) == before\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
