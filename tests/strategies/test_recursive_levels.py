@@ -59,7 +59,7 @@ def test_threads_give_the_same_bits(share: str, name: str) -> None:
         np.testing.assert_array_equal(host.run(structures, 1), host.run(structures, 2))
 
 
-@pytest.mark.parametrize("hidden, block", [(23, 256), (50, 256), (100, 32)])
+@pytest.mark.parametrize("hidden, block", [(23, 256), (50, 256), (100, 32), (108, 256)])
 def test_products_of_matrices_in_blocks_and_parts(
     hidden: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +70,9 @@ def test_products_of_matrices_in_blocks_and_parts(
         compare(cell, hosts, drawn(2, False))
         structures = replace(drawn(2, False), inputs={k: drawn(2, False).inputs[k] for k in cell.inputs})
         for host in hosts.values():
-            np.testing.assert_array_equal(host.run(structures, 1), host.run(structures, 2))
+            alone = host.run(structures, 1)
+            for _ in range(20):  # the order of the threads varies
+                np.testing.assert_array_equal(host.run(structures, 2), alone)
 
 
 @pytest.mark.parametrize("name, children", [("tree_lstm", 2), ("tree_gru", None), ("lstm", 1)])

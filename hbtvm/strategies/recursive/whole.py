@@ -54,14 +54,19 @@ class Whole:
         raise NotImplementedError
 
     def _zeros(self) -> list[Any]:
-        """Zero the padding at a vector's end, unless whole vectors write it."""
+        """Zero the padding at a vector's end, unless whole vectors write it.
+
+        Threads that share the value each run this, so it must not write the value's numbers.
+        """
         shape = self.value.shape
         if len(shape) > 1 or shape[0] % self.lanes == 0:
             return []
-        first = shape[0] // self.lanes * self.lanes
-        starts = range(first, padded(shape[0]), self.lanes)
-        zero = splat(0.0, "float32", self.lanes)
-        return [statement for at in starts for statement in self.result.store(const(at), zero, self.lanes)]
+        at, stop, statements = shape[0], padded(shape[0]), []
+        while at < stop:
+            lanes = min(self.lanes, 1 << (stop - at).bit_length() - 1)
+            statements += self.result.store(const(at), splat(0.0, "float32", lanes), lanes)
+            at += lanes
+        return statements
 
     def read(self, number: int, at: Any, lanes: int) -> tuple[list[Any], Any]:
         """Return statements, and then an expression of an operand's numbers."""
