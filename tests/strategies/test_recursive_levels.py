@@ -13,6 +13,7 @@ import hbtvm.recursive as rec
 from hbtvm.compiler.building.cpu import executor
 from hbtvm.compiler.recursion.samples import sample, shape_of
 from hbtvm.errors import UnsupportedModel
+from hbtvm.recursive.cell import Cell
 from hbtvm.runtime.native.library import load_library
 from hbtvm.runtime.recursive.host import RecursiveHost
 from hbtvm.runtime.recursive.structures import Structures
@@ -73,6 +74,41 @@ def test_products_of_matrices_in_blocks_and_parts(
             alone = host.run(structures, 1)
             for _ in range(20):  # the order of the threads varies
                 np.testing.assert_array_equal(host.run(structures, 2), alone)
+
+
+def _matrices_and_vectors(hidden: int) -> Cell:
+    """Return a cell with a value that adds a product of a constant and a product of states."""
+
+    @rec.cell(
+        children=2,
+        state={"h": hidden, "M": (hidden, hidden)},
+        inputs={"word": rec.embedding("words", optional=True)},
+    )
+    def mixed(node: Any, w: Any) -> Any:
+        a, b = node.children
+        h = rec.tanh(w.U @ a.h + a.M @ b.h + node.word)
+        return {"h": h, "M": w.V @ (a.M + b.M) + 0.1 * rec.outer(h, node.word)}
+
+    rng = np.random.default_rng(0)
+    shapes = {"words": (VOCABULARY, hidden), "U": (hidden, hidden), "V": (hidden, hidden)}
+    return mixed.bind({name: rng.normal(size=shape) / hidden**0.5 for name, shape in shapes.items()})
+
+
+@pytest.mark.parametrize("share", ["nodes", "panels"])
+@pytest.mark.parametrize(
+    "name, hidden", [("mixed", 112), ("mv_rnn", 100), ("tree_lstm", 33), ("tree_gru", 130)]
+)
+def test_parts_of_a_step_do_not_depend_on_each_other(name: str, hidden: int, share: str) -> None:
+    cell = _matrices_and_vectors(hidden) if name == "mixed" else cell_of(name, hidden)
+    structures = drawn(2, cell.inputs["word"].optional)
+    structures = replace(structures, inputs={key: structures.inputs[key] for key in cell.inputs})
+    tiles = {"tile": 1, "tail": 0} if share == "panels" else {}
+    for host in opened(cell, configured(order="panels", share=share, **tiles), threads=2).values():
+        alone = host.run(structures, 1)
+        for parts in (2, 3):  # the last part first
+            host.poison(True, parts)
+            np.testing.assert_array_equal(host.run(structures), alone)
+            host.poison(False)
 
 
 @pytest.mark.parametrize("name, children", [("tree_lstm", 2), ("tree_gru", None), ("lstm", 1)])

@@ -113,7 +113,8 @@ class RecursiveProgram:
         threads = 1 if config.get("share", "none") == "none" else int(self._workload["threads"])
         host = RecursiveHost(load_library(study.executor), entry, threads)
         host.check()
-        return RecursiveRunnable(host.run, *data, poison=host.poison)
+        parts = threads if config.get("share") in ("nodes", "panels") else 1
+        return RecursiveRunnable(host.run, *data, poison=lambda on: host.poison(on, parts))
 
     def _on_device(self, entry: RecursionEntry) -> Run:
         """Return calls of a model on the GPU."""

@@ -108,7 +108,7 @@ struct recursive {
   int64_t threads; /* maximal threads per call */
   int64_t calls;   /* number of steps of all kernels */
   int64_t spare;   /* rows after the last level, which a last tile may write */
-  int64_t poison;  /* whether states are set to NaN before each group, so that unwritten states show */
+  int64_t poison;  /* see hbtvm_recursive_poison */
   struct pool *pool;
   _Atomic(struct recursive_worker *) idle[HBTVM_RECURSIVE_IDLE];
 };

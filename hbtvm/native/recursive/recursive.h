@@ -130,7 +130,9 @@ void hbtvm_recursive_close(struct recursive *recursive);
  * steps of the leaves' program and then of the others'. */
 int64_t hbtvm_recursive_check(struct recursive *recursive);
 
-/* Start or stop setting states and scratch memory to NaN before they are computed; no call may be running. */
+/* Start or stop setting states and scratch memory to NaN before they are computed; no call may be running. `on`: 0 for
+ * no; 1; or the number of parts of each step that one thread then computes one after the other, the last first, so that
+ * a part that reads or overwrites another's results shows. */
 void hbtvm_recursive_poison(struct recursive *recursive, int64_t on);
 
 /* Return the index of the kernels for a number of structures. */

@@ -164,7 +164,8 @@ static int run_work(struct recursive_call *call, struct recursive_worker *worker
   if (team) {
     run_together(team, worker);
   } else {
-    run_part(call, worker, work, 0, 1);
+    int64_t parts = call->recursive->poison > 1 ? call->recursive->poison : 1;
+    for (int64_t k = parts - 1; k >= 0; --k) run_part(call, worker, work, k, parts);
   }
   return !atomic_load_explicit(&call->status, memory_order_relaxed);
 }
@@ -255,7 +256,7 @@ void hbtvm_run_groups(struct recursive_call *call) {
   struct recursive *recursive = call->recursive;
   const struct recursive_kernels *kernels = &recursive->model->kernels[call->kernels];
   hbtvm_choose_groups(call);
-  int64_t threads = kernels->share == HBTVM_NOTHING ? 1 : call->threads;
+  int64_t threads = kernels->share == HBTVM_NOTHING || recursive->poison > 1 ? 1 : call->threads;
   if (call->groups < 2 && kernels->share == HBTVM_STRUCTURES) threads = 1;
   if (threads < 2) {
     struct work work = {0};

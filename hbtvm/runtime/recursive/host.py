@@ -71,13 +71,16 @@ class RecursiveHost:
                 "described to"
             )
 
-    def poison(self, on: bool) -> None:
+    def poison(self, on: bool, parts: int = 1) -> None:
         """Start or stop setting states to NaN before each call, so that missing states show.
 
         Libraries of older releases ignore this.
+
+        `parts`: if several, one thread computes the parts that so many threads share, the last first, so that
+            parts that depend on each other show.
         """
         if self._library.poisons_states:
-            self._library.recursive_poison(self._handle, int(on))
+            self._library.recursive_poison(self._handle, parts if on else 0)
 
     def choice(self, structures: int) -> int:
         """Return the index of the kernels for a number of structures."""

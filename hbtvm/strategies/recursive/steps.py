@@ -84,7 +84,8 @@ def vectors_of(nest: Nest, tiling: Tiling) -> int:
 def _together(facts: Facts, tiling: Tiling) -> list[list[int]]:
     """Return the numbers of each step's nests.
 
-    A step joins consecutive nests without panels, or nests with panels that don't read each other.
+    A step joins consecutive nests without panels, or nests with panels that don't read each other: those of
+    one depth, but whole values apart, which products' nests of their depth may read.
     """
     nests, steps = facts.nests.nests, list[list[int]]()
     panels = [panels_of(facts, tiling, nest) > 0 for nest in nests]
@@ -93,12 +94,16 @@ def _together(facts: Facts, tiling: Tiling) -> list[list[int]]:
         if (
             before is not None
             and panels[i] == panels[before]
-            and (not panels[i] or nest.depth == nests[before].depth)
+            and (not panels[i] or _kind(nest) == _kind(nests[before]))
         ):
             steps[-1].append(i)
         else:
             steps.append([i])
     return steps
+
+
+def _kind(nest: Nest) -> tuple[int, bool]:
+    return nest.depth, nest.whole is None
 
 
 class _Maker:
