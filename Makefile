@@ -32,17 +32,18 @@ $(STAMP): setup.cfg pyproject.toml
 TORCH ?= torch==2.13.0+cpu
 # Without them, tests of exported libraries and of code for aarch64 are skipped or fail, and so does continuous
 # integration.
-CROSS_PACKAGES := clang gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user oclgrind
+CROSS_PACKAGES := clang gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user oclgrind \
+	ocl-icd-libopencl1 pocl-opencl-icd
 install-all: install cross-tools java  ## Add what optional parts and tests need: PyTorch's build for CPUs, engines of clusters, ...
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[optuna,mlflow,dask,ray,spark,models]' '$(TORCH)'
 
-cross-tools:  ## Install clang, and what runs code for 64-bit Arm CPUs and checks GPU kernels (as root on Debian or Ubuntu).
-	@command -v clang++ >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null && command -v oclgrind-kernel >/dev/null && exit 0; \
+cross-tools:  ## Install clang, and what runs code for 64-bit Arm CPUs and checks and runs GPU kernels (as root on Debian or Ubuntu).
+	@command -v clang++ >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null && command -v oclgrind-kernel >/dev/null && ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		export DEBIAN_FRONTEND=noninteractive; \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends $(CROSS_PACKAGES) && exit 0; \
 	fi; \
-	echo "clang++, aarch64-linux-gnu-gcc, qemu-aarch64 or oclgrind is missing, which tests of exported code and of GPU kernels need;" \
+	echo "clang++, aarch64-linux-gnu-gcc, qemu-aarch64, oclgrind or an OpenCL driver is missing, which tests of exported code and of GPU kernels need;" \
 		"on Debian or Ubuntu: apt-get install $(CROSS_PACKAGES)" >&2
 
 java:  ## Install what runs Spark (as root on Debian or Ubuntu).

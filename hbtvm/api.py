@@ -238,7 +238,7 @@ def _search(model: Any, options: SearchOptions) -> Search:
     views = {} if view is None else {_REASONS: _package(*view, kernels[count:], run, provenance)}
     package = _package(graph, pieces, kernels[:count], run, provenance, views=views)
     copies = {}
-    if run.on_gpu and run.fleet is None:
+    if run.target["kind"] == "cuda" and run.fleet is None:
         copies = copies_of(run.device, _row_bytes(graph, pieces), graph.output.n_outputs, sizes)
     tuned = Model.from_package(package, run.threads, run.place)
     if run.fleet is None and not graph.python:

@@ -15,6 +15,7 @@ from hbtvm.compiler.assemble import stamp
 from hbtvm.compiler.building.compilers import is_cross
 from hbtvm.compiler.candidates import fleet, tasks
 from hbtvm.compiler.recursion.tree_gru import make_scorer
+from hbtvm.compiler.targets import opencl as opencl_target
 from hbtvm.compiler.targets.cuda import measured_here
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import DeviceError, InputError, InputTypeError, TargetError
@@ -31,7 +32,7 @@ from hbtvm.logs.store import Log
 from hbtvm.options import CompileOptions, Dtype, SearchOptions
 from hbtvm.recursive.cell import RecursiveModel
 from hbtvm.runtime.cpu import missing_features
-from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.gpu.names import device_index, on_gpu
 from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies.trees.forest import DType
@@ -66,12 +67,12 @@ class Run:
     @property
     def on_gpu(self) -> bool:
         """Whether the target is a GPU."""
-        return self.target["kind"] == "cuda"
+        return on_gpu(self.target)
 
     @property
     def place(self) -> str | None:
         """The device that runs the model here; None for CPUs."""
-        return f"cuda:{self.device}" if self.on_gpu else None
+        return f"{self.target['kind']}:{self.device}" if self.on_gpu else None
 
     def sizes_of(self, recursive: bool) -> tuple[int, ...]:
         """Return the batch sizes of a model."""
@@ -106,6 +107,8 @@ def search_run(options: SearchOptions, model: Any = None) -> SearchRun:
             f"a fleet measures on its own devices, so device can't be {options.device!r}; leave it out"
         )
     common = _common(options, threads=None if place is None else 1)
+    if place is not None:
+        _refuse_elsewhere(common["target"])
     if place is None:
         common["target"] = _measurable(common["target"], common["device"])
     return SearchRun(**common, settings=settings, stops_early=options.trials is None, fleet=place)
@@ -125,7 +128,15 @@ def export_run(options: SearchOptions) -> SearchRun:
     if options.explain:
         raise InputError("an export writes no package, so it takes no explain; pass it to compile")
     settings = _settings(options, TRIALS if options.trials is None else options.trials, None)
-    return SearchRun(**_common(options), settings=settings)
+    common = _common(options)
+    _refuse_elsewhere(common["target"])
+    return SearchRun(**common, settings=settings)
+
+
+def _refuse_elsewhere(target: Target) -> None:
+    """Raise `InputError` if candidates for a target can't be measured on another machine."""
+    if target["kind"] == "opencl":
+        raise InputError("candidates for OpenCL are measured on this machine only; tune where the device is")
 
 
 def _common(options: CompileOptions, threads: int | None = None) -> dict[str, Any]:
@@ -209,7 +220,7 @@ def _sizes(batch_sizes: int | Sequence[int]) -> tuple[int, ...]:
 def _threads(target: Target, threads: int | None) -> int:
     if threads is not None:
         threads = checks.whole("threads", threads, 1, 2, checks.MOST_THREADS)
-    if target["kind"] == "cuda":
+    if on_gpu(target):
         if threads not in (None, 1):
             raise InputError(f"a GPU is driven by one thread, so threads can't be {threads}")
         return 1
@@ -222,16 +233,19 @@ def _target(target: str | dict[str, Any], device: str | int | None) -> tuple[Tar
         raise InputTypeError(
             f"target is {target!r}; expected 'cpu', 'cuda' or a TVM target as a text or dict"
         )
-    on_cpu = device is None or device == "cpu"
+    kind = str(device).partition(":")[0]
+    kind = kind if kind in ("cpu", "opencl") else "cuda"
     try:
-        index = 0 if device is None or device == "cpu" else driver.device_index(device)
+        index = 0 if device is None or device == "cpu" else device_index(device, kind)
     except DeviceError as error:
         raise InputError(str(error)) from None
     machine = resolve(target, index)
-    if (machine["kind"] == "cuda" and device == "cpu") or not (machine["kind"] == "cuda" or on_cpu):
-        kind, name = ("GPU", "cpu") if on_cpu else ("CPU", "cuda")
+    known = machine["kind"] if on_gpu(machine) else "cpu"
+    numbered = isinstance(device, int) and known != "cpu"
+    if not (device is None or numbered or kind == known):
+        article = "a CPU" if known == "cpu" else "a GPU" if known == "cuda" else "for OpenCL"
         raise InputError(
-            f"the target is a {kind}, so it can't be on device {device!r}; name both, as --target {name} "
+            f"the target is {article}, so it can't be on device {device!r}; name both, as --target {kind} "
             f"--device {device}"
         )
     return machine, index
@@ -242,8 +256,8 @@ def _measurable(target: Target, device: int) -> Target:
 
     Raises `TargetError` if this machine can't run the target's code.
     """
-    if target["kind"] == "cuda":
-        return measured_here(target, device)
+    if on_gpu(target):
+        return (measured_here if target["kind"] == "cuda" else opencl_target.measured_here)(target, device)
     lacking = missing_features(target)
     if lacking and is_cross(target):
         raise TargetError(
@@ -318,7 +332,7 @@ def graph_for(machine: Target, graph: Graph, dtype: Dtype, names: Sequence[str] 
     ``names=["linear"]`` keeps the linear kernel.
     """
     graph = keep_second(graph, exact=dtype == "float64")
-    if machine["kind"] != "cuda":
+    if not on_gpu(machine):
         return graph if names is not None and "linear" in names and "fused" not in names else in_kernel(graph)
     if graph.host is not None:
         return replace(graph, anchor=graph.host, feeds=(), single=None, host=None)

@@ -169,14 +169,14 @@ def row_dtype_of(workload: Mapping[str, Any]) -> Literal["float32", "float64"]:
 class Target(TypedDict, total=False):
     """A machine, as `hbtvm.compiler.targets.target.resolve` describes it."""
 
-    kind: str  # ``"llvm"`` for a CPU, ``"cuda"`` for a GPU; always present
+    kind: str  # ``"llvm"`` for a CPU, ``"cuda"`` or ``"opencl"`` for a GPU; always present
     # `mcpu`, `features`, `vector_bits`: a CPU's name in LLVM, instruction sets for kernels, and bits of its
     # widest vector
     mcpu: str
     features: list[str]
     vector_bits: int
-    # A GPU's architecture, such as ``"sm_90"``; for a CPU ``"aarch64"``, or absent for x86-64. All entries
-    # below are of GPUs.
+    # A CUDA GPU's architecture, such as ``"sm_90"``, or an OpenCL device's name; for a CPU ``"aarch64"``, or
+    # absent for x86-64. All entries below are of GPUs.
     arch: str
     # `max_threads_per_block`, `thread_warp_size`: most threads of a block, and threads of a warp
     max_threads_per_block: int
@@ -199,6 +199,8 @@ _GPU = frozenset(
 )  # fmt: skip
 """Required entries of a target of each kind."""
 
+_ARCH = {"cuda": r"sm_[0-9]{2,3}[af]?", "opencl": r"[a-z0-9.-]{1,60}"}
+
 
 def is_known(workload: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
     """Return whether a workload and target, perhaps from a log, have the entries that schedules read."""
@@ -217,14 +219,14 @@ def is_known(workload: Mapping[str, Any], target: Mapping[str, Any]) -> bool:
         forms = [ReasonsWorkload]
     else:
         forms = [LinearWorkload if family == "linear" else NetworkWorkload]
-    machine = _GPU if target.get("kind") == "cuda" else _CPU
+    machine = _GPU if target.get("kind") in _ARCH else _CPU
     sizes = [target.get(name) for name in machine if name not in _NOT_SIZES]
     return (
         all(_has_form(workload, form) for form in forms)
         and machine <= target.keys()
         and _has_form(target, Target)
         and all(isinstance(size, int) and size > 0 for size in sizes)
-        and (machine is _CPU or re.fullmatch(r"sm_[0-9]{2,3}[af]?", str(target["arch"])) is not None)
+        and (machine is _CPU or re.fullmatch(_ARCH[target["kind"]], str(target["arch"])) is not None)
     )
 
 

@@ -27,7 +27,7 @@ from hbtvm.compiler.building.cuda_toolkit import find
 from hbtvm.compiler.lowering.rewrites import rewrite_loops
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.graph.trees.ensemble import TreeEnsemble
-from hbtvm.runtime.cuda.launch import Scaling
+from hbtvm.runtime.gpu.launch import Scaling
 from hbtvm.runtime.native.objects.cache import KERNELS, kept
 from hbtvm.runtime.package.signature import Signature
 from hbtvm.schedules.space import Config

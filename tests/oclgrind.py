@@ -23,7 +23,7 @@ from hbtvm.compiler.building import cuda_source
 from hbtvm.compiler.building.cuda import _launch
 from hbtvm.compiler.lowering.cuda.row_bounds import with_bounds
 from hbtvm.compiler.lowering.rewrites import rewrite_loops
-from hbtvm.runtime.cuda.launch import Scaling
+from hbtvm.runtime.gpu.launch import Scaling
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import Strategy

@@ -172,7 +172,7 @@ def add_build_options(parser: Parser) -> None:
     parser.add_argument(
         "--target",
         default="cpu",
-        help="what to compile for: cpu for this machine, cuda for its GPU, or a TVM target as JSON "
+        help="what to compile for: cpu for this machine, cuda or opencl for its GPU, or a TVM target as JSON "
         "(default: %(default)s)",
     )
     parser.add_argument(

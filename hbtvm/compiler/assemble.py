@@ -19,7 +19,8 @@ from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.selection.choose import default_strategy
 from hbtvm.graph.graph import Graph
 from hbtvm.graph.parts import Parts
-from hbtvm.runtime.cuda.launch import Launch
+from hbtvm.runtime.gpu.launch import Launch
+from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.runtime.package.file import KernelEntry, Package, StageEntry, anchor_facts, pipeline_fields
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload, family_of
@@ -105,7 +106,7 @@ def assemble(
 
 def _executor(parts: Parts, target: Target) -> bytes:
     """Return the executor of kernels on a CPU; on a GPU, only counters of categories need its code."""
-    if target["kind"] != "cuda":
+    if not on_gpu(target):
         return executor(target)
     return host_executor() if parts.reads_counters else b""
 
@@ -132,7 +133,7 @@ def _built(
     logged: dict[int, tuple[str, Callable[[], _Code]]] = {}
     for number, (forest, kernel) in enumerate(pairs):
         call: Callable[[], _Code]
-        if kernel.library is not None and target["kind"] != "cuda":
+        if kernel.library is not None and not on_gpu(target):
             call = partial(_kept, kernel.library, kernel.object)
         else:
             workload = workload_of(forest, kernel.rows, kernel.threads)
@@ -161,7 +162,7 @@ def build_packaged(
     Raises `BuildError` if it cannot be built.
     """
     chosen = strategies_on(target, family_of(workload))[strategy]
-    if target["kind"] == "cuda":
+    if on_gpu(target):
         parts = chosen.signature(workload, config).parts
         module = chosen.module(workload, config)
         return *build_code(module, target, portable=True, parts=parts, gathers=staged, outputs=outputs), b""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from hbtvm.runtime.cuda.launch import Launch
+from hbtvm.runtime.gpu.launch import Launch
 from hbtvm.runtime.package.file import KernelEntry
 from hbtvm.runtime.parallelism import Parallel
 from hbtvm.schedules.space import Config

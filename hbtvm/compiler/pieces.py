@@ -12,6 +12,7 @@ from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.stages import Stage
 from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Operand, Strategy
 from hbtvm.strategies.trees.forest import DType
@@ -38,10 +39,14 @@ def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: T
     `names`: the requested strategies; None for all.
     `target`: the target to compile for.
     """
-    on_gpu = target["kind"] == "cuda"
+    gpu = on_gpu(target)
     if not graph.stages:
-        operands = operands_of(graph, dtype, complete=not on_gpu, prologue=not on_gpu)
+        operands = operands_of(graph, dtype, complete=not gpu, prologue=not gpu)
         return [Piece(graph, operands, usable(operands[0], names, target)[0])]
+    if target["kind"] == "opencl":
+        raise InputError(
+            "the model takes several kernels, which packages for OpenCL lack; compile it for a CPU."
+        )
     width = len(graph.feeds) or graph.input.n_features
     last: Any = graph.anchor
     works = [
@@ -67,7 +72,7 @@ def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: T
         later = [work.columns for work in works[i + 1 :] if isinstance(work.anchor, TreeEnsemble)]
         compared = any(column >= width for columns in later for column in columns)
         kind = dtype if trees and not compared else "float64"
-        operands = list(operands_of(alone, kind, complete=False, prologue=not on_gpu))
+        operands = list(operands_of(alone, kind, complete=False, prologue=not gpu))
         if trees and not of_rows and anchor.compare_dtype == "float64":
             operands = [operand for operand in operands if operand.row_dtype == "float64"]
         supported = [name for name in names or () if name in BY_FAMILY[operands[0].family]]

@@ -14,6 +14,7 @@ from hbtvm.graph.columns.hashes import HashText
 from hbtvm.graph.columns.steps import Encode
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.feeds.file_columns import steps_of
+from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package.calls import CallTimes
 
@@ -34,8 +35,7 @@ def add_call_times(model: Model, batches: Batches | None = None) -> None:
     `batches`: the rows; by default, random rows. A recursive model has no default.
     """
     package = model.package
-    on_gpu = package.target.get("kind") == "cuda"
-    if not on_gpu and missing_features(package.target):
+    if not on_gpu(package.target) and missing_features(package.target):
         return
     if batches is None:
         sizes = sorted({kernel.rows for kernel in package.kernels})

@@ -14,6 +14,11 @@ from hbtvm.runtime.cuda.execution.executor import DeviceExecutor
 from hbtvm.runtime.cuda.execution.work import OneKernel
 from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore
 from hbtvm.runtime.cuda.timing import Resident
+from hbtvm.runtime.opencl import driver as opencl
+from hbtvm.runtime.opencl.execution import DeviceExecutor as OpenclExecutor
+from hbtvm.runtime.opencl.execution import DeviceKernel as OpenclKernel
+from hbtvm.runtime.opencl.execution import TableStore as OpenclTables
+from hbtvm.runtime.opencl.timing import Resident as OpenclResident
 from hbtvm.runtime.package.file import KernelEntry
 
 _FAULT = 70  # exit status of a worker whose CUDA context was lost to a fault
@@ -76,3 +81,31 @@ def or_end(work: Callable[[], _Result]) -> _Result:
 
 
 _end: Callable[[int], Any] = os._exit  # exits without clean-up: exit handlers would use the lost context
+
+
+class OpenclCandidate:
+    """A kernel and its tables, loaded on an OpenCL device; methods as of `DeviceCandidate`.
+
+    `entry`, `device`: as there.
+    """
+
+    def __init__(self, entry: KernelEntry, device: int = 0) -> None:
+        here = opencl.device(device)
+        self._kernel = OpenclKernel(here, entry, OpenclTables(here))
+        self._executor = OpenclExecutor(self._kernel, np.zeros(self._kernel.outputs), 1.0, poison=True)
+        self._last: tuple[tuple[int, int | None], OpenclResident] | None = None
+
+    def run(self, rows: np.ndarray) -> np.ndarray:
+        """Return the sums of each row; scores are NaN before the call."""
+        return self._executor.run(rows)
+
+    def seconds(self, rows: np.ndarray, number: int, count: int | None = None) -> float:
+        """Return the seconds of `number` runs of `count` rows by the device's clock, without copies."""
+        if self._last is None or self._last[0] != (id(rows), count):
+            self._last = (id(rows), count), OpenclResident(self._kernel, rows, count)
+        return self._last[1].seconds(number)
+
+
+def candidate(kind: str, entry: KernelEntry, device: int) -> DeviceCandidate | OpenclCandidate:
+    """Return a kernel on this machine's device, by the kind of its target."""
+    return (OpenclCandidate if kind == "opencl" else DeviceCandidate)(entry, device)

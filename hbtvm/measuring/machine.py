@@ -12,6 +12,7 @@ from hbtvm.measuring import archive
 from hbtvm.measuring.archive import Trials
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.gpu.names import device_index
 
 
 def machine_for(trials: Trials, device: str | int | None) -> tuple[dict[str, Any], str, int]:
@@ -38,7 +39,7 @@ def machine_for(trials: Trials, device: str | int | None) -> tuple[dict[str, Any
             )
         return target, _cpu_name(), 0
     try:
-        index = 0 if device is None else driver.device_index(device)
+        index = 0 if device is None else device_index(device)
     except DeviceError as error:
         raise InputError(str(error)) from None
     gpu = driver.gpu(index)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hbtvm.errors import InputError, PackageError
-from hbtvm.runtime.cuda.driver import device_index
 from hbtvm.runtime.feeds.of_package import reader_of
 from hbtvm.runtime.feeds.reader import FeedReader
+from hbtvm.runtime.gpu.names import device_index
 from hbtvm.runtime.host import HostModel, Output
 from hbtvm.runtime.native.library import load_library
 from hbtvm.runtime.package.entry import Package
@@ -23,6 +23,7 @@ from hbtvm.runtime.unreadable import reading
 if TYPE_CHECKING:
     from hbtvm.runtime.cuda.model import DeviceModel
     from hbtvm.runtime.cuda.rows.arrays import ArrayLibrary
+    from hbtvm.runtime.opencl.model import OpenclModel
 
 _BLOCK = 1 << 10  # rows with counters that a thread prepares at a time
 
@@ -55,7 +56,7 @@ class Kernels:
         self.inputs = reader_of(package, package.row_dtypes, texts)
         self.host: HostModel | None = None
         self.front: RecursiveFront | DeviceFront | None = None
-        self.on_device: DeviceModel | None = None
+        self.on_device: DeviceModel | OpenclModel | None = None
         self.calls: dict[Output | None, Callable[[Any], Any]] = {}
         self.transform_call: Callable[[Any], Any] | None = None
         self._package, self._device, self._threads = package, device, threads
@@ -86,18 +87,25 @@ class Kernels:
             self._bind(host)
             self.host = host
             return
-        from hbtvm.runtime.cuda.model import DeviceModel
-
         if package.executor and self.pipeline is not None:
             # On a machine of another architecture, numpy computes counters.
             with contextlib.suppress(PackageError):
                 self.pipeline.counters.use(load_library(package.executor).counters)
-        self.on_device = DeviceModel(package, device_index(self._device))
+        self.on_device = self._model_on_device()
         if self.front is None and not package.transforms:
             # The calls hold neither these kernels nor the model: a cycle would delay the release of memory.
             prepare, look = self.inputs.prepare, self._look
             for output in (None, *package.output.outputs):
                 self.calls[output] = self.on_device.plain_call(prepare, self._convert[output], look)
+
+    def _model_on_device(self) -> DeviceModel | OpenclModel:
+        if self._device.startswith("opencl"):
+            from hbtvm.runtime.opencl.model import OpenclModel
+
+            return OpenclModel(self._package, device_index(self._device, "opencl"))
+        from hbtvm.runtime.cuda.model import DeviceModel
+
+        return DeviceModel(self._package, device_index(self._device))
 
     def _bind(self, host: HostModel) -> None:
         if self.front is None:
@@ -174,7 +182,11 @@ class Kernels:
         from hbtvm.runtime.cuda.rows.inputs import MatrixInputs
 
         self.warm_up()
-        assert self.on_device is not None
-        self.on_device.check_process()
+        if self._device.startswith("opencl"):
+            raise InputError(
+                "a model for OpenCL reads rows in host memory; copy these rows from the GPU first."
+            )
+        on_device: Any = self.on_device
+        on_device.check_process()
         inputs = MatrixInputs(self.inputs) if isinstance(self.inputs, FeedReader) else self.inputs
-        return self.on_device.predict(library, library.read(X), inputs, output)
+        return on_device.predict(library, library.read(X), inputs, output)

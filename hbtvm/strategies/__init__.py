@@ -38,25 +38,25 @@ STRATEGIES: dict[str, Strategy] = {
 }
 """Strategies for trees on CPUs, by name. `TreeTraversal` supports every forest."""
 
+_ON_GPUS = (
+    CudaBitvector(),
+    CudaOblivious(),
+    CudaRankedTraversal(),
+    CudaPerfectTreeTraversal(),
+    CudaTreeTraversal(),
+)
+
 _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     ("llvm", "trees"): STRATEGIES,
     ("llvm", "linear"): {"linear": LinearSum()},
     ("llvm", "reasons"): {"quadrature": Quadrature()},
     **{("llvm", family): {"fused": Fused()} for family in FAMILIES},
+    # Those that need no more than OpenCL 1.2: tensor cores are CUDA's.
+    ("opencl", "trees"): {strategy.name: strategy for strategy in _ON_GPUS},
     ("cuda", "linear"): {"linear": CudaLinearSum()},
     ("cuda", "reasons"): {"quadrature": CudaQuadrature()},
     **{("cuda", family): {"fused": CudaFused()} for family in FAMILIES},
-    ("cuda", "trees"): {
-        strategy.name: strategy
-        for strategy in (
-            CudaBitvector(),
-            CudaOblivious(),
-            CudaRankedTraversal(),
-            CudaPerfectTreeTraversal(),
-            CudaTreeTraversal(),
-            CudaGemm(),
-        )
-    },
+    ("cuda", "trees"): {strategy.name: strategy for strategy in (*_ON_GPUS, CudaGemm())},
 }
 """The strategies that have kernels, by the target's ``kind`` and the operand's family."""
 

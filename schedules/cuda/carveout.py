@@ -24,6 +24,11 @@ KNOB = Knob("carveout", ("driver", "needed", "most"), before="driver")
 possible."""
 
 
+def knob(target: Target) -> Knob:
+    """Return the knob on a target: OpenCL leaves the choice to drivers."""
+    return KNOB if target["kind"] == "cuda" else Knob(KNOB.name, ("driver",))
+
+
 def most(target: Target) -> int:
     """Return the bytes of shared memory that a multiprocessor may have."""
     return int(target["max_shared_memory_per_block"]) + RESERVED

@@ -65,7 +65,8 @@ def _processors(target: Target) -> int:
 
 def _held_threads(target: Target) -> int:
     """Return the threads that a multiprocessor holds."""
-    return _FEWER_THREADS.get(int(re.sub(r"\D", "", target["arch"])), 2048)
+    known = re.fullmatch(r"sm_(\d+)[af]?", target["arch"])
+    return 2048 if known is None else _FEWER_THREADS.get(int(known.group(1)), 2048)
 
 
 def fits(needs: Needs, target: Target, config: Config) -> bool:
@@ -93,7 +94,7 @@ def _has_registers(needs: Needs, target: Target, resident: int = 1) -> bool:
 def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
     """Return the knobs of every strategy's CUDA schedule."""
     rows, most = int(workload["rows"]), int(target["max_threads_per_block"])
-    few = rows <= SMALL_BATCH
+    few, ahead = rows <= SMALL_BATCH, (PREFETCH,) if target["kind"] == "cuda" else ()
     processors = _processors(target)
     splits = _SPLITS if rows <= FEW_ROWS else (1,)
     tiles = tuple(n for n in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if n < 2 * rows)
@@ -105,13 +106,13 @@ def common_knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
         Knob("layout", ("nodes", "trees") if few else ("nodes",)),
         Knob("columns", ("shared", "turned", "global")),
         # One tile at a time, with or without the next tile, or all tiles for a block's lifetime.
-        Knob("tables", ("global", "shared", PREFETCH, *(("kept",) if rows > processors else ()))),
+        Knob("tables", ("global", "shared", *ahead, *(("kept",) if rows > processors else ()))),
         Knob("resident", (1, 2, 4, 8, 16) if rows > _PROCESSORS else (1,)),
         # Blocks that share a tile of rows, each with a part of the trees.
         Knob("tree_blocks", tuple(n for n in splits if n <= int(workload["trees"]))),
         # 0: a block for each tile of rows; else the number of multiprocessors that persistent blocks fill.
         Knob("persistent", (0, processors) if rows > processors else (0,)),
-        carveout.KNOB,
+        carveout.knob(target),
     )
 
 
@@ -215,9 +216,8 @@ def common_default(workload: Workload, target: Target, busy: int = BUSY, full: b
     row_tile, tree_tile = row_threads * rows_each, tree_threads * trees_each
     # Adding partial sums takes another kernel launch, so each block must keep some tiles.
     blocks, tree_blocks = -(-rows // row_tile) * int(workload["groups"]), 1
-    while (
-        rows <= FEW_ROWS and trees >= 4 * tree_blocks * tree_tile and 2 * blocks * tree_blocks <= _PROCESSORS
-    ):
+    most = min(_PROCESSORS, _ROUNDS * processors)
+    while rows <= FEW_ROWS and trees >= 4 * tree_blocks * tree_tile and 2 * blocks * tree_blocks <= most:
         tree_blocks *= 2
     return {
         "row_tile": row_tile,

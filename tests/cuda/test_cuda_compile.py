@@ -16,7 +16,7 @@ import pytest
 from hbtvm.compiler.building.cuda import read_code, write_code
 from hbtvm.compiler.building.cuda_source import cuda_source, machine_code
 from hbtvm.compiler.building.cuda_toolkit import nvcc
-from hbtvm.runtime.cuda.launch import Launch
+from hbtvm.runtime.gpu.launch import Launch
 from hbtvm.schedules.cuda import bitvector as bitvector_cuda
 from hbtvm.schedules.cuda import gemm as gemm_cuda
 from hbtvm.schedules.cuda import oblivious as oblivious_cuda

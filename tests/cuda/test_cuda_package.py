@@ -17,7 +17,7 @@ from hbtvm.cli.main import main
 from hbtvm.compiler.building import cuda_toolkit
 from hbtvm.compiler.building.cuda_toolkit import toolkit_version
 from hbtvm.errors import BuildError, PackageError
-from hbtvm.runtime.cuda.launch import Launch
+from hbtvm.runtime.gpu.launch import Launch
 from hbtvm.runtime.package.file import Package, from_bytes, read, to_bytes
 from tests.cuda.test_cuda_target import NO_GPU
 from tests.cuda_kernels import NO_NVCC

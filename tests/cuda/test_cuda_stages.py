@@ -37,8 +37,8 @@ from hbtvm.compiler.candidates.tasks import forests_of
 from hbtvm.errors import DeviceError, InputError, PackageError
 from hbtvm.frontends import from_object
 from hbtvm.runtime.cuda import driver
-from hbtvm.runtime.cuda.launch import GATHER
 from hbtvm.runtime.cuda.model import DeviceModel
+from hbtvm.runtime.gpu.launch import GATHER
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package.file import Package, from_bytes, to_bytes
 from hbtvm.strategies import strategies_on, workload_of

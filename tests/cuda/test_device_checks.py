@@ -16,8 +16,8 @@ from hbtvm.compiler.candidates.program import TreeProgram
 from hbtvm.compiler.recursion.program import RecursiveProgram
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.execution.mapped import MAPPED_BYTES
-from hbtvm.runtime.cuda.launch import pointers
 from hbtvm.runtime.cuda.memory import Graph, Memory, Module, Pinned, Stream
+from hbtvm.runtime.gpu.launch import pointers
 from hbtvm.runtime.model import Model
 from tests import emulated
 from tests.cuda.test_cuda_recursive_tuning import task_of

@@ -19,9 +19,9 @@ from hbtvm.operators.formulas import likelier, modified_huber, shares, sigmoid, 
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.shapes import reduce
 from hbtvm.runtime.cuda import driver
-from hbtvm.runtime.cuda.launch import MOST_OUTPUTS, OUTPUT
 from hbtvm.runtime.cuda.memory import Memory, Module
 from hbtvm.runtime.cuda.outputs import device_output
+from hbtvm.runtime.gpu.launch import MOST_OUTPUTS, OUTPUT
 from tests import emulated
 from tests.epilogues import RESPONSES, rounded
 from tests.models import ZOO, data

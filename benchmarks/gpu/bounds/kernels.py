@@ -15,7 +15,7 @@ from benchmarks.gpu.bounds.sass import Code, disassemble
 from hbtvm.compiler.building.cuda import source_and_launch
 from hbtvm.compiler.building.cuda_source import machine_code
 from hbtvm.compiler.targets.target import resolve
-from hbtvm.runtime.cuda.launch import Scaling
+from hbtvm.runtime.gpu.launch import Scaling
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import Forest, Strategy, workload_of

@@ -1,4 +1,7 @@
-"""Compile scheduled modules to a GPU's machine code, and derive its launch without TVM."""
+"""Compile scheduled modules to a GPU's machine code, and derive its launch without TVM.
+
+OpenCL's code is source, which a device's driver compiles when it loads a package.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from hbtvm.compiler.lowering.cuda.row_bounds import with_bounds
 from hbtvm.compiler.lowering.cuda.score_epilogue import epilogue_source
 from hbtvm.compiler.lowering.gather import gather_source
 from hbtvm.errors import BuildError
-from hbtvm.runtime.cuda.launch import BASE, BASE_SCORE, COUNT, DIVISOR, Launch, Size
+from hbtvm.runtime.gpu.launch import BASE, BASE_SCORE, COUNT, DIVISOR, Launch, Size
 from hbtvm.schedules.cuda.carveout import ATTRIBUTE
 from hbtvm.schedules.workload import Target
 from hbtvm.tuning.measuring.program import InvalidConfigError
@@ -30,7 +33,7 @@ _SHARED = "tirx.use_dyn_shared_memory"
 
 
 def source_and_launch(module: Any, target: Target, parts: int = 1, bounds: bool = True) -> tuple[str, Launch]:
-    """Return the CUDA source of a scheduled module, score epilogue included, and its kernel's launch.
+    """Return the source of a scheduled module, score epilogue included, and its kernel's launch.
 
     `parts`: partial sums of each score, which the epilogue adds.
     `bounds`: whether the kernel has bounds (see `hbtvm.compiler.lowering.cuda.row_bounds`).
@@ -39,7 +42,7 @@ def source_and_launch(module: Any, target: Target, parts: int = 1, bounds: bool 
     if bounds:
         module = with_bounds(module, parts)
     source, host = lower(module, target)
-    return source + epilogue_source(parts), _launch(module["main"], host)
+    return source + epilogue_source(parts, target["kind"]), _launch(module["main"], host)
 
 
 def build_code(
@@ -55,12 +58,14 @@ def build_code(
     fails.
     """
     source, launch = source_and_launch(module, target, parts)
-    source += (gather_source() if gathers else "") + (output_source() if outputs else "")
+    source += (gather_source(target["kind"]) if gathers else "") + (output_source() if outputs else "")
     return code_of(source, target, portable), launch
 
 
 def code_of(source: str, target: Target, portable: bool = False) -> bytes:
-    """Return the machine code of CUDA source; errors and `portable` as in `build_code`."""
+    """Return the machine code of source; errors and `portable` as in `build_code`."""
+    if target["kind"] == "opencl":
+        return source.encode()
     return machine_code(source, target, portable=portable)[0]
 
 
@@ -69,6 +74,8 @@ def code_without_spills(source: str, target: Target) -> bytes:
 
     Raises `InvalidConfigError` if a kernel spills registers to memory.
     """
+    if target["kind"] == "opencl":
+        return source.encode()
     code, report = machine_code(source, target, "-Xptxas=-v")
     spilled = sum(map(int, re.findall(r"(\d+) bytes spill stores", report)))
     if spilled:

@@ -1,10 +1,10 @@
-"""Lower scheduled modules to CUDA source, and compile that to machine code."""
+"""Lower scheduled modules to CUDA or OpenCL source, and compile the former to machine code."""
 
 from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,8 @@ _FLAGS = ("-O3", "-ftz=false")
 ROUNDED_ONCE = "// A product and a sum may be rounded once.\n"
 """First line of the source of functions with the attribute `MULTIPLY_ADD`."""
 
+_ROUNDED_TWICE = "#pragma OPENCL FP_CONTRACT OFF\n"
+
 
 PORTABLE = "{}{}".format(*OLDEST_PORTABLE)
 """Compute capability of the PTX in portable code: the oldest that CUDA 13 compiles for; later GPUs run it."""
@@ -71,7 +73,10 @@ def cuda_source(module: Any, target: Target) -> str:
 
 
 def lower(module: Any, target: Target) -> tuple[str, Any]:
-    """Return the CUDA source of a scheduled module's kernels, and the host function that starts them."""
+    """Return the source of a scheduled module's kernels, and the host function that starts them."""
+    if target["kind"] == "opencl":
+        source, host, _ = split(_lowered(module, _of_one_type), target)
+        return _ROUNDED_TWICE + source, host["main"]
     source, host, _ = split(_lowered(module), target)
     return _head(module) + helpers(source) + source, host["main"]
 
@@ -83,16 +88,18 @@ def helpers(source: str) -> str:
     )
 
 
-def _lowered(module: Any) -> Any:
-    """Return a scheduled module after TVM's first passes, with annotated loops rewritten."""
-    rewritten = rewrite_loops(module, LOWERING, _REWRITES)
-    lowered = tirx.transform.prim_func_pass(lambda function, *_: _with_calls(function), opt_level=0)
-    return lowered(rewritten)
-
-
 def _with_calls(function: Any) -> Any:
     """Return a lowered function that calls the functions of `helpers`."""
     return kept_bits.keep_bits(near_entries.read_near(_of_one_type(function)))
+
+
+def _lowered(module: Any, change: Callable[[Any], Any] = _with_calls) -> Any:
+    """Return a scheduled module after TVM's first passes, with annotated loops rewritten.
+
+    `change`: changes the lowered functions.
+    """
+    rewritten = rewrite_loops(module, LOWERING, _REWRITES)
+    return tirx.transform.prim_func_pass(lambda function, *_: change(function), opt_level=0)(rewritten)
 
 
 def _of_one_type(function: Any) -> Any:
@@ -114,7 +121,7 @@ def _of_one_type(function: Any) -> Any:
 
 
 def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, Any, Any]:
-    """Return the CUDA source of a lowered module's kernels, the host's module, and the kernels.
+    """Return the source of a lowered module's kernels, the host's module, and the kernels.
 
     `shared`: name of a kernel that reads other blocks' results while it runs, so that its arguments are not
         ``__restrict__``.
@@ -126,7 +133,7 @@ def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, 
     if shared is not None:
         kernels[shared] = kernels[shared].with_attr("tirx.noalias", False)
     with tvm_device:
-        generated = tvm.get_global_func("target.build.cuda")(finalize()(kernels), device)
+        generated = tvm.get_global_func(f"target.build.{target['kind']}")(finalize()(kernels), device)
     return _with_whole_warps(str(generated.inspect_source())), host, kernels
 
 

@@ -12,6 +12,7 @@ from hbtvm.compiler.candidates.program import write_study
 from hbtvm.compiler.pieces import Piece
 from hbtvm.logs.record import canonical
 from hbtvm.measuring.archive import MOST_ROWS
+from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import workload_of
 from hbtvm.tuning.task import Task
@@ -54,10 +55,10 @@ def prepare(
     workloads = [canonical(workload_of(piece.operands[0], 1, threads)) for piece in pieces]
     same = [workloads.index(workload) for workload in workloads]
     works = []
-    on_gpu = target["kind"] == "cuda"
-    runs = b"" if on_gpu or fleet else executor(target)
+    gpu = on_gpu(target)
+    runs = b"" if gpu or fleet else executor(target)
     # This machine's GPU repeats rows (`hbtvm.measuring.device.DeviceCandidate`).
-    rows = min(max(batch_sizes), MOST_ROWS) if on_gpu and not fleet else max(batch_sizes)
+    rows = min(max(batch_sizes), MOST_ROWS) if gpu and not fleet else max(batch_sizes)
     for number, piece in enumerate(pieces):
         if same[number] < number:
             continue

@@ -34,6 +34,7 @@ from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.lowering.cuda.score_epilogue import with_epilogue
 from hbtvm.graph.graph import KernelAnchor
 from hbtvm.measuring.checked import CheckedKernel
+from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.runtime.native.executor import OneKernel
 from hbtvm.runtime.native.library import Function, Library, load_kernel, load_library
 from hbtvm.runtime.native.objects.build import c_compiler, executor_library
@@ -122,7 +123,7 @@ class TreeProgram:
         """Compile a candidate; see `hbtvm.tuning.measuring.program.Program.build`."""
         if not self._strategy.space(self._workload, self._target).contains(config):
             raise InvalidConfigError(f"not a configuration of {self._strategy.name}: {config}")
-        if self._target["kind"] == "cuda":
+        if on_gpu(self._target):
             return self._build_cuda(config, library_path)
         build_kernel(self._strategy, self._workload, config, self._target, library_path)
         return fingerprint(
@@ -151,12 +152,13 @@ class TreeProgram:
     def load(self, config: Config, library_path: str) -> CheckedKernel:
         """Load a candidate and its tables."""
         forest = self._study.forests[row_dtype_of(self._workload)]
-        if self._target["kind"] == "cuda":
-            from hbtvm.measuring.device import DeviceCandidate
+        if on_gpu(self._target):
+            from hbtvm.measuring.device import candidate
 
             code, launch = read_code(library_path)
             entry = entry_of(forest, self._strategy, self._workload, config, code, launch)
-            device, count = DeviceCandidate(entry, self._device), self._workload["rows"]
+            device = candidate(self._target["kind"], entry, self._device)
+            count = self._workload["rows"]
             # The sample is smaller than a large batch; the device repeats its rows.
             return CheckedKernel(
                 device.run,
@@ -175,8 +177,8 @@ class TreeProgram:
 
         forest = self._study.forests[row_dtype_of(self._workload)]
         entry = entry_of(forest, self._strategy, self._workload, config)
-        on_gpu = self._target["kind"] == "cuda"
-        kernel = RemoteCandidate.of(session, library_path, entry.signature, entry.tables, on_gpu)
+        gpu = self._target["kind"] == "cuda"
+        kernel = RemoteCandidate.of(session, library_path, entry.signature, entry.tables, gpu)
         return CheckedKernel(kernel.run, *self._check_data(forest), clock=kernel.seconds)
 
     def _check_data(self, forest: Operand) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:

@@ -19,6 +19,7 @@ from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.trees.prologue import Prologue, Scaled
 from hbtvm.logs.query import shipped
 from hbtvm.logs.record import Record
+from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.schedules.cpu.steps import is_wide
 from hbtvm.schedules.space import Space
 from hbtvm.schedules.workload import Target, Workload, family_of, is_known, prologue_of
@@ -224,7 +225,7 @@ def usable(
 def refusal(strategy: Strategy, workload: Workload, target: Target) -> str | None:
     """Return why a strategy cannot hold an operand on a target; None if it can."""
     reason = strategy.refuse(workload)
-    if reason is not None or target["kind"] != "cuda":
+    if reason is not None or not on_gpu(target):
         return reason
     if prologue_of(workload) is not None:
         return f"{strategy.name} computes no arithmetic in front of trees on a GPU"
@@ -280,7 +281,7 @@ def make_tasks(
                     strategy=name,
                     group=f"{title}{group_name(rows)}",
                     space=strategy.space(workload, target),
-                    describe=partial(describe_kernel, strategy, workload, target["kind"] == "cuda"),
+                    describe=partial(describe_kernel, strategy, workload, on_gpu(target)),
                     program=PROGRAM,
                     payload=payload,
                     initial=(usual.config, default) if first else (default,),
@@ -300,6 +301,6 @@ def describe(record: Record) -> tuple[Describe, Space] | None:
             return None
         space = strategy.space(workload, target)
         space.contains(strategy.default(workload, target))  # fails for sizes that no model has
-        return partial(describe_kernel, strategy, workload, target["kind"] == "cuda"), space
+        return partial(describe_kernel, strategy, workload, on_gpu(target)), space
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return None  # the workload is not of this version's models

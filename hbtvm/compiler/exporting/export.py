@@ -27,6 +27,7 @@ from hbtvm.errors import FileError, InputError, PackageError, UnsupportedModel
 from hbtvm.runtime.cpu import architecture
 from hbtvm.runtime.feeds.file_columns import known_values
 from hbtvm.runtime.feeds.reader import FeedReader
+from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.runtime.host import described, stages_of
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.native.library import Function
@@ -122,7 +123,7 @@ def export(
 def _prepared(package: Package, name: str, options: Sequence[str] = ()) -> _Prepared | RecursivePrepared:
     if package.python:
         raise PackageError(f"runs Python code, {', '.join(map(str, package.python))}")
-    if package.target.get("kind") == "cuda":
+    if on_gpu(package.target):
         raise PackageError("was compiled for GPUs; compile the model for a CPU")
     return (RecursivePrepared if package.recursion is not None else _Prepared)(package, name, options)
 

@@ -11,6 +11,7 @@ from hbtvm.compiler.selection.cuda import default_on_cuda
 from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.targets import target_key
+from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.schedules.cpu import ranked_rows
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload, family_of, is_known
@@ -108,7 +109,7 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
     """
     if family_of(workload) != "trees":
         return next(iter(strategies))
-    if target["kind"] == "cuda":
+    if on_gpu(target):
         return default_on_cuda(strategies, workload)
     perfect, depth = "perfect_tree_traversal", workload["depth"]
     columns = workload["numeric"] + workload["categorical"]

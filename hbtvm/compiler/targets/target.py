@@ -18,6 +18,7 @@ from typing import Any, cast
 import tvm
 
 from hbtvm.compiler.targets import cuda as cuda_target
+from hbtvm.compiler.targets import opencl as opencl_target
 from hbtvm.errors import TargetError
 from hbtvm.runtime.cpu import ARCHITECTURES, LEVELS, architecture, host_architecture, known_as, vector_bits
 from hbtvm.schedules.workload import Target
@@ -26,18 +27,21 @@ from hbtvm.schedules.workload import Target
 def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
     """Return the description of a target.
 
-    Raises `TargetError` if the target is invalid, is neither a CPU nor a CUDA GPU, or this machine lacks it.
+    Raises `TargetError` if the target is invalid, of another kind, or this machine lacks it.
 
-    `target`: ``"cpu"`` for this machine, ``"cuda"`` for its GPU; or a TVM target: a JSON object as text, or a
-        dict such as ``{"kind": "llvm", "mcpu": "haswell"}``, ``{"kind": "cuda", "arch": "sm_90"}`` or, for a
-        CPU of another architecture, ``{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}``.
-    `device`: the number of the GPU that ``"cuda"`` stands for.
+    `target`: ``"cpu"`` for this machine, ``"cuda"`` or ``"opencl"`` for its GPU; or a TVM target: a JSON
+        object as text, or a dict such as ``{"kind": "llvm", "mcpu": "haswell"}``,
+        ``{"kind": "cuda", "arch": "sm_90"}``, ``{"kind": "opencl"}`` or, for a CPU of another architecture,
+        ``{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}``.
+    `device`: the number of the GPU that ``"cuda"`` or ``"opencl"`` stands for.
     """
     if isinstance(target, str):
         if target in ("cpu", "llvm", "native"):
             return _host()
         if target == "cuda":
             return cuda_target.device(device)
+        if target == "opencl":
+            return opencl_target.device(device)
         fields = _parse(target)
     else:
         fields = dict(target)
@@ -46,10 +50,12 @@ def resolve(target: str | dict[str, Any] = "cpu", device: int = 0) -> Target:
     kind = fields.get("kind")
     if kind == "cuda":
         return cuda_target.describe(fields)
+    if kind == "opencl":
+        return opencl_target.describe(fields)
     if kind != "llvm":
         raise TargetError(
-            f"target kind {kind!r} is not supported; expected 'cpu', 'cuda', "
-            '{"kind": "llvm", ...} or {"kind": "cuda", ...}'
+            f"target kind {kind!r} is not supported; expected 'cpu', 'cuda', 'opencl', "
+            '{"kind": "llvm", ...}, {"kind": "cuda", ...} or {"kind": "opencl", ...}'
         )
     return _cpu(fields)
 
@@ -101,13 +107,18 @@ def _architecture(mtriple: object) -> str:
     return arch
 
 
+_HOST = {"kind": "llvm"}  # of the functions that start kernels; packages have their launches instead
+
+
 def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
     """Return the `tvm.target.Target` of a description.
 
     `pack_scalars`: whether LLVM may combine similar scalar operations into vectors.
     """
     if target["kind"] == "cuda":
-        return tvm.target.Target(cuda_target.tvm_fields(target), host=tvm.target.Target({"kind": "llvm"}))
+        return tvm.target.Target(cuda_target.tvm_fields(target), host=_HOST)
+    if target["kind"] == "opencl":
+        return tvm.target.Target(opencl_target.tvm_fields(target), host=_HOST)
     attributes = [f"+{name}" for name in target["features"]]
     keys: dict[str, Any] = {"kind": "llvm", "mcpu": target["mcpu"], "mattr": attributes}
     if architecture(target) != "x86_64" or host_architecture() != "x86_64":
@@ -128,9 +139,11 @@ def _parse(text: str) -> dict[str, Any]:
             raise TargetError(f"target is not valid JSON ({error}): {text}") from None
         return parsed
     if text.startswith(("cuda", "rocm", "vulkan", "metal", "opencl")):
-        raise TargetError(f"target {text!r} is not supported; expected 'cpu', 'cuda' or a TVM target as JSON")
+        raise TargetError(
+            f"target {text!r} is not supported; expected 'cpu', 'cuda', 'opencl' or a TVM target as JSON"
+        )
     raise TargetError(
-        f"target {text!r} is not known; expected 'cpu', 'cuda' or a TVM target such as "
+        f"target {text!r} is not known; expected 'cpu', 'cuda', 'opencl' or a TVM target such as "
         '\'{"kind": "llvm", "mcpu": "x86-64-v3"}\''
     )
 

@@ -315,14 +315,3 @@ def gpu(index: int = 0) -> Gpu:
 def _driver(process: int, library: str) -> Driver:
     """Return the driver; one object per process, since a forked child has to initialize it anew."""
     return Driver(library)
-
-
-def device_index(device: str | int) -> int:
-    """Return the number of a device such as ``"cuda:1"``, ``"cuda"`` or ``1``.
-
-    Raises `DeviceError` for other names.
-    """
-    kind, separator, number = (f"cuda:{device}" if isinstance(device, int) else str(device)).partition(":")
-    if kind != "cuda" or (separator and not number.isdecimal()):
-        raise DeviceError(f'device is {device!r}; expected "cuda", "cuda:0", "cuda:1", ...')
-    return int(number) if separator else 0

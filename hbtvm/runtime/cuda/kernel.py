@@ -9,9 +9,9 @@ import numpy as np
 from hbtvm.errors import PackageError
 from hbtvm.runtime.cuda.compatibility import unreadable_code
 from hbtvm.runtime.cuda.driver import NOT_FOUND, CudaError, Gpu
-from hbtvm.runtime.cuda.launch import EPILOGUE, Scaling
 from hbtvm.runtime.cuda.launcher import Launcher
 from hbtvm.runtime.cuda.memory import Memory, Module
+from hbtvm.runtime.gpu.launch import EPILOGUE, Scaling
 from hbtvm.runtime.package.file import KernelEntry
 
 OLDEST_PORTABLE = (7, 5)
@@ -101,7 +101,7 @@ class DeviceKernel:
         return 0
 
     def function(self, name: str) -> int:
-        """Return another kernel of the module, such as `hbtvm.runtime.cuda.launch.GATHER`."""
+        """Return another kernel of the module, such as `hbtvm.runtime.gpu.launch.GATHER`."""
         return self.gpu.function(self._module.handle, name)
 
     @property

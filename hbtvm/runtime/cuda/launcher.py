@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from hbtvm.runtime.cuda.launch import COUNT, EPILOGUE_THREADS, Scaling, pointers
+from hbtvm.runtime.gpu.launch import COUNT, EPILOGUE_THREADS, Scaling, pointers
 from hbtvm.runtime.package.signature import TILES
 
 if TYPE_CHECKING:

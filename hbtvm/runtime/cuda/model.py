@@ -1,11 +1,9 @@
-"""A package's kernels on a GPU: choice of the kernel for a call, and predictions for rows on the device."""
+"""A package's kernels on a GPU, and predictions for rows on the device."""
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -18,45 +16,20 @@ from hbtvm.runtime.cuda.execution.executor import CHUNK_BYTES, DeviceExecutor
 from hbtvm.runtime.cuda.execution.staged import StagedKernels
 from hbtvm.runtime.cuda.execution.work import OneKernel, Work
 from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore
-from hbtvm.runtime.cuda.launch import OUTPUT
 from hbtvm.runtime.cuda.outputs import DeviceOutput, device_output
 from hbtvm.runtime.cuda.resident import Resident
 from hbtvm.runtime.cuda.rows import arrays as device_arrays
 from hbtvm.runtime.cuda.rows.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.rows.tensor import tensor_of
+from hbtvm.runtime.gpu.host_rows import DeviceKernelSet, HostRows
+from hbtvm.runtime.gpu.launch import OUTPUT
 from hbtvm.runtime.package.file import KernelEntry, Package
 from hbtvm.runtime.rows.inputs import Inputs
 
 _F64 = np.dtype(np.float64)
 
 
-class DeviceKernelSet:
-    """Kernels for one type of rows, on one device.
-
-    The kernel that was tuned for the nearest number of rows, by ratio, runs a call. Unlike on a CPU, a call
-    is never split among kernels, since small launches leave a GPU idle.
-
-    `rows`, `executors`: the numbers of rows that kernels were tuned for, and the kernels' executors.
-    """
-
-    def __init__(self, rows: Sequence[int], executors: Sequence[DeviceExecutor]) -> None:
-        order = sorted(range(len(rows)), key=lambda n: rows[n])
-        self._executors = [executors[n] for n in order]
-        # The nearest by ratio changes at the geometric mean of two kernels' numbers.
-        self._bounds = [math.sqrt(rows[a] * rows[b]) for a, b in itertools.pairwise(order)]
-
-    def executor(self, rows: int) -> DeviceExecutor:
-        """Return the kernel for a number of rows."""
-        return self._executors[bisect.bisect_left(self._bounds, rows)]
-
-    def run(self, rows: np.ndarray, look: Callable[[np.ndarray], Any] | None) -> np.ndarray:
-        """Return raw scores of rows in host memory."""
-        if look is not None:
-            look(rows)
-        return self.executor(len(rows)).run(rows)
-
-
-class DeviceModel(Resident):
+class DeviceModel(Resident, HostRows[DeviceExecutor]):
     """All kernels of a package, on one device.
 
     Raises `PackageError` if this machine can't run them. Raises `DeviceError` if there is no such device, or
@@ -74,7 +47,7 @@ class DeviceModel(Resident):
         self._spec = package.output
         self._specs: dict[type[ArrayLibrary], OutputSpec] = {}
         base, divisor = np.array(package.forest["base_score"], np.float64), float(package.forest["divisor"])
-        self.kernels: dict[np.dtype, DeviceKernelSet] = {}
+        self.kernels = {}
         with gpu.current():
             put = TableStore(gpu).put
             toolkit = package.cuda_version
@@ -90,37 +63,6 @@ class DeviceModel(Resident):
             for dtype, works in _works(package, loaded).items():
                 executors = [DeviceExecutor(work, base, divisor, chunk_bytes) for _, work in works]
                 self.kernels[dtype] = DeviceKernelSet([rows for rows, _ in works], executors)
-
-    def scores(self, rows: np.ndarray, look: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
-        """Return raw scores of rows in host memory, float64, shape (N, O).
-
-        `rows`: prepared rows: C-contiguous, of a kernel's type.
-        `look`: called with the rows first; it may refuse them.
-        """
-        return self.kernels[rows.dtype].run(rows, look)
-
-    def plain_call(
-        self,
-        prepare: Callable[[Any], np.ndarray],
-        convert: Callable[[np.ndarray], Any],
-        look: Callable[[np.ndarray], Any] | None = None,
-    ) -> Callable[[Any], Any]:
-        """Return a function from numpy arrays to an output; it returns None for other objects and empty
-        arrays.
-
-        `prepare`, `convert`: from the caller's rows to the kernels', and from raw scores to the output.
-        `look`: as of `scores`.
-        """
-        scores, check = self.scores, self.check_process
-
-        def call(X: Any) -> Any:
-            if type(X) is not np.ndarray:
-                return None
-            check()
-            rows = prepare(X)
-            return convert(scores(rows, look)) if len(rows) else None
-
-        return call
 
     def predict(self, library: ArrayLibrary, X: Any, inputs: Inputs, output: Output | None) -> Any:
         """Predict for rows on this device.

@@ -9,8 +9,8 @@ import numpy as np
 
 from hbtvm.graph.outputs.output import Output, OutputSpec
 from hbtvm.runtime.cuda.driver import Gpu
-from hbtvm.runtime.cuda.launch import MOST_OUTPUTS, MOST_STEPS, OUTPUT_STEPS, OUTPUT_THREADS, pointers
 from hbtvm.runtime.cuda.memory import Memory
+from hbtvm.runtime.gpu.launch import MOST_OUTPUTS, MOST_STEPS, OUTPUT_STEPS, OUTPUT_THREADS, pointers
 from hbtvm.runtime.native.epilogues.epilogue import STEPS, Epilogue, Rule, Type
 from hbtvm.runtime.native.epilogues.select import epilogue_of
 

@@ -22,6 +22,7 @@ from hbtvm.errors import InputError
 from hbtvm.runtime.explaining.explanation import Explanation
 from hbtvm.runtime.explaining.games import matrix_of
 from hbtvm.runtime.explaining.splits import LeafPaths, branches_taken, leaf_paths, tables_of
+from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.runtime.package.kernel import KernelEntry
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def of_pairs(view: Model, X: Any, explained: Explanation) -> Interactions:
     """
     package = view.package
     outputs, players = package.output.shape[0], package.output.shape[1] - 1
-    if package.target["kind"] == "cuda":
+    if on_gpu(package.target):
         raise InputError("packages for GPUs have no interactions; compile the model for a CPU.")
     if outputs * players**2 > _MOST:
         raise InputError(f"{players:,} columns have too many pairs for interactions; explain without them.")

@@ -13,6 +13,7 @@ from hbtvm.graph.graph import Graph, InputSpec
 from hbtvm.graph.outputs.output import OutputSpec
 from hbtvm.graph.parts import Parts
 from hbtvm.graph.python_steps import PythonStep
+from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.runtime.package.calls import CallTimes
 from hbtvm.runtime.package.facts import CudaVersion, Facts, Target
 from hbtvm.runtime.package.kernel import KernelEntry, StageEntry
@@ -139,14 +140,14 @@ def _check(package: Package) -> None:
     """Raise `ValueError` if parts of a package do not match each other."""
     forest, inputs, output = package.forest, package.input, package.output
     table, feeds = package.parts.table, package.parts.feeds
-    on_gpu = package.target.get("kind") == "cuda"
+    gpu = on_gpu(package.target)
     package.parts.check(inputs.n_features)
     if package.parts.reads_texts and not package.text_library:
         raise ValueError("it reads texts, but has no library for them")
     if package.frame is not None and (table is None or table.names is None):
         raise ValueError(f"it returns data frames of {package.frame} without names")
     if package.recursion is not None:
-        check_entry(package.recursion, on_gpu)
+        check_entry(package.recursion, gpu)
     if package.lead is not None and not (package.python and package.lead.transforms):
         raise ValueError("a package leads to no Python step, or does not transform")
     hosted = table is not None
@@ -164,9 +165,9 @@ def _check(package: Package) -> None:
         raise ValueError(f"n_features is {forest['n_features']} and {read}")
     if output.n_outputs != forest["n_outputs"]:
         raise ValueError(f"n_outputs is {forest['n_outputs']} and {output.n_outputs}")
-    if not on_gpu and package.kernels and not package.executor:
+    if not gpu and package.kernels and not package.executor:
         raise ValueError("it has no executor for a CPU")
-    if any((kernel.launch is not None) != on_gpu for kernel in package.all_kernels):
+    if any((kernel.launch is not None) != gpu for kernel in package.all_kernels):
         raise ValueError(f"a kernel is not for {package.target.get('kind', 'a CPU')!r:.100}")
     dtypes = {kernel.dtype for kernel in package.kernels}
     if dtypes != {kernel.dtype for kernel in package.kernels if kernel.missing}:

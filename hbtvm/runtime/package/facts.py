@@ -61,6 +61,13 @@ def _check_target(target: dict[str, Any]) -> dict[str, Any]:
         if not re.fullmatch(r"sm_\d{2,3}[af]?", str(target.get("arch"))):
             raise ValueError(f"the target's arch is {target.get('arch')!r:.100}")
         return target
+    if target.get("kind") == "opencl":
+        if not re.fullmatch(r"[a-z0-9.-]{1,60}", str(target.get("arch"))):
+            raise ValueError(f"the target's arch is {target.get('arch')!r:.100}")
+        threads = target.get("max_threads_per_block")
+        if type(threads) is not int or threads < 1:
+            raise ValueError(f"the target's max_threads_per_block is {threads!r:.100}")
+        return target
     if not re.fullmatch(r"[0-9a-z_]{1,20}", architecture(target)):
         raise ValueError(f"the target's arch is {target.get('arch')!r:.100}")
     features: Any = target.get("features")

@@ -1,11 +1,11 @@
 """The `.tar` of a compiled model: format version 1.
 
 Members: ``manifest.json`` (all but code and tables, see `hbtvm.runtime.package.manifest`),
-``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for GPUs) and ``tables/<hash>.npy``, each
-stored once, with sizes and hashes in the manifest. For a CPU, ``objects/<hash>.o`` is the object from which a
-kernel was linked (`hbtvm.compiler.exporting` links it into other libraries). The ``transform`` of a model
-that predicts is a package, ``transform.tar``, and so is each of its views (`hbtvm.graph.views`),
-``views/<name>.tar``. ``python/<hash>.pkl`` is a Python step, which only
+``manifest.sha256`` (its hash), ``kernels/<hash>.so`` (``.fatbin`` for CUDA, ``.cl`` for OpenCL) and
+``tables/<hash>.npy``, each stored once, with sizes and hashes in the manifest. For a CPU,
+``objects/<hash>.o`` is the object from which a kernel was linked (`hbtvm.compiler.exporting` links it into
+other libraries). The ``transform`` of a model that predicts is a package, ``transform.tar``, and so is each
+of its views (`hbtvm.graph.views`), ``views/<name>.tar``. ``python/<hash>.pkl`` is a Python step, which only
 `hbtvm.runtime.python_steps.trusted` unpickles, and ``lead.tar`` the package in front of it. Equal packages
 give equal bytes.
 """
@@ -160,7 +160,7 @@ def _members(package: Package) -> dict[str, bytes]:
         tvm_version=package.tvm_version or installed_version("apache-tvm"),
         python=tuple(step.pickled() for step in package.python),
     )
-    suffix = ".fatbin" if package.target.get("kind") == "cuda" else ".so"
+    suffix = {"cuda": ".fatbin", "opencl": ".cl"}.get(str(package.target.get("kind")), ".so")
     members: dict[str, bytes] = {}
 
     def store(value: bytes | np.ndarray, folder: str) -> str:

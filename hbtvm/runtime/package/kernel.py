@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from hbtvm import codec
-from hbtvm.runtime.cuda.launch import Launch
+from hbtvm.runtime.gpu.launch import Launch
 from hbtvm.runtime.package.contents import check_contents
 from hbtvm.runtime.package.facts import Facts
 from hbtvm.runtime.package.signature import Dtype, Signature

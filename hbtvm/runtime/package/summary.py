@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.runtime.package.calls import call_cells, call_heads
 from hbtvm.runtime.package.file import KernelEntry, Package
 from hbtvm.runtime.recursive.words import recursion_rows, recursion_words
@@ -65,7 +66,7 @@ def facts(package: Package, threads: int | None = None) -> dict[str, str]:
         "by": f"hbtvm {package.hbtvm_version or '?'}, tvm {package.tvm_version or '?'}"
         + (f", CUDA {package.cuda_version}" if package.cuda_version else ""),
     }
-    if threads is not None and target.get("kind") != "cuda":
+    if threads is not None and not on_gpu(target):
         described["threads"] = f"up to {threads} for a call"
     return described
 
@@ -187,6 +188,8 @@ def words(value: Any) -> str:
 def _machine(target: Mapping[str, Any]) -> str:
     if target.get("kind") == "cuda":
         return f"for NVIDIA GPUs: {target['arch']}, and as portable code others from sm_75 on"
+    if target.get("kind") == "opencl":
+        return f"for OpenCL devices with blocks of {target['max_threads_per_block']} threads"
     details = ", ".join([*([target["arch"]] if "arch" in target else []), *target["features"]])
     return f"for {target.get('mcpu', 'this CPU')} ({details or 'no extensions'})"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbtvm.runtime.cuda.launch import MOST_OUTPUTS, MOST_STEPS, OUTPUT, OUTPUT_THREADS
+from hbtvm.runtime.gpu.launch import MOST_OUTPUTS, MOST_STEPS, OUTPUT, OUTPUT_THREADS
 from hbtvm.runtime.native.epilogues.epilogue import STEPS, Rule, Type
 
 _EXPRESSIONS = {

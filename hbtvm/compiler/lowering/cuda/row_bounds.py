@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import ir, s_tir, tirx
 from tvm.s_tir import SBlock
 
-from hbtvm.runtime.cuda.launch import BASE, BASE_SCORE, COUNT, DIVISOR
+from hbtvm.runtime.gpu.launch import BASE, BASE_SCORE, COUNT, DIVISOR
 
 _FIRST = (
     # After these passes, TVM has found reductions over threads, and indices still separate rows from tiles.
@@ -31,7 +31,7 @@ def with_bounds(module: Any, parts: int = 1) -> Any:
         (tiles, parts * G, V, R), R in one axis or two, or (tiles, R, V), where G is 1.
     `parts`: partial sums of each score.
     Returns a module whose ``main`` takes rows, tables, scores, base scores (float64, shape (G * V,)), and
-    three numbers, by the names of `hbtvm.runtime.cuda.launch`: the number of rows, the first base score, and
+    three numbers, by the names of `hbtvm.runtime.gpu.launch`: the number of rows, the first base score, and
     the divisor. Scores are raw scores by rows, float64, shape (rows, G * V); of several parts, sums as
     before.
     """

@@ -13,22 +13,26 @@ import tvm
 from tvm import te
 from tvm.s_tir import Schedule
 
-from hbtvm.runtime.cuda.launch import EPILOGUE, EPILOGUE_THREADS
+from hbtvm.compiler.lowering.cuda.dialects import DIALECTS
+from hbtvm.runtime.gpu.launch import EPILOGUE, EPILOGUE_THREADS
 
 
-def epilogue_source(parts: int) -> str:
-    """Return the CUDA source of the kernel from scores, (tiles, parts, O, R), to raw scores by rows, (N, O).
+def epilogue_source(parts: int, kind: str = "cuda") -> str:
+    """Return the source of the kernel from scores, (tiles, parts, O, R), to raw scores by rows, (N, O).
 
     Every module of machine code in a package contains this kernel.
     """
+    dialect = DIALECTS[kind]
+    memory = dialect.memory
     return f"""
-extern "C" __global__ void __launch_bounds__({EPILOGUE_THREADS}) {EPILOGUE}(
-    const double* scores, double* out, const double* base, double divisor, int64_t rows, int64_t outputs,
-    int64_t row_tile) {{
-  const int64_t at = (int64_t)blockIdx.x * {EPILOGUE_THREADS} + threadIdx.x;
+{dialect.kernel(EPILOGUE_THREADS)} {EPILOGUE}(
+    {memory}const double* scores, {memory}double* out, {memory}const double* base, double divisor,
+    {dialect.long} rows, {dialect.long} outputs, {dialect.long} row_tile) {{
+  const {dialect.long} at = {dialect.thread(EPILOGUE_THREADS)};
   if (at >= rows * outputs) return;
-  const int64_t row = at / outputs, output = at % outputs;
-  const double* part = scores + (row / row_tile * {parts} * outputs + output) * row_tile + row % row_tile;
+  const {dialect.long} row = at / outputs, output = at % outputs;
+  {memory}const double* part =
+    scores + (row / row_tile * {parts} * outputs + output) * row_tile + row % row_tile;
   double sum = *part;
   for (int n = 1; n < {parts}; ++n) sum += part[n * outputs * row_tile];
   out[at] = sum / divisor + base[output];

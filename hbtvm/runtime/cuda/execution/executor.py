@@ -20,9 +20,9 @@ from hbtvm.runtime.cuda.execution.lane import Lane
 from hbtvm.runtime.cuda.execution.mapped import MappedLane, mapped_rows
 from hbtvm.runtime.cuda.execution.upload import LEAST_BYTES, PinnedUpload, Staging, Upload
 from hbtvm.runtime.cuda.execution.work import OneKernel, Work
-from hbtvm.runtime.cuda.launch import Scaling
 from hbtvm.runtime.cuda.launcher import Launcher
 from hbtvm.runtime.cuda.memory import Memory
+from hbtvm.runtime.gpu.launch import Scaling
 from hbtvm.runtime.memory import empty
 
 CHUNK_BYTES = 1 << 25

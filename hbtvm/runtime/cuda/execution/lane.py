@@ -8,8 +8,8 @@ import numpy as np
 
 from hbtvm.errors import DeviceError
 from hbtvm.runtime.cuda.execution.work import Work
-from hbtvm.runtime.cuda.launch import Scaling
 from hbtvm.runtime.cuda.memory import Event, Memory, Pinned, Stream
+from hbtvm.runtime.gpu.launch import Scaling
 
 
 class Lane:

@@ -11,8 +11,8 @@ import ctypes
 import numpy as np
 
 from hbtvm.runtime.cuda.kernel import DeviceKernel
-from hbtvm.runtime.cuda.launch import Scaling
 from hbtvm.runtime.cuda.memory import Pinned, Stream
+from hbtvm.runtime.gpu.launch import Scaling
 
 MAPPED_BYTES = 1 << 14
 """Most bytes of rows that a kernel reads from the host; copying more is faster than reading them."""

@@ -16,8 +16,8 @@ import numpy as np
 
 from hbtvm.runtime.cuda.execution.work import Room
 from hbtvm.runtime.cuda.kernel import DeviceKernel
-from hbtvm.runtime.cuda.launch import GATHER, GATHER_THREADS, Scaling, pointers
 from hbtvm.runtime.cuda.memory import Memory
+from hbtvm.runtime.gpu.launch import GATHER, GATHER_THREADS, Scaling, pointers
 
 _ALIGNED_ROWS = 32
 """Stages' columns are padded to a multiple of this many rows, and so begin at a multiple of 256 bytes."""

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from hbtvm.runtime.cuda.driver import Gpu
 from hbtvm.runtime.cuda.kernel import DeviceKernel
-from hbtvm.runtime.cuda.launch import Scaling
 from hbtvm.runtime.cuda.launcher import Launcher
 from hbtvm.runtime.cuda.memory import Memory
+from hbtvm.runtime.gpu.launch import Scaling
 
 
 class Room(Protocol):

@@ -11,8 +11,8 @@ import numpy as np
 from hbtvm.errors import PackageError
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.compatibility import unreadable_code
-from hbtvm.runtime.cuda.launch import pointers
 from hbtvm.runtime.cuda.memory import Memory, Module, Pinned, Stream
+from hbtvm.runtime.gpu.launch import pointers
 from hbtvm.runtime.recursive import binding as c
 from hbtvm.runtime.recursive.entry import RecursionEntry, RecursionKernels, Step
 

@@ -1,0 +1,1 @@
+"""The parts of packages on GPUs that CUDA and OpenCL share."""

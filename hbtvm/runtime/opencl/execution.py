@@ -1,0 +1,213 @@
+"""Run a package's kernel on an OpenCL device, on any number of rows.
+
+Rows go to the device in chunks, through two lanes (a queue with buffers each) in turn: while one computes,
+the other copies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import operator
+
+import numpy as np
+
+from hbtvm.runtime.gpu.launch import COUNT, EPILOGUE, Scaling
+from hbtvm.runtime.memory import empty
+from hbtvm.runtime.opencl.driver import Device
+from hbtvm.runtime.opencl.resources import Buffer, Event, Kernel, Program, Queue
+from hbtvm.runtime.package.kernel import KernelEntry
+from hbtvm.runtime.package.signature import TILES
+
+_COUNT = 4  # the argument of the score epilogue that is the number of rows
+
+_SIZES = ctypes.c_size_t * 3  # threads along each axis
+
+CHUNK_BYTES = 1 << 25
+"""Most bytes of a chunk's rows and scores on the device, unless a single tile takes more."""
+
+
+class TableStore:
+    """Arrays on a device, each copied once for all kernels."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._known: dict[int, tuple[np.ndarray, Buffer]] = {}
+
+    def put(self, array: np.ndarray) -> Buffer:
+        """Return an array's copy on the device."""
+        if id(array) not in self._known:
+            buffer, queue = Buffer(self._device, array.nbytes), Queue(self._device)
+            queue.write(buffer, np.ascontiguousarray(array))
+            queue.wait()
+            # Keep the array, so that no other array gets its id.
+            self._known[id(array)] = array, buffer
+        return self._known[id(array)][1]
+
+
+class DeviceKernel:
+    """A package's kernel with its tables, compiled for a device.
+
+    Raises `PackageError` if the device can't run it. Raises `OpenclError` if it has no room for the tables.
+
+    `entry`: the kernel; it has a `launch`.
+    `tables`: copies tables to the device.
+    `direct`: whether it stores raw scores by rows. Otherwise the score epilogue computes them from sums.
+    `plain`: the scaling of plain sums.
+    """
+
+    def __init__(self, device: Device, entry: KernelEntry, tables: TableStore) -> None:
+        assert entry.launch is not None
+        self.device, self.launch, self.signature = device, entry.launch, entry.signature
+        self.row_tile, self.outputs = entry.signature.row_tile, entry.signature.outputs
+        self.arrays = entry.tables
+        self.tables = [tables.put(table) for table in entry.tables]
+        self.program = Program(device, entry.library)
+        self._zero = tables.put(np.zeros(self.outputs))
+        self.plain = Scaling(self._zero.handle, 0.0, 1.0)
+        self.direct = entry.launch.has_bounds and entry.signature.parts == 1
+
+    def sum_bytes(self, tiles: int) -> int:
+        """Return the bytes of the kernel's sums for the score epilogue."""
+        return 0 if self.direct else self.signature.scores.nbytes(tiles=tiles)
+
+
+class Starter:
+    """Starts a kernel and its score epilogue on one lane's buffers.
+
+    `rows`, `sums`, `out`: buffers of rows, of sums, and of raw scores, float64, shape (n, O).
+    """
+
+    def __init__(
+        self, kernel: DeviceKernel, scaling: Scaling, rows: Buffer, sums: Buffer | None, out: Buffer
+    ) -> None:
+        self._kernel, launch = kernel, kernel.launch
+        self._buffers = rows, sums, out  # arguments are handles only
+        into = out if sums is None else sums
+        handles = [rows.handle, *(table.handle for table in kernel.tables), into.handle]
+        shapes = kernel.signature.shapes(kernel.arrays, 0)
+        values = launch.values(handles, shapes, 0, scaling)
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        self._main = Kernel(kernel.program, launch.function, values, threads)
+        arguments = kernel.signature.arguments
+        self._follow = [
+            isinstance(size, tuple) and arguments[size[0]].shape[size[1]] == TILES
+            for size in launch.arguments
+        ]
+        self._count, self._block = 0, _SIZES(*launch.block)
+        self._finish: Kernel | None = None
+        if sums is not None:
+            self._finish = Kernel(
+                kernel.program,
+                EPILOGUE,
+                [
+                    *(ctypes.c_uint64(handle) for handle in (sums.handle, out.handle, scaling.base)),
+                    ctypes.c_double(scaling.divisor),
+                    *(ctypes.c_int64(number) for number in (0, kernel.outputs, kernel.row_tile)),
+                ],
+            )
+
+    def queue(self, queue: Queue, count: int, timed: bool = False) -> tuple[Event | None, Event | None]:
+        """Queue raw scores of `count` rows; return the first and the last kernel's event if timed."""
+        if count != self._count:
+            self._prepare(count)
+        first = last = queue.start(self._main, self._sizes, self._block, timed)
+        if self._finish is not None:
+            last = queue.start(self._finish, self._each, None, timed)
+        return first, last
+
+    def _prepare(self, count: int) -> None:
+        """Set the arguments for a number of rows."""
+        kernel, launch = self._kernel, self._kernel.launch
+        tiles = -(-count // kernel.row_tile)
+        for at, argument in enumerate(launch.arguments):
+            if self._follow[at] or argument == COUNT:
+                self._main.set(at, tiles if self._follow[at] else count)
+        blocks = launch.blocks(kernel.signature.shapes(kernel.arrays, tiles))
+        self._sizes = _SIZES(*map(operator.mul, blocks, launch.block))
+        if self._finish is not None:
+            self._finish.set(_COUNT, count)
+            self._each = _SIZES(count * kernel.outputs, 1, 1)
+        self._count = count
+
+
+class _Lane:
+    """A queue with memory for a chunk of rows and its scores.
+
+    `capacity`: rows of a chunk, whole tiles.
+    """
+
+    def __init__(self, kernel: DeviceKernel, scaling: Scaling, capacity: int, poison: bool) -> None:
+        device, tiles = kernel.device, capacity // kernel.row_tile
+        self.capacity, self.queue, self._poison = capacity, Queue(device), poison
+        self._rows = Buffer(device, kernel.signature.rows.nbytes(tiles=tiles))
+        self._out = Buffer(device, 8 * capacity * kernel.outputs)
+        self._sums = None if kernel.direct else Buffer(device, kernel.sum_bytes(tiles))
+        self._starter = Starter(kernel, scaling, self._rows, self._sums, self._out)
+        self.queue.fill(self._rows, 0)  # the last tile's padding rows may be computed
+
+    def begin(self, X: np.ndarray, out: np.ndarray) -> None:
+        """Queue a chunk's copies and kernels."""
+        self.queue.write(self._rows, X)
+        if self._poison:
+            for buffer in filter(None, (self._out, self._sums)):
+                self.queue.fill(buffer, 0xFF)
+        self._starter.queue(self.queue, len(X))
+        self.queue.read(out, self._out)
+        self.queue.flush()
+
+
+class DeviceExecutor:
+    """A kernel with its tables on a device; safe to call from several threads at once.
+
+    A free list holds the unused lanes.
+
+    `base`, `divisor`: raw scores are sums / divisor + base; base is float64, shape (O,).
+    `poison`: whether to set scores to NaN before each call, so that missing scores show.
+    """
+
+    def __init__(self, kernel: DeviceKernel, base: np.ndarray, divisor: float, poison: bool = False) -> None:
+        self._kernel, self._poison = kernel, poison
+        self._base = TableStore(kernel.device).put(np.ascontiguousarray(base, np.float64))
+        self._scaling = Scaling(self._base.handle, float(base[0]), divisor)
+        tile = kernel.row_tile
+        row_bytes = kernel.signature.row_bytes + 8 * kernel.outputs + kernel.sum_bytes(1) // tile
+        most = min(CHUNK_BYTES, kernel.device.most_allocated) // row_bytes
+        self._most = max(1, min(most // tile, kernel.launch.most_tiles())) * tile
+        self._spare: list[_Lane] = []
+
+    def run(self, X: np.ndarray) -> np.ndarray:
+        """Return raw scores of rows, float64, shape (N, O).
+
+        Raises `DeviceError` if the device has no room for a single tile, or fails.
+
+        `X`: shape (N, F), C-contiguous, native byte order, of the kernel's type.
+        """
+        out, tile = empty((len(X), self._kernel.outputs), np.float64), self._kernel.row_tile
+        size = min(-(-len(X) // tile) * tile, self._most)
+        starts = range(0, len(X), size)
+        lanes = [self._lane(size) for _ in starts[:2]]
+        try:
+            for start, lane in zip(starts, itertools.cycle(lanes), strict=False):
+                lane.queue.wait()
+                lane.begin(X[start : start + size], out[start : start + size])
+        finally:
+            for lane in lanes:  # the caller's rows may be released after an error, too
+                lane.queue.wait()
+        self._spare += lanes
+        return out
+
+    def _lane(self, rows: int) -> _Lane:
+        """Return a free or new lane for chunks of `rows` rows."""
+        # A list's pop and append are atomic, so threads never share a lane.
+        try:
+            lane = self._spare.pop()
+        except IndexError:
+            lane = None
+        if lane is not None and lane.capacity >= rows:
+            return lane
+        del lane  # releases its memory
+        tile = self._kernel.row_tile
+        # Rounded up to a power of two, so that slowly growing calls reuse the lane.
+        tiles = min(1 << (rows // tile - 1).bit_length(), self._most // tile)
+        return _Lane(self._kernel, self._scaling, tiles * tile, self._poison)
