@@ -1,4 +1,4 @@
-"""Packages for OpenCL: compiled, written, loaded, and asked by several callers."""
+"""Packages for OpenCL: compiled and tuned, written, loaded, and asked by several callers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import hbtvm
 from hbtvm.cli.main import main
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import DeviceError, InputError, PackageError, TargetError
+from hbtvm.logs.store import Log
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.opencl import driver, execution
 from hbtvm.runtime.package.file import from_bytes, read, to_bytes
@@ -72,6 +73,24 @@ def test_the_command_line(path: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     np.testing.assert_allclose(np.load(tmp_path / "out.npy").ravel(), booster.predict(X), rtol=1e-5)
     assert main(["predict", str(path), str(tmp_path / "rows.csv"), "--device", "cpu"]) == 2
     assert "compiled for OpenCL, so it can't run on the CPU" in capsys.readouterr().err
+
+
+@needs_device
+def test_a_search_logs_resumes_and_packages(tmp_path: Path) -> None:
+    booster, graph = trained("lgb_real_goss")
+    log = tmp_path / "log.jsonl"
+    options: dict[str, Any] = {"target": "opencl", "strategies": ["bitvector"], "batch_sizes": [50]}
+    hbtvm.tune(graph, trials=2, log=log, **options)
+    records = [record for record in Log(log).read().records if record.times]
+    assert records and {record.target["kind"] for record in records} == {"opencl"}
+    assert {record.target["arch"] for record in records} == {driver.device().arch}
+    known = {str(record.config) for record in records}
+    model = hbtvm.tune(graph, trials=3, log=log, **options)
+    assert known < {str(record.config) for record in Log(log).read().records if record.times}
+    X = random_rows(60)
+    np.testing.assert_allclose(
+        Model(from_bytes(to_bytes(model.package))).predict(X), booster.predict(X), rtol=1e-5
+    )
 
 
 @needs_device

@@ -1,0 +1,60 @@
+"""Sampled configurations of every strategy for OpenCL, on a driver."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hbtvm.compiler.building.cuda import build_code
+from hbtvm.compiler.entries import entry_of
+from hbtvm.compiler.targets.target import resolve
+from hbtvm.graph.trees.reference import margins
+from hbtvm.measuring.device import OpenclCandidate
+from hbtvm.strategies import make_forest, strategies_on, workload_of
+from tests.ensembles import random_ensemble, random_rows
+from tests.kernels import tolerance
+from tests.opencl.devices import NO_OPENCL
+
+pytestmark = pytest.mark.skipif(NO_OPENCL is not None, reason=str(NO_OPENCL))
+
+ANY = resolve({"kind": "opencl"})
+_SAMPLES = int(os.environ.get("HBTVM_OPENCL_SAMPLES", "2"))
+"""Configurations of each strategy."""
+
+
+@pytest.mark.parametrize("name", strategies_on(ANY))
+def test_configurations_are_right(name: str) -> None:
+    rng, done = np.random.default_rng(3), 0
+    strategy = strategies_on(ANY)[name]
+    while done < _SAMPLES:
+        ensemble = random_ensemble(
+            rng,
+            trees=int(rng.integers(3, 40)),
+            max_leaves=int(rng.choice([4, 8])),
+            groups=int(rng.choice([1, 2])),
+            missing=str(rng.choice(["mixed", "left"])),
+            categories=name not in ("perfect_tree_traversal", "oblivious") and bool(rng.integers(2)),
+            oblivious=name == "oblivious",
+        )
+        dtype: Any = str(rng.choice(["float32", "float64"]))
+        forest = make_forest(ensemble, dtype, "float32")
+        workload = workload_of(forest, int(rng.choice([40, 1_000, 100_000])))
+        if strategy.refuse(workload):
+            continue
+        config = strategy.default(workload, ANY)
+        assert strategy.space(workload, ANY).contains(config)
+        if done:
+            config = next(iter(strategy.space(workload, ANY).sample(rng, 1)), config)
+        parts = strategy.signature(workload, config).parts
+        code, launch = build_code(strategy.module(workload, config), ANY, False, parts)
+        kernel = OpenclCandidate(entry_of(forest, strategy, workload, config, code, launch))
+        X = random_rows(rng, ensemble, 77, dtype)
+        sums = kernel.run(X)
+        want = (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
+        atol = max(1e-4, tolerance(ensemble, "float32")) * ensemble.divisor
+        np.testing.assert_allclose(sums, want, rtol=0, atol=atol, err_msg=str(config))
+        assert kernel.seconds(X, 2, 200) > 0
+        done += 1
