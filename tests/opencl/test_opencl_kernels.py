@@ -30,8 +30,10 @@ def test_configurations_are_right(name: str) -> None:
     rng, done = np.random.default_rng(3), 0
     strategy = strategies_on(ANY)[name]
     while done < _SAMPLES:
+        dtype: Any = str(rng.choice(["float32", "float64"]))
         ensemble = random_ensemble(
             rng,
+            compare_dtype=dtype,
             trees=int(rng.integers(3, 40)),
             max_leaves=int(rng.choice([4, 8])),
             groups=int(rng.choice([1, 2])),
@@ -39,7 +41,6 @@ def test_configurations_are_right(name: str) -> None:
             categories=name not in ("perfect_tree_traversal", "oblivious") and bool(rng.integers(2)),
             oblivious=name == "oblivious",
         )
-        dtype: Any = str(rng.choice(["float32", "float64"]))
         forest = make_forest(ensemble, dtype, "float32")
         workload = workload_of(forest, int(rng.choice([40, 1_000, 100_000])))
         if strategy.refuse(workload):
