@@ -32,7 +32,7 @@ $(STAMP): setup.cfg pyproject.toml
 TORCH ?= torch==2.13.0+cpu
 # Without them, tests of exported libraries and of code for aarch64 are skipped or fail, and so does continuous
 # integration.
-CROSS_PACKAGES := clang gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user oclgrind \
+CROSS_PACKAGES := clang gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user llvm oclgrind \
 	ocl-icd-libopencl1 pocl-opencl-icd
 install-all: install cross-tools java  ## Add what optional parts and tests need: PyTorch's build for CPUs, engines of clusters, ...
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[optuna,mlflow,dask,ray,spark,models]' '$(TORCH)'
