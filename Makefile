@@ -38,12 +38,16 @@ install-all: install cross-tools java  ## Add what optional parts and tests need
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[optuna,mlflow,dask,ray,spark,models]' '$(TORCH)'
 
 cross-tools:  ## Install clang, and what runs code for 64-bit Arm CPUs and checks and runs GPU kernels (as root on Debian or Ubuntu).
-	@command -v clang++ >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64 >/dev/null && command -v oclgrind-kernel >/dev/null && ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 && exit 0; \
+	@lacking=; for tool in clang++ aarch64-linux-gnu-gcc qemu-aarch64 llvm-objdump oclgrind-kernel; do \
+		command -v $$tool >/dev/null || lacking="$$lacking $$tool"; done; \
+	ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 && $(PYTHON) -c 'import ctypes; ctypes.CDLL("libOpenCL.so.1")' 2>/dev/null || \
+		lacking="$$lacking OpenCL"; \
+	[ -z "$$lacking" ] && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		export DEBIAN_FRONTEND=noninteractive; \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends $(CROSS_PACKAGES) && exit 0; \
 	fi; \
-	echo "clang++, aarch64-linux-gnu-gcc, qemu-aarch64, oclgrind or an OpenCL driver is missing, which tests of exported code and of GPU kernels need;" \
+	echo "missing:$$lacking, which tests of exported code and of GPU kernels need;" \
 		"on Debian or Ubuntu: apt-get install $(CROSS_PACKAGES)" >&2
 
 java:  ## Install what runs Spark (as root on Debian or Ubuntu).

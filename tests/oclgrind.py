@@ -1,7 +1,7 @@
 """GPU kernels lowered to OpenCL, and run in Oclgrind, which reports races and reads of unwritten memory.
 
 Reports do not depend on the values: a race is found even where the order of the run hides it. The schedules
-are those for CUDA; TVM's generator for OpenCL takes the place of that for CUDA.
+are those for CUDA, and the kernels those of packages for OpenCL.
 """
 
 from __future__ import annotations
@@ -12,17 +12,11 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import tvm
-from tvm import tirx
-from tvm.tirx.build import split_host_device_mods
 
-from hbtvm.compiler.building import cuda_source
-from hbtvm.compiler.building.cuda import _launch
-from hbtvm.compiler.lowering.cuda.row_bounds import with_bounds
-from hbtvm.compiler.lowering.rewrites import rewrite_loops
+from hbtvm.compiler.building.cuda import source_and_launch
+from hbtvm.compiler.targets.target import resolve
 from hbtvm.runtime.gpu.launch import Scaling
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
@@ -32,15 +26,7 @@ from tests.cuda_kernels import _by_rows
 PROGRAM = "oclgrind-kernel"
 NO_OCLGRIND = None if shutil.which(PROGRAM) else "oclgrind is not installed"
 
-_TARGET = tvm.target.Target(
-    {
-        "kind": "opencl",
-        "max_threads_per_block": 1024,
-        "thread_warp_size": 1,
-        "max_shared_memory_per_block": 49152,
-        "host": {"kind": "llvm"},
-    }
-)
+_TARGET = resolve({"kind": "opencl", "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152})
 _SHARED = 233_472  # bytes of local memory
 _REPORT = re.compile(
     r"[Rr]ead-write data race|[Ww]rite-write data race|[Uu]ninitialized value|Invalid \w+|"
@@ -72,9 +58,7 @@ def run(
     `change`: changes the OpenCL source, to plant a fault.
     """
     signature = strategy.signature(workload, config)
-    module = with_bounds(strategy.module(workload, config), signature.parts)
-    source, host = _source(module)
-    launch = _launch(module["main"], host)
+    source, launch = source_and_launch(strategy.module(workload, config), _TARGET, signature.parts)
     tiles, direct = -(-len(X) // signature.row_tile), signature.parts == 1
     scores = np.zeros((len(X), signature.outputs) if direct else signature.scores.sizes(tiles=tiles))
     arrays = [X, *tables, scores]
@@ -110,20 +94,6 @@ def run(
     made = found.reshape(scores.shape)
     totals = made if direct else _by_rows(signature, made)[: len(X)] / divisor + base
     return Run(totals, tuple(sorted(set(_REPORT.findall(done.stderr)))))
-
-
-def _source(module: Any) -> tuple[str, Any]:
-    """Return the OpenCL source of a scheduled module's kernel, and the host function that starts it."""
-    lowered = rewrite_loops(module, cuda_source.LOWERING, cuda_source._REWRITES)
-    typed = tirx.transform.prim_func_pass(
-        lambda function, *_: cuda_source._of_one_type(function), opt_level=0
-    )(lowered)
-    graph, _, finalize = tirx.get_default_tir_pipeline(_TARGET)
-    host, devices = split_host_device_mods(graph(tirx.transform.BindTarget(_TARGET)(typed)))
-    ((device, kernels),) = devices.items()
-    with _TARGET:
-        generated = tvm.get_global_func("target.build.opencl")(finalize()(kernels), device)
-    return str(generated.inspect_source()), host["main"]
 
 
 def _bytes(array: np.ndarray) -> str:

@@ -179,6 +179,7 @@ class Kernels:
 
     def predict_on_device(self, library: ArrayLibrary, X: Any, output: Output | None) -> Any:
         """Return an output of rows on a GPU, computed there."""
+        from hbtvm.runtime.cuda.model import DeviceModel
         from hbtvm.runtime.cuda.rows.inputs import MatrixInputs
 
         self.warm_up()
@@ -186,7 +187,7 @@ class Kernels:
             raise InputError(
                 "a model for OpenCL reads rows in host memory; copy these rows from the GPU first."
             )
-        on_device: Any = self.on_device
-        on_device.check_process()
+        assert isinstance(self.on_device, DeviceModel)
+        self.on_device.check_process()
         inputs = MatrixInputs(self.inputs) if isinstance(self.inputs, FeedReader) else self.inputs
-        return on_device.predict(library, library.read(X), inputs, output)
+        return self.on_device.predict(library, library.read(X), inputs, output)

@@ -12,13 +12,12 @@ from hbtvm.compiler.building.cuda import build_code
 from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.graph.trees.reference import margins
-from hbtvm.measuring.device import OpenclCandidate
+from hbtvm.measuring.device import DeviceCandidate
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import tolerance
-from tests.opencl.devices import NO_OPENCL
 
-pytestmark = pytest.mark.skipif(NO_OPENCL is not None, reason=str(NO_OPENCL))
+pytestmark = pytest.mark.usefixtures("opencl")
 
 ANY = resolve({"kind": "opencl"})
 _SAMPLES = int(os.environ.get("HBTVM_OPENCL_SAMPLES", "2"))
@@ -51,7 +50,7 @@ def test_configurations_are_right(name: str) -> None:
             config = next(iter(strategy.space(workload, ANY).sample(rng, 1)), config)
         parts = strategy.signature(workload, config).parts
         code, launch = build_code(strategy.module(workload, config), ANY, False, parts)
-        kernel = OpenclCandidate(entry_of(forest, strategy, workload, config, code, launch))
+        kernel = DeviceCandidate(entry_of(forest, strategy, workload, config, code, launch), kind="opencl")
         X = random_rows(rng, ensemble, 77, dtype)
         sums = kernel.run(X)
         want = (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor

@@ -21,11 +21,10 @@ from hbtvm.runtime.model import Model
 from hbtvm.runtime.opencl import driver, execution
 from hbtvm.runtime.package.file import from_bytes, read, to_bytes
 from hbtvm.trials import export
-from tests.opencl.devices import NO_OPENCL
 from tests.runtime_models import random_rows, trained
 
 ANY = {"kind": "opencl"}
-needs_device = pytest.mark.skipif(NO_OPENCL is not None, reason=str(NO_OPENCL))
+needs_device = pytest.mark.usefixtures("opencl")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,11 @@ def test_packages_hold_source_and_can_be_inspected_anywhere(
 ) -> None:
     package = read(path)
     assert {kernel.dtype for kernel in package.kernels} == {"float32", "float64"}
-    assert all(b"__kernel void main_kernel(" in kernel.library for kernel in package.kernels)
+    for kernel in package.kernels:
+        assert kernel.launch is not None
+        x, y, z = kernel.launch.block
+        size = f"__kernel __attribute__((reqd_work_group_size({x}, {y}, {z}))) void main_kernel("
+        assert size.encode() in kernel.library
     assert to_bytes(from_bytes(to_bytes(package))) == to_bytes(package) == path.read_bytes()
     assert main(["inspect", str(path)]) == 0
     assert "for OpenCL devices with blocks of 256 threads" in capsys.readouterr().out
@@ -94,13 +97,16 @@ def test_a_search_logs_resumes_and_packages(tmp_path: Path) -> None:
 
 
 @needs_device
-def test_what_the_driver_refuses_is_one_sentence(path: Path) -> None:
+def test_what_the_driver_refuses_is_one_sentence(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = read(path)
     broken = [replace(kernel, library=b"__kernel void f(int x) { y = x; }") for kernel in package.kernels]
     with pytest.raises(PackageError, match=r"opencl:0 \(.*can't compile a kernel: .*error.*'y'"):
         Model(replace(package, kernels=tuple(broken))).predict(np.ones((2, 4)))
     with pytest.raises(DeviceError, match=r"there is no opencl:99; this machine has \d+ OpenCL device"):
         driver.Device(driver._library(driver.LIBRARY), 99)
+    monkeypatch.setattr(driver.device(), "most_threads", 8)
+    with pytest.raises(PackageError, match=r"blocks of \d+ threads, and opencl:0 \(.*\) has at most 8;"):
+        Model(package).predict(np.ones((2, 4)))
 
 
 def test_forked_processes_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

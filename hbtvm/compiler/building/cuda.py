@@ -42,7 +42,10 @@ def source_and_launch(module: Any, target: Target, parts: int = 1, bounds: bool 
     if bounds:
         module = with_bounds(module, parts)
     source, host = lower(module, target)
-    return source + epilogue_source(parts, target["kind"]), _launch(module["main"], host)
+    launch = _launch(module["main"], host)
+    if target["kind"] == "opencl":
+        source = _with_block(source, launch)
+    return source + epilogue_source(parts, target["kind"]), launch
 
 
 def build_code(
@@ -58,7 +61,7 @@ def build_code(
     fails.
     """
     source, launch = source_and_launch(module, target, parts)
-    source += (gather_source(target["kind"]) if gathers else "") + (output_source() if outputs else "")
+    source += (gather_source() if gathers else "") + (output_source() if outputs else "")
     return code_of(source, target, portable), launch
 
 
@@ -96,6 +99,15 @@ def check_toolkit(target: Target) -> None:
             f"this machine's CUDA compiler has no code for {target['arch']} ({error}); packages need one for "
             f"that and sm_{PORTABLE}"
         ) from None
+
+
+def _with_block(source: str, launch: Launch) -> str:
+    """Declare the threads of an OpenCL kernel's blocks, without which some drivers allow 256 at most."""
+    x, y, z = launch.block
+    start = f"void {launch.function}("
+    return source.replace(
+        f"__kernel {start}", f"__kernel __attribute__((reqd_work_group_size({x}, {y}, {z}))) {start}"
+    )
 
 
 def write_code(path: str, code: bytes, launch: Launch) -> None:

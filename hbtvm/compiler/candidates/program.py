@@ -153,11 +153,11 @@ class TreeProgram:
         """Load a candidate and its tables."""
         forest = self._study.forests[row_dtype_of(self._workload)]
         if on_gpu(self._target):
-            from hbtvm.measuring.device import candidate
+            from hbtvm.measuring.device import DeviceCandidate
 
             code, launch = read_code(library_path)
             entry = entry_of(forest, self._strategy, self._workload, config, code, launch)
-            device = candidate(self._target["kind"], entry, self._device)
+            device = DeviceCandidate(entry, self._device, self._target["kind"])
             count = self._workload["rows"]
             # The sample is smaller than a large batch; the device repeats its rows.
             return CheckedKernel(

@@ -2,9 +2,9 @@
 
 The description has the names of CUDA's (`hbtvm.compiler.targets.cuda`)::
 
-    {"kind": "opencl", "arch": "intel-r-arc-tm-a770-graphics", "max_threads_per_block": 1024,
-     "thread_warp_size": 32, "max_shared_memory_per_block": 49152, "registers_per_block": 65536,
-     "max_registers_per_thread": 255, "cores": 512}
+    {"kind": "opencl", "arch": "gfx1100", "max_threads_per_block": 256, "thread_warp_size": 32,
+     "max_shared_memory_per_block": 49152, "registers_per_block": 65536,
+     "max_registers_per_thread": 255, "cores": 48}
 
 ``arch`` is a device's name, by which logs tell devices apart; ``cores`` are its compute units. Kernels are
 compiled by the device's driver, so that a package runs on every device with as many threads and as much

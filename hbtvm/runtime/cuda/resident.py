@@ -5,10 +5,10 @@ from __future__ import annotations
 from hbtvm.errors import DeviceError, PackageError
 from hbtvm.runtime.cuda import driver
 from hbtvm.runtime.cuda.kernel import check_gpu
-from hbtvm.runtime.gpu.host_rows import OfProcess
+from hbtvm.runtime.gpu.host_rows import ProcessBound
 
 
-class Resident(OfProcess):
+class Resident(ProcessBound):
     """A model whose kernels and tables are on one device, for one process.
 
     Raises `PackageError` if the device can't run the code. Raises `DeviceError` if there is no such device.

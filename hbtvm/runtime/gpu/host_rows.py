@@ -50,7 +50,7 @@ class DeviceKernelSet(Generic[_Executor]):
         return self.executor(len(rows)).run(rows)
 
 
-class OfProcess:
+class ProcessBound:
     """Base of models that are on a device for one process: contexts do not survive a fork."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class OfProcess:
             )
 
 
-class HostRows(OfProcess, Generic[_Executor]):
+class HostRows(ProcessBound, Generic[_Executor]):
     """Base of models on a device: raw scores of rows in host memory."""
 
     kernels: dict[np.dtype, DeviceKernelSet[_Executor]]  # by type of rows

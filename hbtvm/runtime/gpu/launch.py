@@ -13,7 +13,8 @@ from hbtvm.codec import Index, Via, Within
 Size = int | tuple[int, int]  # a number, or an extent of one of the kernel's arrays: (array, axis)
 
 EPILOGUE, EPILOGUE_THREADS = "hbtvm_finish", 256
-"""The kernel that lays scores out by rows (see `compiler.finish`), and its threads per block."""
+"""The kernel that lays scores out by rows (see `hbtvm.compiler.lowering.cuda.score_epilogue`), and its
+threads per block."""
 
 GATHER, GATHER_THREADS = "hbtvm_gather", 256
 """The kernel that gathers rows for a kernel after stages (see `hbtvm.compiler.lowering.gather`), and its

@@ -74,8 +74,10 @@ _NAMES = {
     -4: "CL_MEM_OBJECT_ALLOCATION_FAILURE",
     -5: "CL_OUT_OF_RESOURCES",
     -6: "CL_OUT_OF_HOST_MEMORY",
+    -14: "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
     -11: "CL_BUILD_PROGRAM_FAILURE",
     -30: "CL_INVALID_VALUE",
+    -34: "CL_INVALID_CONTEXT",
     -36: "CL_INVALID_COMMAND_QUEUE",
     -38: "CL_INVALID_MEM_OBJECT",
     -46: "CL_INVALID_KERNEL_NAME",
@@ -86,6 +88,7 @@ _NAMES = {
     -61: "CL_INVALID_BUFFER_SIZE",
 }
 _OUT_OF_MEMORY = (-4, -5, -6, -61)
+_LASTING = (-5, -14, -34, -36)  # NVIDIA's driver says -5 of kernels that fault
 
 
 class OpenclError(DeviceError):
@@ -102,6 +105,11 @@ class OpenclError(DeviceError):
     def out_of_memory(self) -> bool:
         """Whether the device or its driver had too little memory."""
         return self.code in _OUT_OF_MEMORY
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the context may be lost, so that this process can no longer use the device."""
+        return self.code in _LASTING
 
 
 class Library:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import operator
 
 import numpy as np
 
+from hbtvm.errors import PackageError
 from hbtvm.runtime.gpu.launch import COUNT, EPILOGUE, Scaling
 from hbtvm.runtime.memory import empty
 from hbtvm.runtime.opencl.driver import Device
@@ -58,6 +60,12 @@ class DeviceKernel:
 
     def __init__(self, device: Device, entry: KernelEntry, tables: TableStore) -> None:
         assert entry.launch is not None
+        threads = math.prod(entry.launch.block)
+        if threads > device.most_threads:
+            raise PackageError(
+                f"a kernel takes blocks of {threads} threads, and {device.place} has at most "
+                f"{device.most_threads}; compile the model for this device."
+            )
         self.device, self.launch, self.signature = device, entry.launch, entry.signature
         self.row_tile, self.outputs = entry.signature.row_tile, entry.signature.outputs
         self.arrays = entry.tables
@@ -87,8 +95,7 @@ class Starter:
         handles = [rows.handle, *(table.handle for table in kernel.tables), into.handle]
         shapes = kernel.signature.shapes(kernel.arrays, 0)
         values = launch.values(handles, shapes, 0, scaling)
-        threads = launch.block[0] * launch.block[1] * launch.block[2]
-        self._main = Kernel(kernel.program, launch.function, values, threads)
+        self._main = Kernel(kernel.program, launch.function, values)
         arguments = kernel.signature.arguments
         self._follow = [
             isinstance(size, tuple) and arguments[size[0]].shape[size[1]] == TILES

@@ -16,7 +16,7 @@ from hbtvm.runtime.opencl.driver import BUILD_FAILURE, Device, OpenclError
 
 _PROFILED, _READ_WRITE, _NOW = 2, 1, 1
 _STARTED, _ENDED = 0x1282, 0x1283
-_WORK_GROUP_SIZE, _LOCAL_BYTES = 0x11B0, 0x11B2
+_LOCAL_BYTES = 0x11B2
 _OPTIONS = b"-cl-std=CL1.2"
 
 
@@ -151,32 +151,28 @@ class Program(_Resource):
 class Kernel(_Resource):
     """A program's kernel with its arguments, for one thread at a time.
 
-    Raises `PackageError` if the device has too few threads or too little local memory for a block.
+    Raises `PackageError` if the device has too little local memory for a block.
 
     `values`: its arguments, as of C.
-    `threads`: threads of a block.
     """
 
-    def __init__(self, program: Program, name: str, values: Sequence[Any], threads: int = 1) -> None:
+    def __init__(self, program: Program, name: str, values: Sequence[Any]) -> None:
         device = program.device
         try:
             handle = device.library.make("clCreateKernel", program.handle, name.encode())
         except OpenclError as error:
             raise PackageError(f"{device.place} finds no kernel {name!r} in a package: {error}") from None
         super().__init__(device, handle, "clReleaseKernel")
-        most, local = self._limit(_WORK_GROUP_SIZE), self._limit(_LOCAL_BYTES)
-        if threads > most or local > device.local_bytes:
+        needed = device.library.info("clGetKernelWorkGroupInfo", handle, device.handle, _LOCAL_BYTES)
+        local = int.from_bytes(needed, "little")
+        if local > device.local_bytes:
             raise PackageError(
-                f"a kernel takes blocks of {threads} threads and {local:,} bytes of local memory, and "
-                f"{device.place} has {most} and {device.local_bytes:,}; compile the model for this device."
+                f"a kernel takes {local:,} bytes of local memory for a block, and {device.place} has "
+                f"{device.local_bytes:,}; compile the model for this device."
             )
         self._values = values
         for at, value in enumerate(values):
             self.set(at, value.value)
-
-    def _limit(self, what: int) -> int:
-        value = self.device.library.info("clGetKernelWorkGroupInfo", self.handle, self.device.handle, what)
-        return int.from_bytes(value, "little")
 
     def set(self, at: int, number: float) -> None:
         """Set an argument for the starts from now on."""

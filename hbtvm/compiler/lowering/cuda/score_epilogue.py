@@ -13,24 +13,34 @@ import tvm
 from tvm import te
 from tvm.s_tir import Schedule
 
-from hbtvm.compiler.lowering.cuda.dialects import DIALECTS
 from hbtvm.runtime.gpu.launch import EPILOGUE, EPILOGUE_THREADS
+
+_WORDS = {
+    "cuda": (
+        f'extern "C" __global__ void __launch_bounds__({EPILOGUE_THREADS})',
+        f"(int64_t)blockIdx.x * {EPILOGUE_THREADS} + threadIdx.x",
+        "int64_t",
+        "",
+    ),
+    "opencl": ("__kernel void", "(long)get_global_id(0)", "long", "__global "),
+}
+"""The start of a kernel's definition, a thread's number, a 64-bit integer, and the qualifier of pointers to a
+device's memory, by kind of target."""
 
 
 def epilogue_source(parts: int, kind: str = "cuda") -> str:
     """Return the source of the kernel from scores, (tiles, parts, O, R), to raw scores by rows, (N, O).
 
-    Every module of machine code in a package contains this kernel.
+    Every module in a package contains this kernel.
     """
-    dialect = DIALECTS[kind]
-    memory = dialect.memory
+    kernel, thread, long, memory = _WORDS[kind]
     return f"""
-{dialect.kernel(EPILOGUE_THREADS)} {EPILOGUE}(
+{kernel} {EPILOGUE}(
     {memory}const double* scores, {memory}double* out, {memory}const double* base, double divisor,
-    {dialect.long} rows, {dialect.long} outputs, {dialect.long} row_tile) {{
-  const {dialect.long} at = {dialect.thread(EPILOGUE_THREADS)};
+    {long} rows, {long} outputs, {long} row_tile) {{
+  const {long} at = {thread};
   if (at >= rows * outputs) return;
-  const {dialect.long} row = at / outputs, output = at % outputs;
+  const {long} row = at / outputs, output = at % outputs;
   {memory}const double* part =
     scores + (row / row_tile * {parts} * outputs + output) * row_tile + row % row_tile;
   double sum = *part;
