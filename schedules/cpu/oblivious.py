@@ -58,6 +58,8 @@ from hbtvm.schedules.cpu.steps import (
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
+COMPARE = "compare"  # choice of ``search_lookup``: a search by comparisons with registers of thresholds
+
 _MOST_PERMUTED = 256  # most leaves whose values permutes look up
 _FEW_LEAVES = 64  # most leaves whose values take few loads
 _MOST_PAIRED = 128  # most trees whose digits, of up to 7 bits, are added in 16 bits, with room to spare
@@ -201,14 +203,17 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         vectorize(sch, lane, lanes)
         leaf = sch.get_sblock(f"leaf_{part}")
         state_tile(sch, leaf, "ranks", 3 if by_tree else 4, by_row=by_tree)
-    place_ranks(sch, workload, placed.tile, lanes)
+    place_ranks(sch, workload, config, placed.tile)
     finish(sch, config, placed, [], [])
 
 
-def place_ranks(sch: Any, workload: Workload, tile: Any, lanes: int) -> None:
+def place_ranks(sch: Any, workload: Workload, config: Config, tile: Any) -> None:
     """Compute a tile's ranks at the head of the loop over tiles (blocks ``search_<level>``, ``ranks``)."""
     ranks = sch.get_sblock("ranks")
     sch.compute_at(ranks, tile, True)
+    if config["search_lookup"] == COMPARE:
+        return  # instructions search for one rank at a time
+    lanes = int(config["lanes"])
     block, lane = sch.split(sch.get_loops(ranks)[-1], [None, lanes])
     vectorize(sch, lane, lanes)
     for level in reversed(range(int(workload["rank_bits"]) - 1)):
@@ -242,7 +247,7 @@ def _apply_digits(sch: Any, workload: Workload, config: Config) -> None:
     sch.unroll(tree)
     mark(sch, register, lane)
     state_tile(sch, leaf, "ranks", 4)
-    place_ranks(sch, workload, tile, lanes)
+    place_ranks(sch, workload, config, tile)
     place_columns(sch, tile, lanes)
     init = sch.decompose_reduction(sums, pair)
     vectorize(sch, sch.get_loops(init)[-1], rows)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from hbtvm.schedules.cpu import ranked_rows
-from hbtvm.schedules.cpu.oblivious import place_ranks
+from hbtvm.schedules.cpu.oblivious import COMPARE, place_ranks
 from hbtvm.schedules.cpu.sharing import thread_knobs, threads_are_valid
 from hbtvm.schedules.cpu.steps import (
     decompose,
@@ -45,7 +45,7 @@ def space(workload: Workload, target: Target) -> Space:
             return False
         if config["axis"] == "rows":
             return ranked_rows.valid(config, workload, target)
-        if by_rows and config["search_permutes"]:
+        if by_rows and (config["search_permutes"] or config["search_lookup"] == COMPARE):
             return False
         if config["tree_tile"] != int(config["lanes"]) * int(config["vectors"]) or row_tile % together:
             return False
@@ -58,11 +58,11 @@ def space(workload: Workload, target: Target) -> Space:
     count = workload["numeric"] + workload["categorical"]
     node = lookup_knob("node_lookup", target, 10**6)
     leaf = lookup_knob("leaf_lookup", target, 10**6)
-    most, tiles = ((256,), (8, 16, 32)) if by_rows else ((), ())
+    most, tiles = (ranked_rows.ROW_TILES, (8, 16, 32)) if by_rows else ((), ())
     return Space(
         (
             Knob("axis", ("trees", "rows") if by_rows else ("trees",)),
-            Knob("row_tile", tuple(n for n in (1, 4, 8, 16, 32, 64, 128, *most) if n < 2 * rows)),
+            Knob("row_tile", tuple(n for n in sorted({1, 4, 8, 16, 32, 64, 128, *most}) if n < 2 * rows)),
             Knob("together", tuple(n for n in (1, 2, 4, 8) if n < 2 * rows)),
             Knob("lanes", lanes),
             Knob("vectors", (1, 2, 4)),
@@ -71,7 +71,7 @@ def space(workload: Workload, target: Target) -> Space:
             node,
             lookup_knob("row_lookup", target, count),
             leaf,
-            Knob("search_lookup", node.choices),
+            Knob("search_lookup", (*node.choices, COMPARE) if by_rows else node.choices),
             *thread_knobs(workload),
             *((ranked_rows.permutes_knob(workload, target),) if by_rows else ()),
         ),
@@ -136,7 +136,7 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         # Don't unroll rows or registers: it would take long to compile, and gain nothing.
         vectorize(sch, own_lane, lanes)
         state_tile(sch, walk, "ranks", 3, by_row=True)
-    place_ranks(sch, workload, tile, lanes)
+    place_ranks(sch, workload, config, tile)
     row_tile = int(config["row_tile"])
     place_columns(sch, tile, min(lanes, row_tile))
     if not apart:

@@ -3,7 +3,7 @@
 ::
 
     for tile of row_tile rows:
-        columns, ranks, row_ranks = ...                       # bytes, by columns and by rows, in L1
+        columns, ranks, row_ranks = ...                       # by columns and by rows, in L1
         for tree tile, for row block   (or the other way round: ``order``)
             for tree in tile:
                 for register of `vectors`: walk[register] = <tests of the first levels>
@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hbtvm.schedules.cpu.oblivious import place_ranks
+import numpy as np
+
+from hbtvm.schedules.cpu.oblivious import COMPARE, place_ranks, rank_dtype
 from hbtvm.schedules.cpu.steps import (
     MAX_SUMMED,
     decompose,
@@ -29,35 +31,48 @@ from hbtvm.schedules.cpu.steps import (
 from hbtvm.schedules.space import Config, Knob
 from hbtvm.schedules.workload import Target, Workload, apart_of
 
-_BYTES = 4  # ranks in the place of an int32
+_BYTES = 4  # of an int32
+_BYTE, _MOST_BITS = 8, 16  # bits of ranks
 _LEAST_DEPTH, _MOST_DEPTH = 4, 10
 _SHARED = {1: 3.2, 2: 2.0, 4: 1.6}
 """By registers that share the loads of a tree's nodes: time of the first levels for one lane, over that of a
 row's subtree."""
 
+ROW_TILES = (16, 32, 64, 128, 256, 512, 1024)
+
+_LOADED = 64
+"""Rows that take as long as the loads of tables that all rows of a tile share, for ranks of two bytes."""
+
+_MOST_COLUMNS_OF_WORDS = 48  # where walks over ranks of two bytes are faster than those over numbers
+_DEPTHS_OF_WORDS = (6, 7, 8)  # the same
+
 _MOST_COLUMNS = 128  # a subtree takes an instruction for 16 columns
 
 
 def offers(workload: Workload, target: Target) -> bool:
-    """Whether a workload has this program: byte ranks, few columns, and instructions for bytes."""
+    """Whether a workload has this program: small ranks, few columns, and instructions for bytes."""
     columns = workload["numeric"] + workload["categorical"]
     return (
         not is_arm(target)
         and "sse4.2" in target.get("features", ())
-        and workload["rank_bits"] <= 8
+        and workload["rank_bits"] <= _MOST_BITS
         and columns <= _MOST_COLUMNS
         and _LEAST_DEPTH <= workload["depth"] <= _MOST_DEPTH
         and not apart_of(workload)
-        and workload["rows"] >= _BYTES * row_lanes(target)[0]
+        and workload["rows"] >= _rows_of(workload, row_lanes(target)[0])
     )
 
 
 def pays(workload: Workload, target: Target) -> bool:
     """Whether this program is the default; trees have to make up for the search for the ranks of columns."""
-    columns = workload["numeric"] + workload["categorical"]
-    if not offers(workload, target) or columns > workload["trees"] * workload["groups"]:
+    columns, trees = workload["numeric"] + workload["categorical"], workload["trees"] * workload["groups"]
+    if not offers(workload, target) or columns > trees:
         return False
-    wide, leaves, depth = int(target["vector_bits"]) >= 512, workload["leaves"], workload["depth"]
+    bits, leaves, depth = int(target["vector_bits"]), workload["leaves"], workload["depth"]
+    if workload["rank_bits"] > _BYTE:
+        able = columns <= _MOST_COLUMNS_OF_WORDS and depth in _DEPTHS_OF_WORDS and leaves > 32
+        return able and bits <= 256 and columns * 512 <= trees * bits
+    wide = bits >= 512
     # Permutes of wide vectors look up the leaf values of shallow trees.
     if depth < (7 if wide else 5):
         return False
@@ -70,6 +85,11 @@ def row_lanes(target: Target) -> tuple[int, ...]:
     return vector_lanes(target, "int32")[-2:]
 
 
+def _rows_of(workload: Workload, lanes: int) -> int:
+    """Return the ranks in the place of `lanes` int32."""
+    return lanes * _BYTES // np.dtype(rank_dtype(workload["rank_bits"])).itemsize
+
+
 def permutes_knob(workload: Workload, target: Target) -> Knob:
     """Return the knob for the levels of the search for ranks that permutes look up."""
     most = 7 if int(target["vector_bits"]) >= 256 else 0
@@ -78,13 +98,15 @@ def permutes_knob(workload: Workload, target: Target) -> Knob:
 
 def valid(config: Config, workload: Workload, target: Target) -> bool:
     """Whether a configuration with vectors of rows is consistent."""
-    block = _BYTES * int(config["lanes"]) * int(config["vectors"])
+    block = _rows_of(workload, int(config["lanes"])) * int(config["vectors"])
     if int(config["row_tile"]) % block:
         return False
     if config["row_tile"] == block and config["order"] != "trees":
         return False
     lookups = ("node_lookup", "row_lookup", "leaf_lookup")
     if any(config[name] != "scalar" for name in lookups):
+        return False
+    if config["search_permutes"] and config["search_lookup"] == COMPARE:
         return False
     if int(config["search_permutes"]) == workload["rank_bits"] - 1 and config["search_lookup"] != "scalar":
         return False
@@ -97,14 +119,15 @@ def default(workload: Workload, target: Target) -> Config:
         (lanes, vectors)
         for lanes in row_lanes(target)
         for vectors in _SHARED
-        if vectors == 1 or _BYTES * lanes * vectors < 2 * workload["rows"]
+        if vectors == 1 or _rows_of(workload, lanes) * vectors < 2 * workload["rows"]
     ]
     lanes, vectors = min(shapes, key=lambda shape: _cost(workload, *shape))
     most = int(target["vector_bits"]).bit_length() - 3
     permutes = permutes_knob(workload, target).choices
+    block, words = _rows_of(workload, lanes) * vectors, workload["rank_bits"] > _BYTE
     return {
         "axis": "rows",
-        "row_tile": _BYTES * lanes * vectors,
+        "row_tile": _row_tile(workload, block) if words else block,
         "together": 4,
         "lanes": lanes,
         "vectors": vectors,
@@ -113,21 +136,31 @@ def default(workload: Workload, target: Target) -> Config:
         "node_lookup": "scalar",
         "row_lookup": "scalar",
         "leaf_lookup": "scalar",
-        "search_lookup": "scalar",
-        "search_permutes": max(n for n in permutes if int(n) <= most),
+        "search_lookup": COMPARE if words else "scalar",
+        "search_permutes": 0 if words else max(n for n in permutes if int(n) <= most),
     }
+
+
+def _row_tile(workload: Workload, block: int) -> int:
+    """Return a multiple of a block: many rows share what they fetch of large tables, few are padding."""
+    rows, threads = int(workload["rows"]), int(workload["threads"])
+
+    def cost(tile: int) -> float:
+        return -(-rows // (tile * threads)) * tile * (1 + _LOADED / tile)
+
+    return min((tile for tile in ROW_TILES if tile >= block), key=cost)
 
 
 def _cost(workload: Workload, lanes: int, vectors: int) -> float:
     """Estimate the time of a call, padding included."""
-    block = _BYTES * lanes * vectors
-    return -(-workload["rows"] // block) * block * (1 + _SHARED[vectors] / lanes)
+    block = _rows_of(workload, lanes) * vectors
+    return -(-workload["rows"] // block) * block * (1 + _SHARED[vectors] * _BYTES / _rows_of(workload, lanes))
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place (blocks ``ranks``, ``row_ranks``, ``walk``, ``ends``)."""
     lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
-    wide = _BYTES * lanes
+    wide = _rows_of(workload, lanes)
     scores, sums = sch.get_sblock("scores"), sch.get_sblock("tile_sums")
     tile, g, v, r, o = sch.get_loops(scores)
     block, register, lane = sch.split(r, [None, wide * vectors // lanes, lanes])
@@ -147,7 +180,7 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     mark(sch, register, lane)
     state_tile(sch, walk, "ranks", 4)
     sch.compute_at(sch.get_sblock("row_ranks"), tile, True)
-    place_ranks(sch, workload, tile, lanes)
+    place_ranks(sch, workload, config, tile)
     place_columns(sch, tile, lanes)
     init = sch.decompose_reduction(sums, tree)
     vectorize(sch, sch.split(sch.get_loops(init)[-1], [None, lanes])[1], lanes)

@@ -181,7 +181,9 @@ def test_every_feature_that_packages_tell_is_part_of_a_logs_key() -> None:
     ("leaves", "depth", "columns", "bits", "v3", "v4"),
     [
         (256, 8, 28, 8, "ranked_traversal", "ranked_traversal"),  # as XGBoost grows them on bins
-        (256, 8, 28, 9, "perfect_tree_traversal", "perfect_tree_traversal"),  # ranks of more than a byte
+        (256, 8, 28, 13, "ranked_traversal", "perfect_tree_traversal"),  # with any thresholds
+        (256, 8, 60, 13, "perfect_tree_traversal", "perfect_tree_traversal"),  # shuffles for each 8 columns
+        (256, 9, 28, 13, "perfect_tree_traversal", "perfect_tree_traversal"),
         (256, 8, 600, 8, "perfect_tree_traversal", "perfect_tree_traversal"),  # more columns than trees
         (64, 6, 28, 8, "ranked_traversal", "perfect_tree_traversal"),
         (31, 10, 28, 8, "bitvector", "bitvector"),  # as LightGBM does

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hbtvm.compiler.targets.target import resolve
+from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.trees.reference import margins
 from hbtvm.runtime.cpu import missing_features
 from hbtvm.schedules.cpu import ranked_rows
+from hbtvm.schedules.cpu.oblivious import COMPARE
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
+from hbtvm.strategies.intrinsics.rank import KEYS, register_order, starts_of
 from hbtvm.strategies.intrinsics.subtree import LEVELS
 from hbtvm.strategies.trees.ranked_rows import leaves_of_tests
 from tests.ensembles import random_ensemble, random_rows
@@ -24,6 +28,9 @@ CASES: dict[str, dict[str, Any]] = {
     "many columns": {"features": 70, "missing": "mixed"},
     "outputs": {"groups": 2, "width": 3, "features": 16},
     "float64": {"compare_dtype": "float64", "missing": "left", "features": 17},
+    "words": {"trees": 400, "missing": "mixed", "features": 3, "categories": True},
+    "words, many columns": {"trees": 1500, "missing": "left", "features": 35},
+    "words, float64": {"trees": 200, "compare_dtype": "float64", "features": 4},
 }
 
 
@@ -35,11 +42,14 @@ def test_scores_are_the_references(case: str, mcpu: str) -> None:
     if lacking:
         pytest.skip(f"this machine lacks {', '.join(lacking)}")
     rng = np.random.default_rng(len(case))
-    ensemble = random_ensemble(rng, trees=11, max_leaves=12, **CASES[case])
+    ensemble = random_ensemble(rng, **{"trees": 11, "max_leaves": 12, **CASES[case]})
     dtype: Any = CASES[case].get("compare_dtype", "float32")
+    if "words" in case:
+        ensemble = _with_many_thresholds(ensemble, rng)
     forest = make_forest(ensemble, dtype, dtype)
     workload = workload_of(forest, 150)
     assert ranked_rows.offers(workload, target), (workload["depth"], workload["rank_bits"])
+    assert ("words" in case) == (workload["rank_bits"] > 8)
     X = random_rows(rng, ensemble, 150, dtype)
     for config in (ranked_rows.default(workload, target), _another(workload, target)):
         assert RANKED.space(workload, target).contains(config)
@@ -47,10 +57,18 @@ def test_scores_are_the_references(case: str, mcpu: str) -> None:
         np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, dtype))
 
 
+def _with_many_thresholds(ensemble: TreeEnsemble, rng: np.random.Generator) -> TreeEnsemble:
+    """Return an ensemble with other thresholds in nearly all numeric splits."""
+    numeric = (ensemble.left != LEAF) & (ensemble.category_set < 0)
+    more = rng.integers(1, 2**12, len(numeric)) / 2**12
+    return dataclasses.replace(ensemble, threshold=ensemble.threshold + np.where(numeric, more, 0.0))
+
+
 def _another(workload: Any, target: Any) -> Any:
     """Return a valid configuration that differs from the default in every knob that it can."""
+    default = ranked_rows.default(workload, target)
     return {
-        **ranked_rows.default(workload, target),
+        **default,
         "row_tile": 128,
         "lanes": ranked_rows.row_lanes(target)[0],
         "vectors": 1,
@@ -58,6 +76,7 @@ def _another(workload: Any, target: Any) -> Any:
         "tree_tile": 16,
         "order": "rows",
         "search_permutes": 0,
+        "search_lookup": "scalar" if default["search_lookup"] == COMPARE else COMPARE,
     }
 
 
@@ -87,3 +106,19 @@ def test_tests_lead_to_leaves() -> None:
         for _ in range(LEVELS):
             node = 2 * node + 1 + (tests >> node & 1)
         assert leaf == node - (2**LEVELS - 1)
+
+
+@pytest.mark.parametrize("bits", range(1, 17))
+def test_ranks_are_found_among_all_thresholds(bits: int) -> None:
+    rng = np.random.default_rng(bits)
+    count = 2**bits - 1
+    thresholds = np.sort(rng.permutation(4 * count)[:count]).astype(np.float32)
+    padded = np.append(thresholds, np.float32(np.inf))[None]
+    table, starts = register_order(padded, bits)[0], starts_of(bits)
+    X = np.concatenate([rng.choice(thresholds, 50), rng.normal(2 * count, count, 50), [np.inf, -np.inf]])
+    for x in X.astype(np.float32):
+        rank = int((x > table[: starts[1]]).sum())
+        for start in starts[1:-1]:
+            node = table[start + KEYS * rank :][:KEYS]
+            rank = (KEYS + 1) * rank + int((x > node).sum())
+        assert rank == np.searchsorted(thresholds, x)

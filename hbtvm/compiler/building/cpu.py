@@ -15,7 +15,7 @@ from hbtvm.compiler.building.compilers import c_compiler, linker, machine_option
 from hbtvm.compiler.lowering import (
     exponentials,  # noqa: F401 (registers how they become instructions)
     lookups,  # noqa: F401 (registers how they become instructions)
-    subtrees,  # noqa: F401 (registers how they become instructions)
+    ranks,  # noqa: F401 (registers how they become instructions)
 )
 from hbtvm.compiler.lowering.rewrites import rewrite_loops, walks_by_scalars
 from hbtvm.compiler.targets.target import resolve, tvm_target

@@ -28,7 +28,7 @@ from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_ta
 from hbtvm.strategies.trees.forest import Forest
 from hbtvm.strategies.trees.perfect import MAX_DEPTH, perfect_levels, split_table
 from hbtvm.strategies.trees.ranked_rows import row_arguments, row_function, row_tables
-from hbtvm.strategies.trees.ranks import level_order, node_ranks, search_stage
+from hbtvm.strategies.trees.ranks import node_ranks, search_room, search_stage, search_table
 
 _WORD_BITS = 31
 
@@ -57,11 +57,12 @@ class RankedTraversal(Strategy):
         return float(0.4 * workload["depth"])
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
-        return {**column_tables(forest), "rank_threshold": level_order(forest)}
+        return column_tables(forest)
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
+        searched = {"rank_threshold": search_table(forest, config)}
         if config["axis"] == "rows":
-            return row_tables(forest, config)
+            return {**searched, **row_tables(forest, config)}
         trees, depth = len(forest.offset) - 1, forest.depth
         levels = perfect_levels(forest)
         words = forest.column | node_ranks(forest) << (forest.n_columns - 1).bit_length()
@@ -71,7 +72,7 @@ class RankedTraversal(Strategy):
         value[:, : 2**depth] = forest.value[levels[-1]]
         tiles = tile_trees(forest, int(config["tree_tile"]))
         tables = {"word": word, "value": value}
-        return {name: spread(table, tiles, 0, True) for name, table in tables.items()}
+        return {**searched, **{name: spread(table, tiles, 0, True) for name, table in tables.items()}}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         depth, bits, columns = (
@@ -79,7 +80,9 @@ class RankedTraversal(Strategy):
             _column_bits(workload),
             workload["numeric"] + workload["categorical"],
         )
-        ranks = table("rank_threshold", workload["dtype"], rank_room(columns, workload["rank_bits"]))
+        ranks = table(
+            "rank_threshold", workload["dtype"], search_room(columns, workload["rank_bits"], config)
+        )
         if config["axis"] == "rows":
             return ranks, *row_arguments(workload, config)
         return (

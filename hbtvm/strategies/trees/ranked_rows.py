@@ -1,6 +1,6 @@
-"""Ranked traversal in vectors of rows: ranks are bytes, so a register holds four times as many rows.
+"""Ranked traversal in vectors of rows: ranks are bytes or words, so registers hold more rows than of numbers.
 
-The first levels test all of their nodes, as `perfect` does, by one comparison of bytes for each node. The
+The first levels test all of their nodes, as `perfect` does, by one comparison of ranks for each node. The
 last `LEVELS` levels below the reached node are a small subtree, whose tests instructions compute together for
 one row (see `hbtvm.strategies.intrinsics.subtree`)::
 
@@ -23,12 +23,12 @@ from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import spread, tile_trees
 from hbtvm.strategies.intrinsics.lookup import lookup
 from hbtvm.strategies.intrinsics.subtree import (
-    ABSENT,
     LEVELS,
     NODES,
     REGISTER,
     blocks_of,
-    record_bytes,
+    record_size,
+    records_of,
     tests_of,
 )
 from hbtvm.strategies.scores import StageBuilder, leaf_table, tree_table
@@ -44,22 +44,14 @@ def row_tables(forest: Forest, config: Config) -> dict[str, np.ndarray]:
     trees, depth = len(forest.offset) - 1, forest.depth
     top = depth - LEVELS
     levels = perfect_levels(forest)
-    lowest = int(np.iinfo(rank_dtype(forest.rank_bits)).min)
-    ranks = (node_ranks(forest) + lowest).astype(np.int8)
+    limits = np.iinfo(rank_dtype(forest.rank_bits))
+    ranks = (node_ranks(forest) + int(limits.min)).astype(limits.dtype)
     column = split_table(forest, levels, forest.column, 2**depth)
-    rank = split_table(forest, levels, ranks, 2**depth, np.iinfo(np.int8).max)
-    blocks = blocks_of(forest.n_columns)
-    record = np.full((trees, 2**top, blocks + 2, NODES), ABSENT, np.int8)
+    rank = split_table(forest, levels, ranks, 2**depth, int(limits.max))
     root = np.arange(2**top, 2 ** (top + 1))
-    for n in range(NODES - 1):
-        level = (n + 1).bit_length() - 1
-        node = (root << level) + n + 1 - 2**level
-        place = column[:, node]
-        for block in range(blocks):
-            here = place // REGISTER == block
-            record[:, :, block, n] = np.where(here, place % REGISTER, ABSENT)
-        record[:, :, blocks, n] = rank[:, node]
-    record[:, :, blocks, NODES - 1] = np.iinfo(np.int8).max
+    levels_of = [(n + 1).bit_length() - 1 for n in range(NODES - 1)]
+    node = np.stack([(root << level) + n + 1 - 2**level for n, level in enumerate(levels_of)], 1)
+    record = records_of(column[:, node], rank[:, node], forest.n_columns)
     value = forest.value[levels[-1]].astype(forest.value_dtype)
     tiles = tile_trees(forest, int(config["tree_tile"]))
     inner = slice(0, 2**top)
@@ -74,13 +66,13 @@ def row_tables(forest: Forest, config: Config) -> dict[str, np.ndarray]:
 
 def row_arguments(workload: Workload, config: Config) -> tuple[Argument, ...]:
     """Return the arguments behind the table of thresholds."""
-    columns = workload["numeric"] + workload["categorical"]
+    columns, dtype = workload["numeric"] + workload["categorical"], rank_dtype(workload["rank_bits"])
     top = 2 ** (workload["depth"] - LEVELS)
     return (
         table("leaf", "int8", (_TESTS,), "index", below=2**LEVELS),
         tree_table(workload, config, "column", "int32", (top,), "index", below=columns),
-        tree_table(workload, config, "rank", "int8", (top,)),
-        tree_table(workload, config, "record", "int8", (top, record_bytes(columns))),
+        tree_table(workload, config, "rank", dtype, (top,)),
+        tree_table(workload, config, "record", dtype, (top, record_size(columns, dtype))),
         leaf_table(workload, config, 2 ** workload["depth"]),
     )
 
@@ -89,9 +81,10 @@ def row_function(workload: Workload, config: Config, builder: StageBuilder, tabl
     """Return the tensor expressions as a function ready to be scheduled."""
     searched, leaf, column, rank, record, value = tables
     top, count = workload["depth"] - LEVELS, workload["numeric"] + workload["categorical"]
-    ranks = search_stage(workload, config, builder.stage.columns, searched, "int8")
-    room = REGISTER * blocks_of(count)
-    zero = tirx.const(0, "int8")
+    dtype = rank_dtype(workload["rank_bits"])
+    ranks = search_stage(workload, config, builder.stage.columns, searched, dtype)
+    room = REGISTER // np.dtype(dtype).itemsize * blocks_of(count, dtype)
+    zero = tirx.const(0, dtype)
 
     def rank_of(i: Any, r: Any, c: Any) -> Any:
         return tirx.if_then_else(c < count, ranks[i, c, r], zero) if room > count else ranks[i, c, r]
@@ -101,7 +94,7 @@ def row_function(workload: Workload, config: Config, builder: StageBuilder, tabl
     def first(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
         def below(level: int, node: int) -> Any:
             if level == top:
-                return tirx.const(node, "int8")
+                return tirx.const(node, dtype)
             at = builder.at(o, g, t, 2**level + node)
             left, right = (below(level + 1, 2 * node + side) for side in (0, 1))
             return tirx.Select(ranks[i, column[at], r] > rank[at], right, left)

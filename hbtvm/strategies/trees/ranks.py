@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.schedules.cpu.oblivious import rank_dtype, rank_room
+from hbtvm.schedules.cpu.oblivious import COMPARE, rank_dtype, rank_room
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.intrinsics.lookup import lookup
+from hbtvm.strategies.intrinsics.rank import rank_of, register_order, starts_of
 from hbtvm.strategies.trees.forest import Forest
 
 
@@ -53,13 +54,25 @@ def level_order(forest: Forest) -> np.ndarray:
     return table
 
 
+def search_table(forest: Forest, config: Config) -> np.ndarray:
+    """Return the table of thresholds in which a configuration searches; shape `search_room`."""
+    if config["search_lookup"] == COMPARE:
+        return register_order(rank_table(forest), forest.rank_bits)
+    return level_order(forest)
+
+
+def search_room(columns: int, bits: int, config: Config) -> tuple[int, int]:
+    """Return the shape of the table of thresholds."""
+    return (columns, starts_of(bits)[-1]) if config["search_lookup"] == COMPARE else rank_room(columns, bits)
+
+
 def search_stage(
     workload: Workload, config: Config, columns: Any, table: Any, dtype: str, lowest: int | None = None
 ) -> Any:
-    """Return the expressions of the ranks of a row tile's columns, by a search in `level_order`.
+    """Return the expressions of the ranks of a row tile's columns, by a search in `search_table`.
 
     `columns`: tensor, shape (tiles, columns, row_tile).
-    `table`: placeholder of `level_order`.
+    `table`: placeholder of `search_table`.
     `dtype`: type of the ranks.
     `lowest`: the lowest rank; None for the lowest value of `rank_dtype`.
     Returns tensor, shape (tiles, columns, row_tile), or (tiles, row_tile, columns) for vectors of trees.
@@ -68,6 +81,13 @@ def search_stage(
     bits, by_tree = int(workload["rank_bits"]), config["axis"] == "trees"
     if lowest is None:
         lowest = int(np.iinfo(rank_dtype(bits)).min)
+    if config["search_lookup"] == COMPARE:
+
+        def search(i: Any, c: Any, r: Any) -> Any:
+            rank = rank_of(table[c, 0], columns[i, c, r], bits)
+            return (rank + tirx.const(lowest, "int32")).astype(dtype)
+
+        return te.compute((tiles, count, rows), search, name="ranks")
 
     def step(node: Any, level: int) -> Any:
         def below(i: Any, c: Any, r: Any) -> Any:

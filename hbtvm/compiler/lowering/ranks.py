@@ -1,0 +1,108 @@
+"""Lower searches for ranks, and tests of a subtree by ranks, to instructions for vectors.
+
+See `hbtvm.strategies.intrinsics.rank` and `hbtvm.strategies.intrinsics.subtree`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+from tvm.tirx.op import register_intrin_lowering
+
+from hbtvm.compiler.lowering.lookups import register_lanes
+from hbtvm.strategies.intrinsics.rank import KEYS, RANK_OF, levels_of, starts_of
+from hbtvm.strategies.intrinsics.subtree import NODES, REGISTER, TESTS_OF, blocks_of, record_size
+
+_SHUFFLES = {REGISTER: "llvm.x86.ssse3.pshuf.b.128", 2 * REGISTER: "llvm.x86.avx2.pshuf.b"}
+"""By bytes: the instruction that shuffles each 16 bytes."""
+
+
+def lower_tests(call: Any) -> Any:
+    """Return the instructions: a shuffle for each register of ranks, or pair, a comparison, and its mask."""
+    record, index, row, columns = call.args
+    dtype = str(record.ty.dtype)
+    size, count = np.dtype(dtype).itemsize, int(columns.value)
+    lanes = REGISTER // size
+    name = tirx.Var("record", "int32")
+    start = name * tirx.const(record_size(count, dtype), "int32")
+
+    def load(base: Any, offset: Any, wide: int = lanes) -> Any:
+        at = base.indices[0]
+        return tirx.BufferLoad(base.source, [tirx.Ramp(at + tirx.Cast(str(at.ty.dtype), offset), 1, wide)])
+
+    def places(block: int, wide: int) -> Any:
+        """Return the columns of all nodes, if they are in these registers."""
+        kind = f"int8x{wide * size}"
+        ranks = load(row, tirx.const(lanes * block, "int32"), wide)
+        entries = load(record, start + tirx.const(NODES * block, "int32"), wide)
+        shuffled = (_as(kind, ranks), _as(kind, entries))
+        return tirx.call_llvm_pure_intrin(kind, _SHUFFLES[wide * size], *shuffled)
+
+    blocks, narrow, pairs = blocks_of(count, dtype), f"int8x{REGISTER}", 0
+    parts = []
+    # The places of a block's nodes fill a register only if ranks are words.
+    if NODES * size == REGISTER and register_lanes("int8") > REGISTER:
+        pairs = blocks // 2
+    if pairs:
+        both = tirx.Var("both", f"int8x{2 * REGISTER}")
+        parts = [tirx.vectorlow(narrow, both), tirx.vectorhigh(narrow, both)]
+    parts += [places(block, lanes) for block in range(2 * pairs, blocks)]
+    limits = load(record, start + tirx.const(NODES * blocks, "int32"))
+    kind = f"{dtype}x{lanes}"
+    above = tirx.Select(_as(kind, _either(parts)) > limits, tirx.const(-1, kind), tirx.const(0, kind))
+    if size > 1:
+        above = tirx.call_llvm_pure_intrin(narrow, "llvm.x86.sse2.packsswb.128", above, above)
+    mask = tirx.call_llvm_pure_intrin("int32", "llvm.x86.sse2.pmovmskb.128", above)
+    tests = mask & tirx.const(255, "int32")
+    if pairs:
+        tests = tirx.Let(both, _either([places(2 * pair, 2 * lanes) for pair in range(pairs)]), tests)
+    return tirx.Let(name, index, tests)
+
+
+def _either(parts: list[Any]) -> Any:
+    """Return the bits that are set in any part."""
+    found = parts[0]
+    for part in parts[1:]:
+        found = found | part
+    return found
+
+
+def _as(kind: str, vector: Any) -> Any:
+    """Return a vector's bits as another type."""
+    return vector if str(vector.ty.dtype) == kind else tirx.reinterpret(kind, vector)
+
+
+def lower_rank(call: Any) -> Any:
+    """Return the comparisons of a search, each with a node's thresholds, and the sums of their results."""
+    table, value, bits = call.args
+    number, at = int(bits.value), table.indices[0]
+    dtype = str(table.ty.dtype)
+    x = tirx.Var("x", dtype)
+    registers, below = levels_of(number)
+    starts = starts_of(number)
+
+    def above(start: Any) -> Any:
+        """Return how many of a register's thresholds x is above; LLVM counts the bits of a mask."""
+        entries = tirx.BufferLoad(table.source, [tirx.Ramp(at + tirx.Cast(str(at.ty.dtype), start), 1, KEYS)])
+        kind = f"int32x{KEYS}"
+        # The comparison is false for NaN, which therefore ranks highest.
+        ones = tirx.Select(tirx.Broadcast(x, KEYS) <= entries, tirx.const(0, kind), tirx.const(1, kind))
+        return tirx.call_llvm_pure_intrin("int32", "llvm.vector.reduce.add", ones)
+
+    def const(constant: int) -> Any:
+        return tirx.const(constant, "int32")
+
+    nodes = [tirx.Var(f"node_{level}", "int32") for level in range(below + 1)]
+    steps = [sum((above(const(KEYS * register)) for register in range(1, registers)), above(const(0)))]
+    for start, node in zip(starts[1:], nodes[:-1], strict=False):
+        steps.append(node * const(KEYS + 1) + above(node * const(KEYS) + const(start)))
+    result = tirx.min(nodes[-1], const(2**number - 1))
+    for node, step in zip(reversed(nodes), reversed(steps), strict=True):
+        result = tirx.Let(node, step, result)
+    return tirx.Let(x, value, result)
+
+
+register_intrin_lowering(RANK_OF, target="llvm", f=lower_rank)
+register_intrin_lowering(TESTS_OF, target="llvm", f=lower_tests)
