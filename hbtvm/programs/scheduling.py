@@ -3,91 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from tvm import s_tir
+from tvm.tirx import IndexMap
 
-from hbtvm.programs.computation import ENTRY, Axis, Main, Operand, blocks
-from hbtvm.programs.tiling import PACKED, PACKED_TILE, PLAIN, PLAIN_TILE, Roles
+from hbtvm.programs.computation import ENTRY, Main, Operand, blocks
+from hbtvm.programs.layouts import Layout, layout_of
+from hbtvm.programs.tiling import IN_BLOCK, IN_TILE, PACKED, PACKED_TILE, PLAIN, PLAIN_TILE, Roles
 from hbtvm.schedules.space import Config
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A packed layout of an array: its dimensions are split, then reordered.
-
-    `shape`: the array's shape.
-    `parts`: for each dimension of the packed array: a dimension of the array, the size of that dimension's
-        inner part, and whether this is the inner part.
-    """
-
-    shape: tuple[int, ...]
-    parts: tuple[tuple[int, int, bool], ...]
-
-    def index(self, *indices: Any) -> list[Any]:
-        """Return the packed indices of an element."""
-        return [
-            (indices[dim] % inner if within else indices[dim] // inner) if self._split(dim, inner)
-            else indices[dim]
-            for dim, inner, within in self.parts
-        ]  # fmt: skip
-
-    def pack(self, array: np.ndarray) -> np.ndarray:
-        """Return a packed copy of an array."""
-        sizes: list[int] = []
-        places: dict[tuple[int, bool], int] = {}
-        for dim, extent in enumerate(self.shape):
-            inner = next((size for number, size, _ in self.parts if number == dim), 1)
-            for within in (False, True) if self._split(dim, inner) else (False,):
-                places[dim, within] = len(sizes)
-                sizes.append((inner if within else extent // inner) if self._split(dim, inner) else extent)
-        order = [
-            places[dim, within and self._split(dim, inner)] for dim, inner, within in self.parts
-        ]  # fmt: skip
-        return np.ascontiguousarray(array.reshape(sizes).transpose(order))
-
-    def _split(self, dim: int, inner: int) -> bool:
-        return 1 < inner < self.shape[dim]
-
-
-def layout_of(operand: Operand, roles: Roles, config: Config) -> Layout:
-    """Return the layout in which the loops read an operand in order."""
-    order = [axis.number for axis in _reductions(roles, config)]
-    split = roles.reduce.number if roles.reduce is not None else None
-    position = {number: 100 + 2 * place for place, number in enumerate(order)}
-    within = 100 + 2 * len(order)  # the inner part of the split reduction
-    if split is not None and str(config.get("small", "outside")) == "outside":
-        position[split] = 99
-    elif split is not None:
-        within = position[split] + 1
-    tiles = {axis.number: roles.tile(role, config) for role, axis in roles.spatial.items()}
-    inner_rank = {axis.number: 1000 - place for place, axis in enumerate(roles.spatial.values())}
-    parts: list[tuple[float, int, int, bool]] = []
-    for dim, (axes, pure) in enumerate(zip(operand.dims, operand.pure, strict=True)):
-        if pure is not None and (pure in tiles or pure == split):
-            inner = tiles[pure] if pure in tiles else int(config["reduce"])
-            outer_rank = float(dim) if pure in tiles else position[pure]
-            whole, single = inner >= operand.shape[dim], inner == 1
-            if not whole:
-                parts.append((outer_rank, dim, inner, False))
-            if not single or whole:
-                parts.append((inner_rank.get(pure, within), dim, inner, True))
-        elif pure is not None:
-            parts.append((position.get(pure, dim), dim, 1, False))
-        else:
-            ranks = [position[axis] for axis in axes if axis in position]
-            parts.append((min(ranks, default=dim), dim, 1, False))
-    parts.sort(key=lambda part: part[:2])
-    return Layout(operand.shape, tuple((dim, inner, inside) for _, dim, inner, inside in parts))
-
-
-def _reductions(roles: Roles, config: Config) -> list[Axis]:
-    """Return the reductions in the order of their outer loops."""
-    long = [roles.reduce] if roles.reduce is not None else []
-    return [*long, *roles.small]
 
 
 @dataclass(frozen=True)
@@ -119,6 +46,8 @@ class _Scheduling:
         self.block = sch.get_sblock(main.block, func_name=ENTRY)
         self.layouts: dict[int, Layout] = {}
         self.copies: list[tuple[Any, bool]] = []  # blocks that write operands, and whether for each tile
+        self.contiguous: list[Any] = []  # those of them whose innermost loop reads and writes neighbours
+        self.blocked = config.get("accumulate", IN_TILE) == IN_BLOCK
 
     def run(self) -> Scheduled:
         sch = self.sch
@@ -133,14 +62,16 @@ class _Scheduling:
             fused = sch.fuse(*outer[:count])
             sch.parallel(fused)
             outer = [fused, *outer[count:]]
-        last = (inner or outer)[-1]
+        last = outer[-1] if self.blocked else inner[-1]
         sch.reverse_compute_at(writer, last)
         for copy, at_tile in self.copies:
             if at_tile:
                 sch.compute_at(copy, outer[-1])
         self._write(writer, last)
-        self._unroll(reductions, tile)
+        self._unroll(inner, reductions, tile)
         self._others(others, writer)
+        for copy in self.contiguous:
+            self._vectorize_copy(copy)
         return Scheduled(sch.mod, self.layouts)
 
     def _operand(self, operand: Operand, choice: str) -> None:
@@ -156,26 +87,42 @@ class _Scheduling:
             if copy is None:
                 return
             if choice in (PACKED, PACKED_TILE):
-                sch.transform_layout(copy, ("write", 0), layout.index)
+                self._in_packed_order(copy, layout)
             self.copies.append((copy, tile))
         elif choice != PLAIN and operand.argument in self.constants:
             sch.transform_layout(self.block, ("read", operand.number), layout.index)
             self.layouts[operand.argument] = layout
         elif choice != PLAIN:
             copy = sch.cache_read(self.block, operand.number, "global")
-            sch.transform_layout(copy, ("write", 0), layout.index)
+            self._in_packed_order(copy, layout)
             self.copies.append((copy, tile))
 
+    def _in_packed_order(self, copy: Any, layout: Layout) -> None:
+        """Pack what a block writes, and let its loops follow; in the array's order, LLVM would scatter."""
+        self.sch.transform_layout(copy, ("write", 0), layout.index)
+        order = IndexMap.from_func(layout.index, ndim=len(layout.shape))
+        self.sch.transform_block_layout(copy, order)
+        last, inner, within = layout.parts[-1]
+        if last == len(layout.shape) - 1 and (within or inner == 1):
+            self.contiguous.append(copy)
+
+    def _vectorize_copy(self, copy: Any) -> None:
+        loop = self.sch.get_loops(copy)[-1]
+        lanes = math.gcd(int(self.sch.get(loop).extent), self.roles.lanes)
+        if lanes > 1:
+            self.sch.vectorize(self.sch.split(loop, [None, lanes])[1])
+
     def _writer(self) -> Any:
-        """Keep the register tile in a local buffer; return the block that writes it."""
+        """Keep the register tile, or the block of them, in a buffer; return the block that writes it."""
         sch = self.sch
+        scope = "global" if self.blocked else "local"
         consumers = sch.get_consumers(self.block)
         writer = None
         if len(consumers) == 1 and self._elementwise(consumers[0]):
             writer = consumers[0]
-            sch.set_scope(self.block, 0, "local")
+            sch.set_scope(self.block, 0, scope)
         else:
-            writer = sch.cache_write(self.block, 0, "local")
+            writer = sch.cache_write(self.block, 0, scope)
         vector = self.main.written.index(self.roles.vector.number)
         sch.transform_layout(
             self.block,
@@ -236,7 +183,10 @@ class _Scheduling:
         inner = [*(middles[role] for role in natural if role != deepest), middles[deepest]]
         outer = [*(loops[axis.number] for axis in roles.rest), *outer]
         reductions = self._reduction_loops(loops)
-        sch.reorder(*outer, *inner, *reductions, *tile)
+        if self.blocked:
+            sch.reorder(*outer, reductions[0], *inner, *reductions[1:], *tile)
+        else:
+            sch.reorder(*outer, *inner, *reductions, *tile)
         return outer, inner, reductions, tile
 
     def _reduction_loops(self, loops: Sequence[Any]) -> list[Any]:
@@ -256,8 +206,8 @@ class _Scheduling:
                 self.sch.unroll(loop)
         return [outer, inner, *small, unrolled]
 
-    def _unroll(self, reductions: list[Any], tile: list[Any]) -> None:
-        """Unroll the register tile, and set it to zero before the reductions."""
+    def _unroll(self, inner: list[Any], reductions: list[Any], tile: list[Any]) -> None:
+        """Unroll the register tile, and set the sums to zero before the reductions."""
         sch = self.sch
         for loop in tile[:-1]:
             sch.unroll(loop)
@@ -279,6 +229,8 @@ class _Scheduling:
         mine = loops[depth:]
         store = str(self.config["store"])
         tiled = {axis.number: roles.tile(role, self.config) for role, axis in roles.spatial.items()}
+        if self.blocked:
+            mine = self._tiles_within(mine, tiled)
         order = [number for number in self.main.written if number is not None and tiled.get(number, 1) > 1]
         if len(order) != len(mine):
             store = "scalar"
@@ -297,6 +249,30 @@ class _Scheduling:
             sch.vectorize(loop)
         for loop in mine:
             sch.unroll(loop)
+
+    def _tiles_within(self, loops: list[Any], tiled: dict[int, int]) -> list[Any]:
+        """Split loops that write a block into register tiles; return the loops of a tile."""
+        sch, roles, config = self.sch, self.roles, self.config
+        sizes = {
+            axis.number: tiled[axis.number] * int(config[f"block_{role}"])
+            for role, axis in roles.spatial.items()
+        }
+        order = [number for number in self.main.written if number is not None and sizes.get(number, 1) > 1]
+        if len(order) != len(loops):
+            return loops
+        blocks, tiles = [], []
+        for number, loop in zip(order, loops, strict=True):
+            if tiled[number] == 1:
+                blocks.append(loop)
+                continue
+            if tiled[number] == sizes[number]:
+                tiles.append(loop)
+                continue
+            block, tile = sch.split(loop, [None, tiled[number]])
+            blocks.append(block)
+            tiles.append(tile)
+        sch.reorder(*blocks, *tiles)
+        return tiles
 
     def _others(self, names: Sequence[str], writer: Any) -> None:
         """Schedule the other blocks: parallel outside, vectorised inside."""

@@ -187,7 +187,7 @@ def _default_strategies(
     target = definition.target
     size = np.dtype(given[-1][1]).itemsize
     native = max(1, int(target["vector_bits"]) // 8 // size)
-    registers = 28 if target["vector_bits"] >= 512 or target.get("arch") == "aarch64" else 12
+    registers = 32 if target["vector_bits"] >= 512 or target.get("arch") == "aarch64" else 16
     axes = tiling.vector_axes(main, native)
     if not axes:
         known = [axis for axis in main.spatial if axis.number in main.written]

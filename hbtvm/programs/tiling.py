@@ -7,13 +7,18 @@ A program's main block runs in these loops, outermost first (the paper's CPU tem
             reductions                      one is split, and part of it unrolled
                 register tile               unrolled, the vector axis innermost
 
-The register tile stays in registers over all reductions, and is then written. Knobs are named by the role of
-an axis, so that their effects transfer between programs: ``v`` is the vectorised axis, 1 and 2 are the
-innermost other spatial axes, ``reduce`` is the longest reduction, and ``small`` the other reductions.
+The register tile stays in registers over all reductions, and is then written. Or a block of tiles accumulates
+in a buffer, and the outer part of the split reduction runs outside the block, whose tiles then read the same
+part of an operand from a near cache.
+
+Knobs are named by the role of an axis, so that their effects transfer between programs: ``v`` is the vector
+axis, 1 and 2 are the innermost other spatial axes, ``reduce`` is the longest reduction, and ``small`` the
+other reductions.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,9 +28,14 @@ from hbtvm.schedules.space import Choice, Config, Knob, Space
 
 MOST_BODY = 640  # most vector operations in the unrolled body of the innermost loop
 MOST_CHOICES = 12  # most divisors that a knob offers
+NEAR = 2048  # elements that stay in the nearest cache while a block of tiles reads them
 
 PLAIN, PACKED, PLAIN_TILE, PACKED_TILE = "plain", "packed", "plain tile", "packed tile"
 """Layouts of an operand: as it is; in the order of the loops; and each computed for every outer tile."""
+
+
+IN_TILE, IN_BLOCK = "tile", "block"
+"""Where sums are kept: a register tile over all reductions, or a block over a part of the longest one."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,7 @@ class Roles:
     """The roles of a main block's axes, for one vectorised axis.
 
     `lanes`: elements of a vector.
-    `registers`: vectors that the target's registers hold.
+    `registers`: the target's vector registers.
     """
 
     vector: Axis
@@ -120,6 +130,7 @@ def space_of(main: Main, roles: Roles, threads: int, constants: Sequence[int]) -
     if roles.reduce is not None:
         knobs.append(Knob("reduce", _numbers(divisors(roles.reduce.extent))))
         knobs.append(Knob("unroll", _numbers([n for n in (1, 2, 4, 8) if roles.reduce.extent % n == 0])))
+        knobs.append(Knob("accumulate", (IN_TILE, IN_BLOCK)))
     if any(axis.extent > 1 for axis in roles.small):
         knobs.append(Knob("small", ("outside", "inside", "unrolled")))
     for place, operand in enumerate(main.operands):
@@ -144,13 +155,15 @@ def _layouts(operand: Operand, constants: Sequence[int]) -> tuple[Choice, ...]:
 
 def fits(roles: Roles, config: Config) -> bool:
     """Whether tiles divide the extents, and the register tile fits the registers and the code's size."""
-    tile = int(config["tile_v"])
+    vectors = int(config["tile_v"])
+    tile = vectors
     for role, axis in roles.spatial.items():
         if axis.extent % (roles.tile(role, config) * int(config[f"block_{role}"])):
             return False
         if role != "v":
             tile *= int(config[f"tile_{role}"])
-    if tile > roles.registers:
+    # Sums, and what is loaded: vectors that several sums use, and one element or vector that one sum uses.
+    if tile + (vectors if tile > vectors else 0) + 1 > roles.registers:
         return False
     body = tile
     if roles.reduce is not None:
@@ -164,45 +177,91 @@ def fits(roles: Roles, config: Config) -> bool:
 
 
 def defaults(main: Main, roles: Roles, space: Space, threads: int) -> list[Config]:
-    """Return configurations to measure first: large register tiles, packed operands."""
+    """Return configurations to measure first.
+
+    Register tiles that fill the registers need the fewest loads, but LLVM spills them where it sees the whole
+    kernel of a convolution at once; tiles of half the registers leave it room. These are the largest whose
+    operations hide each other's latency.
+    """
     choices = {knob.name: knob.choices for knob in space.knobs}
-    wanted: dict[str, Choice] = {
+    tiles = sorted(_register_tiles(choices), key=_badness)
+    large = [tile for tile in tiles if _vectors(tile) > roles.registers // 2] or tiles
+    small = [tile for tile in tiles if _vectors(tile) <= roles.registers // 2]
+    base = _base(main, roles, choices, threads)
+    blocks: Config = {"accumulate": IN_BLOCK, "inner": str(len(roles.tiled)) if roles.tiled else "v"}
+    if any(axis.extent > 1 for axis in roles.small):
+        variants: list[tuple[list[Config], Config]] = [
+            (large, {}),
+            (small, {"small": "unrolled"}),
+            (small, {"small": "unrolled", **blocks}),
+            (large[1:], {}),
+        ]
+    else:
+        variants = [(large, {}), (large, {"unroll": 2}), (small, {"unroll": 2}), (small, blocks)]
+    found: list[Config] = []
+    for candidates, changes in variants:
+        for tile in candidates:
+            config = {
+                name: tile.get(name, choice)
+                for name, choice in {**base, **changes}.items()
+                if name in choices
+            }
+            _add_blocks(roles, choices, config)
+            if space.contains(config) and config not in found:
+                found.append(config)
+                break
+    return found
+
+
+def _base(
+    main: Main, roles: Roles, choices: dict[str, tuple[Choice, ...]], threads: int
+) -> dict[str, Choice]:
+    """Return the choices that first configurations share."""
+    base: dict[str, Choice] = dict.fromkeys(choices, 1)
+    base |= {
         "outer": "v",
         "inner": "1" if roles.tiled else "v",
         "small": "outside",
-        "store": "scalar",
-        "unroll": 1,
+        "store": "lanes",
+        "accumulate": IN_TILE,
+        "reduce": roles.reduce.extent if roles.reduce is not None else 1,
     }
-    wanted["reduce"] = roles.reduce.extent if roles.reduce is not None else 1
     if threads > 1:
-        wanted["parallel"] = max(n for n in choices["parallel"] if type(n) is int)
+        base["parallel"] = max(n for n in choices["parallel"] if type(n) is int)
     for place, operand in enumerate(main.operands):
-        pure = roles.vector.number in operand.pure
-        wanted[f"operand_{place}"] = PACKED if pure and operand.argument is not None else PLAIN
-    tiles: list[Config] = []
-    for vectors in choices["tile_v"]:
-        for first in choices.get("tile_1", (1,)):
-            for second in choices.get("tile_2", (1,)):
-                tile: Config = {"tile_v": vectors, "tile_1": first, "tile_2": second}
-                tiles.append(tile)
+        layouts = choices[f"operand_{place}"]
+        pure = roles.vector.number in operand.pure and operand.argument is not None
+        packed = PACKED_TILE if PACKED_TILE in layouts else PACKED
+        base[f"operand_{place}"] = packed if pure else PLAIN
+    return base
 
-    def badness(tile: Config) -> tuple[float, int]:
-        """Rank register tiles by loads for each operation; packed vectors often come from a farther cache."""
-        vectors, pixels = int(tile["tile_v"]), int(tile["tile_1"]) * int(tile["tile_2"])
-        return 0.5 / vectors + 2 / pixels, int(tile["tile_2"])
 
-    found: list[Config] = []
-    for tile in sorted(tiles, key=badness):
-        config = {name: wanted.get(name, tile.get(name, 1)) for name in choices}
-        for block in ("block_v", "block_1", "block_2"):
-            if block in config:
-                config[block] = 1
-        if roles.tiled:  # a row of tiles shares what the vector axis indexes
-            config["block_1"] = roles.tiled[0].extent // int(tile["tile_1"])
-            if config["block_1"] not in choices["block_1"]:
-                config["block_1"] = 1
-        if space.contains(config) and config not in found:
-            found.append(config)
-        if len(found) == 3:
-            break
-    return found
+def _register_tiles(choices: dict[str, tuple[Choice, ...]]) -> list[Config]:
+    names = ("tile_v", "tile_1", "tile_2")
+    return [
+        dict(zip(names, sizes, strict=True))
+        for sizes in itertools.product(*(choices.get(name, (1,)) for name in names))
+    ]
+
+
+def _vectors(tile: Config) -> int:
+    return math.prod(int(size) for size in tile.values())
+
+
+def _badness(tile: Config) -> tuple[float, int]:
+    """Rank register tiles by loads for each operation; packed vectors often come from a farther cache."""
+    vectors, second = int(tile["tile_v"]), int(tile["tile_2"])
+    return 0.5 / vectors + 2 * vectors / _vectors(tile), second
+
+
+def _add_blocks(roles: Roles, choices: dict[str, tuple[Choice, ...]], config: Config) -> None:
+    """Let tiles that share what the vector axis indexes follow each other, near enough for a cache."""
+    whole = config.get("accumulate") == IN_BLOCK
+    for place, axis in enumerate(roles.tiled, 1):
+        count = axis.extent // int(config[f"tile_{place}"])
+        if (place == 1 or whole) and count in choices[f"block_{place}"]:
+            config[f"block_{place}"] = count
+    if whole and roles.reduce is not None:
+        vector = roles.lanes * int(config["tile_v"]) * math.prod(axis.extent for axis in roles.small)
+        fitting = [int(n) for n in choices["reduce"] if int(n) * vector <= NEAR]
+        config["reduce"] = max(fitting, default=1)

@@ -16,7 +16,7 @@ from hbtvm import tuning
 from hbtvm.errors import BuildError, InputError
 from hbtvm.logs.store import Log
 from hbtvm.programs.computation import samples
-from hbtvm.programs.scheduling import Layout
+from hbtvm.programs.layouts import Layout
 from tests.tuning.tensor_templates import KNOBS, apply_doubled, conv2d, doubled, matmul
 
 
@@ -58,9 +58,26 @@ def test_default_schedules_of_convolutions_are_right(stride: int, threads: int) 
     expected = convolved(X, W, stride)
     assert "vector o" in task.strategies
     for name, strategy in task.strategies.items():
-        for config in [*strategy.initial[:1], *strategy.space.sample(np.random.default_rng(stride), 2)]:
+        kinds = {config["accumulate"]: config for config in strategy.initial}
+        assert set(kinds) == {"tile", "block"}
+        for config in [*kinds.values(), *strategy.space.sample(np.random.default_rng(stride), 2)]:
             result = tuning.built(task, name, config).run(X, W)
             np.testing.assert_allclose(result, expected, atol=1e-3, err_msg=f"{name} {config}")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_default_schedules_pack_operands_in_vectors(threads: int) -> None:
+    task = tuning.tensor_task(matmul, (64,), threads=threads)
+    A, B, b = inputs_of(task)
+    for name, strategy in task.strategies.items():
+        for config in strategy.initial:
+            assert "packed tile" in config.values()
+            for choice in ("packed", "packed tile"):
+                packed = {knob: choice if "packed" in str(value) else value for knob, value in config.items()}
+                built = tuning.built(task, name, packed)
+                np.testing.assert_allclose(built.run(A, B, b), np.maximum(A @ B + b, 0), atol=1e-4)
+                if name == "vector j":
+                    assert "scatter" not in built.library.mod.inspect_source("asm")
 
 
 def test_a_search_of_a_convolution_learns_from_another(tmp_path: Path) -> None:
