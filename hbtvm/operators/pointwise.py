@@ -29,7 +29,7 @@ class Function:
     reference: Callable[..., Any]  # from numpy arrays to an array of floats
     arity: int = 1  # number of operands
     slow: bool = False  # whether it takes as long as ten multiplications
-    cuda: str = ""  # CUDA's function that replaces the tensor expression
+    cuda: str = ""  # CUDA's and OpenCL's function that replaces the tensor expression
 
     def __call__(self, *values: Any) -> np.ndarray:
         result: np.ndarray = self.reference(*values)

@@ -53,10 +53,10 @@ _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     **{("llvm", family): {"fused": Fused()} for family in FAMILIES},
     # Those that need no more than OpenCL 1.2: tensor cores are CUDA's.
     ("opencl", "trees"): {strategy.name: strategy for strategy in _ON_GPUS},
-    ("cuda", "linear"): {"linear": CudaLinearSum()},
-    ("cuda", "reasons"): {"quadrature": CudaQuadrature()},
-    **{("cuda", family): {"fused": CudaFused()} for family in FAMILIES},
     ("cuda", "trees"): {strategy.name: strategy for strategy in (*_ON_GPUS, CudaGemm())},
+    ("cuda", "reasons"): {"quadrature": CudaQuadrature()},
+    **{(kind, "linear"): {"linear": CudaLinearSum()} for kind in ("cuda", "opencl")},
+    **{(kind, family): {"fused": CudaFused()} for kind in ("cuda", "opencl") for family in FAMILIES},
 }
 """The strategies that have kernels, by the target's ``kind`` and the operand's family."""
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression
+from sklearn.ensemble import StackingRegressor
+from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 import hbtvm
 from hbtvm.cli.main import main
@@ -145,6 +146,9 @@ def test_what_opencl_lacks_is_refused(tmp_path: Path) -> None:
         hbtvm.compile(graph, target=ANY, device="cuda:0")
     with pytest.raises(InputError, match="gemm has no kernels for opencl"):
         hbtvm.compile(graph, target=ANY, strategies=["gemm"])
-    line = LinearRegression().fit(np.eye(3), np.arange(3))
-    with pytest.raises(InputError, match="no kernels of linear models for the target kind 'opencl' yet"):
-        hbtvm.compile(line, target=ANY)
+    with pytest.raises(InputError, match="no kernels of reasons for the target kind 'opencl' yet"):
+        hbtvm.compile(graph, target=ANY, explain=True)
+    trees = [("a", DecisionTreeRegressor()), ("b", ExtraTreeRegressor())]
+    stacked = StackingRegressor(trees).fit(random_rows(50), np.arange(50))
+    with pytest.raises(InputError, match="several kernels, which packages for OpenCL lack"):
+        hbtvm.compile(stacked, target=ANY)

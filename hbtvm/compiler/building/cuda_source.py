@@ -16,6 +16,7 @@ from tvm.tirx.build import split_host_device_mods
 
 from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.compiler.lowering.cuda import kept_bits, near_entries, prefetch
+from hbtvm.compiler.lowering.cuda.constants import exact_constants
 from hbtvm.compiler.lowering.cuda.grid_stride import grid_stride
 from hbtvm.compiler.lowering.cuda.shapley.walk import make_steps
 from hbtvm.compiler.lowering.cuda.tensor_cores import multiply
@@ -60,7 +61,12 @@ _FLAGS = ("-O3", "-ftz=false")
 ROUNDED_ONCE = "// A product and a sum may be rounded once.\n"
 """First line of the source of functions with the attribute `MULTIPLY_ADD`."""
 
-_ROUNDED_TWICE = "#pragma OPENCL FP_CONTRACT OFF\n"
+_OPENCL = """#pragma OPENCL FP_CONTRACT {}
+#undef select
+#define select(no, yes, condition) ((condition) ? (yes) : (no))
+"""
+"""First lines of OpenCL source: whether a product and a sum may be rounded once, and a function of OpenCL
+that is overloaded, which TVM calls with numbers of other types than the function's."""
 
 
 PORTABLE = "{}{}".format(*OLDEST_PORTABLE)
@@ -76,7 +82,7 @@ def lower(module: Any, target: Target) -> tuple[str, Any]:
     """Return the source of a scheduled module's kernels, and the host function that starts them."""
     if target["kind"] == "opencl":
         source, host, _ = split(_lowered(module, _of_one_type), target)
-        return _ROUNDED_TWICE + source, host["main"]
+        return _OPENCL.format("ON" if _rounds_once(module) else "OFF") + source, host["main"]
     source, host, _ = split(_lowered(module), target)
     return _head(module) + helpers(source) + source, host["main"]
 
@@ -132,8 +138,11 @@ def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, 
     ((device, kernels),) = devices.items()
     if shared is not None:
         kernels[shared] = kernels[shared].with_attr("tirx.noalias", False)
+    final = finalize()(kernels)
+    if target["kind"] == "opencl":
+        final = exact_constants(final)
     with tvm_device:
-        generated = tvm.get_global_func(f"target.build.{target['kind']}")(finalize()(kernels), device)
+        generated = tvm.get_global_func(f"target.build.{target['kind']}")(final, device)
     return _with_whole_warps(str(generated.inspect_source())), host, kernels
 
 
@@ -147,8 +156,13 @@ def _with_whole_warps(source: str) -> str:
 
 
 def _head(module: Any) -> str:
+    return ROUNDED_ONCE if _rounds_once(module) else ""
+
+
+def _rounds_once(module: Any) -> bool:
+    """Return whether a product and a sum of a module may be rounded once."""
     attributes = module["main"].attrs
-    return ROUNDED_ONCE if attributes is not None and MULTIPLY_ADD in attributes else ""
+    return attributes is not None and MULTIPLY_ADD in attributes
 
 
 def machine_code(source: str, target: Target, *options: str, portable: bool = False) -> tuple[bytes, str]:

@@ -154,4 +154,5 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **{name: _device_function(row.cuda) for name, row in pointwise.FUNCTIONS.items() if row.cuda},
     "sigmoid": lambda x: functions.sigmoid(x, _device_function("exp")),
 }
-"""`hbtvm.strategies.network.functions.FUNCTIONS` for CUDA, correct to the last bit or two."""
+"""`hbtvm.strategies.network.functions.FUNCTIONS` for CUDA, correct to the last bit or two, and OpenCL, whose
+specification allows a few more."""
