@@ -101,7 +101,7 @@ def test_every_function_is_numpys() -> None:
 def test_models_predict_as_the_library() -> None:
     X, y = data()[0], targets("yes_no")
     line = LogisticRegression().fit(X, y)
-    layers = MLPRegressor(hidden_layer_sizes=(9, 5), max_iter=20).fit(X, X[:, 0])
+    layers = MLPRegressor(hidden_layer_sizes=(9, 5), max_iter=20, tol=1.0, n_iter_no_change=2).fit(X, X[:, 0])
     for library, strategy, method in ((line, "linear", "predict_proba"), (layers, "fused", "predict")):
         model = hbtvm.compile(library, target={"kind": "opencl"}, batch_sizes=(1, 5000))
         assert {kernel.strategy for kernel in model.package.kernels} == {strategy}
@@ -113,6 +113,8 @@ def test_models_predict_as_the_library() -> None:
 
 def test_a_search_tunes_a_network() -> None:
     X = data()[0]
-    library = MLPRegressor(hidden_layer_sizes=(9, 5), max_iter=20).fit(X, X[:, 0])
+    library = MLPRegressor(hidden_layer_sizes=(9, 5), max_iter=20, tol=1.0, n_iter_no_change=2).fit(
+        X, X[:, 0]
+    )
     model = hbtvm.tune(library, target="opencl", batch_sizes=[50], trials=2)
     np.testing.assert_allclose(model.predict(X), library.predict(X), rtol=1e-9)

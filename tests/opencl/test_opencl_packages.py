@@ -110,6 +110,15 @@ def test_what_the_driver_refuses_is_one_sentence(path: Path, monkeypatch: pytest
         Model(package).predict(np.ones((2, 4)))
 
 
+@needs_device
+def test_devices_without_float64_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver.device(), "doubles", False)
+    with pytest.raises(PackageError, match=r"opencl:0 \(.*\) has no float64 \(cl_khr_fp64\)"):
+        hbtvm.load(path).predict(np.ones((2, 4)))
+    with pytest.raises(TargetError, match=r"opencl:0 \(.*\) computes no float64"):
+        resolve("opencl")
+
+
 def test_forked_processes_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "_known", {(os.getppid(), driver.LIBRARY, 0): None})
     with pytest.raises(PackageError, match="a forked process can't use OpenCL"):
