@@ -1,4 +1,4 @@
-"""Models of many features that have kernels of their own for rows without missing values."""
+"""Models of many features or splits that have kernels of their own for rows without missing values."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ import hbtvm
 from hbtvm.errors import InputError, PackageError
 from hbtvm.runtime.package.file import from_bytes, to_bytes
 
-FEATURES = 150
+FEATURES, FEW = 150, 8
 
 
 @functools.cache
 def trained(kind: str) -> Any:
     rng = np.random.default_rng(0)
+    if kind == "many splits":
+        X = rng.normal(size=(3000, FEW)).astype(np.float32)
+        return RandomForestClassifier(100, max_depth=7, random_state=0).fit(
+            X, X.sum(1) + rng.normal(size=3000) > 0
+        )
     X = rng.normal(size=(400, FEATURES)).astype(np.float32)
     y = X[:, :40].sum(1) + X[:, 40:80].max(1)
     if kind == "forest":
@@ -36,20 +41,22 @@ def compiled(kind: str) -> hbtvm.Model:
 
 
 def answers(kind: str, model: Any, X: np.ndarray) -> np.ndarray:
-    found: np.ndarray = model.predict_proba(X) if kind == "forest" else model.predict(X)
+    found: np.ndarray = model.predict(X) if kind == "boosted" else model.predict_proba(X)
     return found
 
 
-@pytest.mark.parametrize("kind", ["forest", "boosted"])
+@pytest.mark.parametrize("kind", ["forest", "boosted", "many splits"])
 @pytest.mark.parametrize("n", [1, 3, 100, 700, 9000])
 def test_rows_with_and_without_missing_values(kind: str, n: int) -> None:
     model = compiled(kind)
     assert {kernel.missing for kernel in model.package.kernels} == {True, False}
     rng = np.random.default_rng(n)
-    X = rng.normal(size=(n, FEATURES)).astype(np.float32)
     library = trained(kind)
+    width = library.n_features_in_
+    X = rng.normal(size=(n, width)).astype(np.float32)
     # None, one at either end, and many: large inputs are looked at block by block.
-    for at in ([], [(n - 1, 7)], [(0, 149)], [(r, c) for r in range(0, n, 2) for c in range(60)]):
+    many = [(r, c) for r in range(0, n, 2) for c in range(min(60, width))]
+    for at in ([], [(n - 1, 7)], [(0, width - 1)], many):
         for place in at:
             X[place] = np.nan
         if at and kind == "boosted":

@@ -15,7 +15,7 @@ from hbtvm.graph.columns_anchor import Columns
 from hbtvm.graph.graph import Graph, KernelAnchor
 from hbtvm.graph.networks.network import Network
 from hbtvm.graph.reasons.anchor import TreeReasons
-from hbtvm.graph.trees.ensemble import TreeEnsemble
+from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.trees.prologue import Prologue, Scaled
 from hbtvm.logs.query import shipped
 from hbtvm.logs.record import Record
@@ -50,6 +50,10 @@ _HOLDS = {
 _BY_NAME_ALONE = {("cuda", "gemm"): "gemm is ten times behind on GPUs, and is searched only by name"}
 """Why a strategy for a kind of target is searched only by name (``python -m benchmarks.gpu.bounds`` counts
 bank conflicts)."""
+
+_SPLITS_PER_COLUMN, _MOST_NODES = 500, 2**18
+"""Splits for each column from which, and nodes up to which, rows without missing values have kernels of their
+own."""
 
 PROGRAM = "hbtvm.compiler.candidates.program:TreeProgram"
 
@@ -132,9 +136,9 @@ def forests_of(
 
     `single`: other trees for float32 rows; `ensemble` then serves float64 rows only.
     `dtype`: ``"float32"``: leaf values in float32, unless the ensemble is `precise`. Models that compare in
-        float64 get a second forest for float64 rows; models of many features, some with two columns for
-        missing values, get a forest for rows without missing values. ``"float64"``: leaf values in float64,
-        and one forest in the model's comparison type.
+        float64 get a second forest for float64 rows; models of many features or splits, some with two columns
+        for missing values, get a forest for rows without missing values. ``"float64"``: leaf values in
+        float64, and one forest in the model's comparison type.
     `complete`: whether to include a forest for rows without missing values. Not on GPUs, where the runtime
         would have to search rows on the device and wait.
     `scaled`: replaces `ensemble` for float64 rows, beside `single`, in kernels with a prologue. It is tuned,
@@ -166,13 +170,23 @@ def forests_of(
 def _narrow_forests(
     ensemble: TreeEnsemble, values: DType, complete: bool, prologue: Prologue | None = None
 ) -> list[Forest]:
-    """Return the forest over float32 columns, maybe after a forest for rows without missing values."""
-    forests = [make_forest(ensemble, "float32", values, prologue=prologue)]
-    if complete and is_wide(workload_of(forests[0], 1)) and not forests[0].columns_are_features:
+    """Return the forest over float32 columns, maybe after a forest for rows without missing values.
+
+    Rows without missing values need fewer columns where a feature's nodes disagree about missing values.
+    """
+    forest = make_forest(ensemble, "float32", values, prologue=prologue)
+    wide = is_wide(workload_of(forest, 1))
+    if complete and (not forest.columns_are_features if wide else _is_large(forest)):
         whole = make_forest(ensemble, "float32", values, missing=False, prologue=prologue)
-        if whole.columns_are_features:
-            forests.insert(0, whole)
-    return forests
+        if whole.columns_are_features or (not wide and whole.n_columns * 3 <= forest.n_columns * 2):
+            return [whole, forest]
+    return [forest]
+
+
+def _is_large(forest: Forest) -> bool:
+    """Return whether fewer columns may save more time than tables for rows without missing values cost."""
+    splits = int((forest.left != LEAF).sum())
+    return splits >= _SPLITS_PER_COLUMN * forest.n_columns and len(forest.left) <= _MOST_NODES
 
 
 def group_name(rows: int) -> str:
