@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import hbtvm
 from hbtvm.errors import InputError
-from hbtvm.runtime.native import chunks, frames
+from hbtvm.runtime.native import blocks, chunks, frames, library
+from hbtvm.runtime.native.blocks import block_places
 from hbtvm.runtime.native.chunks import chunk_types
 
 RNG = np.random.default_rng(11)
@@ -190,6 +192,41 @@ def test_layout_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
                 patch.setattr(chunks, name, 3)
             assert chunk_types() is None
     chunk_types.cache_clear()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_fields_in_place_and_as_attributes(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = block_places()
+    monkeypatch.setattr(library, "block_places", lambda: places if known else None)
+    library.load_library.cache_clear()  # a library keeps the places
+    for name in ("one_hot", "numeric"):
+        model, rows = compiled(globals()[name]()), rows_of(name, 12)
+        for part in (rows, rows.iloc[2:3], rows.iloc[::2], rows.copy(), rows.assign(b=rows["b"] * 2)):
+            for _ in range(2):
+                np.testing.assert_array_equal(model.predict(part), by_python(model, part))
+            assert model._calls[None](part) is not None
+    library.load_library.cache_clear()
+
+
+def test_places_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = block_places()
+    assert places is not None and places.manager_type == id(type(FRAME._mgr))
+    for frame in (FRAME, FRAME.iloc[3:5], pd.DataFrame({"x": ["a"], "y": [1.0]})):
+        manager = frame._mgr
+        assert len(manager.blknos) == frame.shape[1]
+        for field, name in (
+            ("blocks", "blocks"),
+            ("axes", "axes"),
+            ("numbers", "_blknos"),
+            ("places", "_blklocs"),
+        ):
+            at = ctypes.c_void_p.from_address(id(manager) + getattr(places, field)).value
+            assert at == id(getattr(manager, name))
+    block_places.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "_FIELDS", {**blocks._FIELDS, "numbers": "shape"})  # a new object each time
+        assert block_places() is None
+    block_places.cache_clear()
 
 
 def test_layouts() -> None:

@@ -2,89 +2,22 @@
  *
  * The columns are read in place from the frame's blocks, which are not part of pandas' public interface, and from
  * Arrow's arrays: in place if their layout is known, else from Arrow's C stream interface, which takes ten times as
- * long when its code is not in the caches. Whatever differs from the expected (attributes, types, values) returns None:
- * Python then reads the frame, and reports errors. As in numpy.c, compiling this needs neither Python nor pandas.
+ * long when its code is not in the caches. Services call a model after other work, which has displaced its data from the
+ * caches: so fields are loaded directly where their places are known, and columns' objects are prefetched side by side.
+ * Whatever differs from the expected (attributes, types, values) returns None: Python then reads the frame, and reports
+ * errors. As in numpy.c, compiling this needs neither Python nor pandas.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "arrow/internal.h"
-#include "python/python.h"
+#include "python/frame.h"
 
-struct ArrowArrayStream {
-  int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *);
-  int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *);
-  const char *(*get_last_error)(struct ArrowArrayStream *);
-  void (*release)(struct ArrowArrayStream *);
-  void *private_data;
-};
+/* Set before the first call, and never changed. */
+static struct frame_places known;
 
-/* Functions and objects of Python besides `struct python`. */
-struct frame_api {
-  void *(*get)(void *object, void *name);         /* PyObject_GetAttr */
-  void *(*call)(void *object, void *name, ...);   /* PyObject_CallMethodObjArgs */
-  void *(*list_item)(void *list, intptr_t at);    /* borrowed */
-  void *(*tuple_item)(void *tuple, intptr_t at);  /* borrowed */
-  intptr_t (*tuple_size)(void *tuple);
-  int (*same)(void *one, void *other, int operation); /* PyObject_RichCompareBool */
-  void (*clear)(void);                                /* PyErr_Clear */
-  void *yes;                                          /* True */
-  void *frame_type;
-  /* Strings. */
-  void *manager, *axes, *blocks, *numbers, *places, *values, *id, *data, *arrow, *range, *stream, *equals;
-  /* pyarrow.ChunkedArray, and the C++ types of its texts; null if the layout of its arrays is unknown. */
-  const void *chunked_type, *text_type, *large_type;
-};
-
-/* Columns of frames that Python has matched with the model's. */
-struct layout {
-  void *id; /* of the columns' index, shared by its views */
-  /* The index's names: as Python objects, as pyarrow.ChunkedArray, or as a range; null for the others. */
-  void **names;
-  void *arrow, *range;
-  int64_t width;         /* of the frame */
-  const int64_t *places; /* of the model's columns in the frame */
-};
-
-#define LAYOUTS 4
-
-struct frame_reader {
-  const struct frame_api *api;
-  const struct front *front;
-  int64_t most;    /* rows */
-  int64_t numeric; /* whether all columns that are read must be numbers */
-  int64_t mixed;   /* whether the matrix has columns besides unchanged numbers */
-  struct layout layouts[LAYOUTS];
-  _Atomic int64_t count; /* of layouts; they are added and never changed */
-  int64_t read;          /* frames, counted under the interpreter's lock */
-};
-
-/* The description of a Python function's computation. */
-struct bound_frames {
-  struct bound_output *output;
-  struct frame_reader *reader;
-};
-
-#define HELD 8
-
-/* Memory of a column until the matrix is filled. */
-struct opened {
-  void *copy; /* of values that do not lie side by side; else null */
-  struct ArrowArray array;
-};
-
-/* A frame in progress. */
-struct reading_frame {
-  const struct python *p;
-  const struct frame_reader *f;
-  const struct layout *layout;
-  int64_t n, blocks;
-  void *held[HELD]; /* references */
-  int64_t holds;
-  struct column *column; /* by the model's column */
-  struct opened *opened; /* by the model's column */
-  void **values;         /* by block: its array, held; null until it is read */
-};
+void hbtvm_frame_places(const struct frame_places *given) {
+  if (!known.manager_type) known = *given;
+}
 
 /* An attribute, held until the end; null if there is none. */
 static void *part_of(struct reading_frame *r, void *object, void *name) {
@@ -92,6 +25,24 @@ static void *part_of(struct reading_frame *r, void *object, void *name) {
   if (!part) r->f->api->clear();
   if (part) r->held[r->holds++] = part;
   return part;
+}
+
+/* An attribute of a manager of blocks, held until the end: from its place, unless pandas has yet to compute it. */
+static void *manager_part(struct reading_frame *r, void *manager, int64_t at, void *name) {
+  if (!manager || FIELD(const void *, manager, r->p->type_at) != known.manager_type) return part_of(r, manager, name);
+  void *part = FIELD(void *, manager, at);
+  if (!part || part == r->p->none) return part_of(r, manager, name);
+  r->p->take(part);
+  r->held[r->holds++] = part;
+  return part;
+}
+
+static void *values_of(const struct reading_frame *r, void *block) {
+  const void *type = FIELD(const void *, block, r->p->type_at);
+  if (type != known.block_types[0] && type != known.block_types[1]) return r->f->api->get(block, r->f->api->values);
+  void *values = FIELD(void *, block, known.values);
+  if (values) r->p->take(values);
+  return values;
 }
 
 static int is_array(const struct reading_frame *r, void *object, int axes) {
@@ -197,73 +148,6 @@ static int open_numbers(struct reading_frame *r, int64_t i, void *array, int64_t
   return 1;
 }
 
-static int open_stream(struct reading_frame *r, int64_t i, struct ArrowArrayStream *stream) {
-  struct ArrowArray *array = &r->opened[i].array;
-  struct ArrowSchema schema = {0};
-  if (stream->get_schema(stream, &schema)) return 0;
-  const char *format = schema.format;
-  int opened = !strcmp(format, "U") || !strcmp(format, "u") || !strcmp(format, "vu");
-  opened = opened && !stream->get_next(stream, array) && array->release;
-  if (opened && !r->n) r->n = array->length;
-  if (opened && array->length == r->n && r->n > 0 && r->n <= r->f->most) {
-    struct ArrowArray batch = {.length = r->n};
-    opened = open_column(&schema, array, &batch, &r->column[i]) == HBTVM_OK;
-  } else {
-    opened = 0;
-  }
-  schema.release(&schema);
-  return opened;
-}
-
-static void keep(struct ArrowArray *array) { (void)array; }
-
-static void keep_schema(struct ArrowSchema *schema) { (void)schema; }
-
-/* Older hbtvm calls with a `frame_api` that ends before `chunked_type`. */
-static int has_chunks;
-
-void hbtvm_frame_chunks(void) { has_chunks = 1; }
-
-/* Texts in a pyarrow.ChunkedArray of one chunk, whose fields the loader has checked (see
- * `hbtvm.runtime.native.chunks`). Returns 0 if they are to be read from a stream. */
-static int open_chunk(struct reading_frame *r, int64_t i, void *chunks) {
-  const struct frame_api *api = r->f->api;
-  if (!has_chunks || !api->chunked_type || FIELD(const void *, chunks, r->p->type_at) != api->chunked_type) return 0;
-  void **chunked = ((void **)chunks)[6];
-  void **first = chunked[0], **end = chunked[1];
-  if (end - first != 2) return 0;
-  void **array = first[0], **data = array[1];
-  int large = data[0] == api->large_type;
-  int64_t length = (int64_t)(intptr_t)data[2], offset = (int64_t)(intptr_t)data[4];
-  if ((!large && data[0] != api->text_type) || !array[4]) return 0;
-  if (!r->n) r->n = length;
-  if (length != r->n || r->n < 1 || r->n > r->f->most) return 0;
-  /* The first text's place in the buffer of offsets. */
-  const void *buffers[3] = {array[3], (const char *)array[4] - offset * (large ? 8 : 4), array[5]};
-  struct ArrowArray opened = {.length = length, .null_count = -1, .offset = offset, .n_buffers = 3};
-  opened.buffers = buffers;
-  opened.release = keep;
-  struct ArrowSchema schema = {.format = large ? "U" : "u", .release = keep_schema};
-  struct ArrowArray batch = {.length = length};
-  return open_column(&schema, &opened, &batch, &r->column[i]) == HBTVM_OK;
-}
-
-static int open_texts(struct reading_frame *r, int64_t i, void *values) {
-  const struct frame_api *api = r->f->api;
-  void *chunks = api->get(values, api->arrow);
-  if (chunks && open_chunk(r, i, chunks)) {
-    r->p->drop(chunks); /* `values` refers to it */
-    return 1;
-  }
-  void *capsule = chunks ? api->call(chunks, api->stream, NULL) : NULL;
-  struct ArrowArrayStream *stream = capsule ? r->p->capsule(capsule, "arrow_array_stream") : NULL;
-  int opened = stream && open_stream(r, i, stream);
-  if (!stream) api->clear();
-  if (capsule) r->p->drop(capsule);
-  if (chunks) r->p->drop(chunks);
-  return opened;
-}
-
 /* Integers that pandas keeps for each column of a frame; null if they have another form. */
 static const int64_t *by_column(const struct reading_frame *r, void *array) {
   if (!is_array(r, array, 1) || numbers_of(number_of(r, array)) != I64) return NULL;
@@ -272,12 +156,57 @@ static const int64_t *by_column(const struct reading_frame *r, void *array) {
   return FIELD(const int64_t *, array, r->p->data_at);
 }
 
+/* Find the values of the blocks of all columns that are read. The loops fetch the columns' objects side by side. */
+static int find_values(struct reading_frame *r, void *blocks, const int64_t *block_of) {
+  const struct front *front = r->f->front;
+  const struct frame_api *api = r->f->api;
+  for (int64_t i = 0; i < front->count; ++i) {
+    if (front->feeds && !front->columns[i].read) continue;
+    int64_t block = block_of[r->layout->places[i]];
+    if (block < 0 || block >= r->blocks) return 0;
+    const char *at = api->tuple_item(blocks, (intptr_t)block);
+    __builtin_prefetch(at);
+    __builtin_prefetch(at + known.values);
+  }
+  for (int64_t i = 0; i < front->count; ++i) {
+    if (front->feeds && !front->columns[i].read) continue;
+    int64_t block = block_of[r->layout->places[i]];
+    void **values = &r->values[block];
+    if (!*values) *values = values_of(r, api->tuple_item(blocks, (intptr_t)block));
+    if (!*values) return 0;
+    r->opened[i].values = *values;
+    /* An instance of a Python class refers to its attributes from before its start. */
+    __builtin_prefetch((const char *)*values - 32);
+    __builtin_prefetch((const char *)*values + 32);
+  }
+  for (int64_t i = 0; i < front->count; ++i) {
+    void *values = r->opened[i].values;
+    if (!values) continue;
+    if (is_array(r, values, 2)) {
+      __builtin_prefetch(FIELD(const void *, values, r->p->shape_at));
+      __builtin_prefetch(FIELD(const void *, values, r->p->data_at));
+    } else if (r->f->numeric) {
+      return 0;
+    } else {
+      r->opened[i].chunks = api->get(values, api->arrow);
+      if (!r->opened[i].chunks) return 0;
+      __builtin_prefetch((const char *)r->opened[i].chunks + 48);
+    }
+  }
+  hbtvm_find_chunks(r);
+  return 1;
+}
+
 static int open_frame(struct reading_frame *r, void *frame) {
   const struct front *front = r->f->front;
   const struct frame_api *api = r->f->api;
-  void *manager = part_of(r, frame, api->manager);
-  void *axes = part_of(r, manager, api->axes), *blocks = part_of(r, manager, api->blocks);
-  void *numbers = part_of(r, manager, api->numbers), *places = part_of(r, manager, api->places);
+  void *manager = known.get ? known.get(frame, api->manager) : api->get(frame, api->manager);
+  if (!manager) return 0;
+  r->held[r->holds++] = manager;
+  void *axes = manager_part(r, manager, known.axes, api->axes);
+  void *blocks = manager_part(r, manager, known.blocks, api->blocks);
+  void *numbers = manager_part(r, manager, known.numbers, api->numbers);
+  void *places = manager_part(r, manager, known.places, api->places);
   void *index = axes && blocks && numbers && places ? api->list_item(axes, 0) : NULL;
   if (!index) return 0;
   r->layout = layout_of(r, index);
@@ -285,36 +214,31 @@ static int open_frame(struct reading_frame *r, void *frame) {
   const int64_t *block_of = by_column(r, numbers), *place_of = by_column(r, places);
   r->blocks = (int64_t)api->tuple_size(blocks);
   if (!block_of || !place_of || r->blocks < 1) return 0;
-  r->column = calloc((size_t)front->count, sizeof *r->column);
-  r->opened = calloc((size_t)front->count, sizeof *r->opened);
-  r->values = calloc((size_t)r->blocks, sizeof *r->values);
-  if (!r->column || !r->opened || !r->values) return 0;
+  size_t count = (size_t)front->count;
+  r->column = calloc(1, count * (sizeof *r->column + sizeof *r->opened) + (size_t)r->blocks * sizeof *r->values);
+  if (!r->column) return 0;
+  r->opened = (struct opened *)(void *)(r->column + count);
+  r->values = (void **)(void *)(r->opened + count);
+  if (!find_values(r, blocks, block_of)) return 0;
   for (int64_t i = 0; i < front->count; ++i) {
-    if (front->feeds && !front->columns[i].read) continue;
-    int64_t at = r->layout->places[i], block = block_of[at];
-    if (block < 0 || block >= r->blocks) return 0;
-    void *values = r->values[block];
-    if (!values) values = r->values[block] = api->get(api->tuple_item(blocks, (intptr_t)block), api->values);
-    if (!values) return 0;
-    if (is_array(r, values, 2) ? !open_numbers(r, i, values, place_of[at])
-                               : r->f->numeric || !open_texts(r, i, values))
-      return 0;
+    const struct opened *o = &r->opened[i];
+    if (!o->values) continue;
+    if (o->chunks ? !hbtvm_open_texts(r, i) : !open_numbers(r, i, o->values, place_of[r->layout->places[i]])) return 0;
   }
   return r->n > 0;
 }
 
 static void close_frame(struct reading_frame *r) {
   for (int64_t i = 0; r->opened && i < r->f->front->count; ++i) {
-    struct ArrowArray *array = &r->opened[i].array;
-    if (array->release) array->release(array);
-    free(r->opened[i].copy);
+    struct opened *opened = &r->opened[i];
+    if (opened->array.release) opened->array.release(&opened->array);
+    if (opened->chunks) r->p->drop(opened->chunks);
+    free(opened->copy);
   }
   for (int64_t i = 0; r->values && i < r->blocks; ++i)
     if (r->values[i]) r->p->drop(r->values[i]);
   while (r->holds) r->p->drop(r->held[--r->holds]);
   free(r->column);
-  free(r->opened);
-  free(r->values);
   r->f->api->clear();
 }
 

@@ -1,4 +1,4 @@
-"""Layout of pyarrow's chunked arrays of texts, for ``frame.c``.
+"""Layout of pyarrow's chunked arrays of texts, for ``chunks.c``.
 
 ``pyarrow.ChunkedArray`` points to C++'s ``arrow::ChunkedArray``, whose chunks are ``arrow::StringArray`` and
 ``arrow::LargeStringArray``. Their fields are part of the binary interface that Arrow's headers compile into

@@ -10,6 +10,7 @@ from typing import Any
 
 from hbtvm.errors import PackageError
 from hbtvm.runtime.native.arrays import interface, strides_at
+from hbtvm.runtime.native.blocks import block_places
 from hbtvm.runtime.native.counters import counter_functions
 from hbtvm.runtime.native.objects.loading import closing, open_library
 from hbtvm.runtime.native.structures import SIZED, VERSION, MethodDefinition
@@ -124,6 +125,10 @@ class Library:
         """
         definition = self._frame_definition if frames else self._definition
         assert definition is not None
+        if frames and self._has("hbtvm_frame_places", [ctypes.c_void_p]):
+            places = block_places()
+            if places is not None:
+                self._loaded.hbtvm_frame_places(ctypes.byref(places))
         api = ctypes.pythonapi
         capsule = api.PyCapsule_New
         capsule.restype = ctypes.py_object
