@@ -86,14 +86,16 @@ def bitvector_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Call
 def perfect_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callable[[], np.ndarray]]:
     """Return variants of the kernel of perfect trees of depth `DEPTH`; see `bitvector_kernels`.
 
-    Where no column has more than 255 thresholds, kernels over ranks of one byte are among them.
+    Kernels over ranks, which are found beforehand, are among them: of one byte where no column has more than
+    255 thresholds, else, for AVX2 alone, of two bytes.
     """
     levels = perfect_levels(forest)
     column = split_table(forest, levels, forest.column.astype(np.uint8), 2**DEPTH)
     threshold = split_table(forest, levels, forest.threshold.astype(np.float32), 2**DEPTH)
     value = forest.value[levels[-1]].astype(np.float32)
     ordered = [column, threshold, value]
-    calls = _ranked_kernels(forest, X, isa, column, value) if forest.rank_bits <= 8 else {}
+    narrow = forest.rank_bits <= 8
+    calls = _ranked_kernels(forest, X, isa, column, value, narrow) if narrow or isa == "avx2" else {}
     if isa == "avx2":
         return calls | {
             f"{top} levels by masks of {vectors} vectors, {walks} walks": _bound(
@@ -117,19 +119,28 @@ def perfect_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callab
 
 
 def _ranked_kernels(
-    forest: Forest, X: np.ndarray, isa: str, column: np.ndarray, value: np.ndarray
+    forest: Forest, X: np.ndarray, isa: str, column: np.ndarray, value: np.ndarray, narrow: bool
 ) -> dict[str, Callable[[], np.ndarray]]:
-    """Return variants of the kernel over ranks of one byte, which are found beforehand."""
+    """Return variants of the kernel over ranks of one byte (`narrow`) or two."""
     top = DEPTH - LEVELS
-    own = (node_ranks(forest) - 128).astype(np.int8)
+    dtype = np.dtype(np.int8 if narrow else np.int16)
+    lowest = int(np.iinfo(dtype).min)
+    own = (node_ranks(forest) + lowest).astype(dtype)
     rank = split_table(forest, perfect_levels(forest), own, 2**DEPTH)
     records = row_tables(forest, {"tree_tile": 1})["record"].reshape(len(column), 2**top, -1)
     # The strategy's records end with room for whole registers.
-    records = np.ascontiguousarray(records[:, :, : 3 * 8])
-    ranks = np.zeros((len(X), 32), np.int8)
+    records = np.ascontiguousarray(records[:, :, : (3 if narrow else 5) * 8])
+    ranks = np.zeros((len(X), 32), dtype)
     for at, (feature, thresholds) in enumerate(zip(forest.column_feature, forest.thresholds, strict=True)):
-        ranks[:, at] = np.searchsorted(thresholds, X[:, feature]) - 128
+        ranks[:, at] = np.searchsorted(thresholds, X[:, feature]) + lowest
     ordered = [column, rank, records, value, leaves_of_tests()]
+    if not narrow:
+        return {
+            f"ranks of two bytes, {vectors} vectors of 16 rows, {unroll} share nodes": _bound(
+                "words256.c", {"V": vectors, "UNROLL": unroll, "WALKS": 8}, ranks, ordered, 16 * vectors, isa
+            )
+            for vectors, unroll in itertools.product((8, 16, 64), (2, 4))
+        }
     return {
         f"ranks, {vectors} vectors of 32 rows, {unroll} share nodes, {walks} rows unrolled": _bound(
             "ranked256.c", {"V": vectors, "UNROLL": unroll, "WALKS": walks}, ranks, ordered, 32 * vectors, isa
