@@ -24,8 +24,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from hbtvm.schedules.cpu.gathers import gathers
 from hbtvm.schedules.cpu.steps import (
     SMALL_BATCH,
+    WIDE,
     common_knobs,
     few_or_many,
     finish,
@@ -40,6 +42,8 @@ from hbtvm.schedules.cpu.steps import (
 )
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
+
+_WIDE_LANES = 16  # numbers in vectors of 512 bits
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -77,15 +81,51 @@ def default(workload: Workload, target: Target) -> Config:
         "index_dtype": "int32",
         "leaf_lookup": lookup_default(target, workload["leaves"] * workload["width"], rows >= lanes),
     }
-    if rows <= SMALL_BATCH:
-        count = workload["numeric"] + workload["categorical"]
-        common["column_lookup"] = lookup_default(target, count, True) if rows < lanes else "scalar"
     if rows < lanes:
-        return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
+        return common | _of_few_rows(workload, target, lanes)
+    if rows <= SMALL_BATCH:
+        common["column_lookup"] = "scalar"
     vectors = few_or_many(workload, lanes)
     if is_arm(target) and vectors == 4 and rows >= SMALL_BATCH:
         vectors = 8  # a quarter of the registers; as many rows per node as with wider vectors
-    return {**common, "axis": "rows", "row_tile": lanes * vectors, "vectors": vectors, "tree_tile": 8}
+    common |= {"axis": "rows", "row_tile": lanes * vectors, "vectors": vectors, "tree_tile": 8}
+    if vectors == 4 and lanes == _WIDE_LANES:
+        common |= _of_wide_vectors(workload, lanes)
+    return common
+
+
+def _of_few_rows(workload: Workload, target: Target, lanes: int) -> Config:
+    """Return what a default has of its own where lanes are trees."""
+    count = workload["numeric"] + workload["categorical"]
+    config: Config = {"axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
+    column_lookup = lookup_default(target, count, True)
+    if gathers(target):
+        config |= {"leaf_lookup": "gather", "node_unroll": 5 if workload["leaves"] <= 32 else 8}
+        if 16 < count <= 32:  # permutes of two registers
+            config["index_dtype"] = "int16"
+        column_lookup = column_lookup if column_lookup == "permute" else "gather"
+    return {**config, "column_lookup": column_lookup}
+
+
+def _of_wide_vectors(workload: Workload, lanes: int) -> Config:
+    """Return what a default has of its own for many rows in vectors of 512 bits."""
+    rows, trees, leaves = int(workload["rows"]), int(workload["trees"]), workload["leaves"]
+    # Tiles of trees that would mostly be padding are smaller.
+    tile = max(n for n in (1, 2, 4) if -(-trees // n) * n <= 1.1 * trees)
+    vectors, unroll = 8, 1
+    few = workload["threads"] > 1 and rows < 8 * workload["threads"] * 8 * lanes
+    padded = -(-rows // (8 * lanes)) * 8 * lanes
+    # Words of 64 bits fill twice the registers, and padding a batch costs the transposition of wide rows.
+    if leaves > 32 or workload["numeric"] >= WIDE or few or padded > max(1.05 * rows, rows + 4 * lanes - 1):
+        vectors, unroll = 4, 8
+    index = "int16" if leaves > 16 and workload["numeric"] + workload["categorical"] < 2**15 else "int32"
+    return {
+        "row_tile": lanes * vectors,
+        "vectors": vectors,
+        "tree_tile": tile,
+        "node_unroll": unroll,
+        "index_dtype": index,
+    }
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hbtvm.schedules.cpu.gathers import gathers
 from hbtvm.schedules.cpu.steps import (
     SMALL_BATCH,
     common_knobs,
@@ -102,6 +103,13 @@ def default(workload: Workload, target: Target) -> Config:
         "leaf_lookup": lookup_default(target, 2**depth * workload["width"], by_row),
     }
     if not by_row:
+        if gathers(target):
+            narrow = lanes
+            common |= {"lanes": lanes, "leaf_lookup": "gather"}
+            if depth > top:
+                common["node_lookup"] = "gather"
+            if common["column_lookup"] == "scalar":
+                common["column_lookup"] = "gather"
         return {
             **common,
             "axis": "trees",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hbtvm.schedules.cpu.gathers import gathers
 from hbtvm.schedules.cpu.sharing import thread_knobs, threads_are_valid
 from hbtvm.schedules.cpu.steps import (
     SMALL_BATCH,
@@ -40,6 +41,9 @@ _TILE_BYTES = 1 << 20
 
 _ALONE = 8  # trees that walk side by side in a row tile of a single row
 _DEEP = 12  # depth from which a tree is too large to reload for every few rows
+_GATHERED = 9  # depth from which trees are walked by gathers on CPUs where these are fast
+_NODES_IN_L1 = 4096
+_DEEPEST = 16  # depth from which walks of a single row wait for memory
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -98,8 +102,16 @@ def default(workload: Workload, target: Target) -> Config:
         "level_unroll": 1,
         "lookup": "scalar",
     }
+    alone: Config = {"axis": "rows", "row_tile": 1, "lanes": 1, "vectors": 1}
+    alone |= {"tree_tile": _ALONE, "together": _ALONE}
     if rows < walks:
+        if 2 * int(workload["trees"]) <= walks or workload["depth"] >= _DEEPEST:
+            return {**common, **alone, "level_unroll": 2 if workload["depth"] >= _DEEP else 1}
         return {**common, "axis": "trees", "row_tile": 1, "tree_tile": walks}
+    if gathers(target) and workload["depth"] >= _GATHERED and workload["dtype"] == "float32":
+        gathered = {**common, "axis": "rows", **_by_gathers(workload)}
+        if space(workload, target).contains(gathered):
+            return gathered
     # A tree that exceeds the first-level cache is reloaded for each tile, so tiles are large.
     deep = workload["depth"] >= _DEEP
     if deep:  # walks wait for memory: scalar ones are as fast at least, and depend less on the CPU
@@ -111,9 +123,24 @@ def default(workload: Workload, target: Target) -> Config:
     ]
     if not tiles:
         # Not even a few rows fit the cache: scalar walks, row by row.
-        alone: Config = {"axis": "rows", "row_tile": 1, "lanes": 1, "vectors": 1, "level_unroll": 1}
-        return {**common, **alone, "tree_tile": _ALONE, "together": _ALONE}
+        return {**common, **alone, "level_unroll": 1}
     return {**common, "axis": "rows", "row_tile": max(tiles), "tree_tile": 1 if deep else 8}
+
+
+def _by_gathers(workload: Workload) -> Config:
+    """Return what a default has of its own for several rows on a CPU that gathers fast."""
+    rows, nodes = int(workload["rows"]), int(workload["nodes"])
+    pair = 2 if workload["trees"] > 1 else 1
+    wide: Config = {"lanes": 16, "lookup": "gather", "tree_tile": pair, "together": pair}
+    if rows < 1000 * int(workload["threads"]):
+        if pair == 2 and nodes <= _NODES_IN_L1:
+            small: Config = {"row_tile": 8, "lanes": 1, "vectors": 8, "tree_tile": 8, "together": 2}
+            return {**small, "level_unroll": 2}
+        return {**wide, "row_tile": 128, "vectors": 8}
+    if nodes <= _NODES_IN_L1:
+        return {**wide, "row_tile": 512, "vectors": 4}
+    # Each row tile reloads every tree, so tiles are large.
+    return {"row_tile": 2048, "lanes": 1, "vectors": 16, "tree_tile": 1, "level_unroll": 2}
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:

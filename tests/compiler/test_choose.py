@@ -18,6 +18,7 @@ from tests.ensembles import random_ensemble
 
 GPU = resolve({"kind": "cuda", "arch": "sm_90"})
 V3, V4 = (resolve({"kind": "llvm", "mcpu": f"x86-64-v{level}"}) for level in (3, 4))
+SAPPHIRE, ZEN = (resolve({"kind": "llvm", "mcpu": name}) for name in ("sapphirerapids", "znver4"))
 
 
 def shape(trees: int = 100, leaves: int = 8, rows: int = 100) -> tuple[Workload, dict[str, Strategy]]:
@@ -64,6 +65,14 @@ def test_another_machine_counts_if_its_vectors_are_as_wide() -> None:
     assert choose(known[:1], strategies, workload, V4).origin == "default"
 
 
+def test_rules_for_fast_gathers_are_better_than_measurements_of_slow_ones() -> None:
+    workload, strategies = shape()
+    other, same = (record({**workload, "trees": 110}, "gemm", 1e-6, target) for target in (V4, SAPPHIRE))
+    assert choose([other], strategies, workload, SAPPHIRE).origin == "default"
+    assert choose([other], strategies, workload, ZEN).origin == "similar"
+    assert choose([other, same], strategies, workload, SAPPHIRE).strategy == "gemm"
+
+
 def test_what_does_not_fit_is_translated_or_passed_over() -> None:
     workload, strategies = shape(leaves=100)
     small = shape(leaves=30)[0]
@@ -85,6 +94,57 @@ def test_defaults_by_shape() -> None:
         deep = {**workload, "depth": 12, "leaves": leaves, "nodes": 2 * leaves - 1, "rows": 100}
         usable = {name: one for name, one in STRATEGIES.items() if one.refuse(deep) is None}
         assert default_strategy(usable, deep, V4) == expected
+
+
+@pytest.mark.parametrize(
+    ("leaves", "depth", "trees", "expected"),
+    [
+        (31, 7, 100, "bitvector"),
+        (16, 5, 60, "bitvector"),
+        (32, 5, 100, "perfect_tree_traversal"),  # as many tests as six levels take
+        (60, 6, 100, "perfect_tree_traversal"),
+        (256, 8, 400, "perfect_tree_traversal"),
+        (64, 12, 300, "bitvector"),
+        (63, 9, 6, "tree_traversal"),  # vectors of trees would be mostly empty
+        (1000, 16, 20, "tree_traversal"),
+    ],
+)
+def test_defaults_of_a_row_where_gathers_are_fast(leaves: int, depth: int, trees: int, expected: str) -> None:
+    shapes = {"leaves": leaves, "nodes": 2 * leaves - 1, "depth": depth, "rows": 1, "trees": trees}
+    workload = {**shape()[0], **shapes}
+    able = {name: one for name, one in STRATEGIES.items() if one.refuse(workload) is None}
+    assert default_strategy(able, workload, SAPPHIRE) == expected
+
+
+def test_vectors_of_rows_are_as_many_as_words_of_leaves_allow() -> None:
+    def default(**shapes: int) -> Any:
+        workload = {**shape()[0], **shapes}
+        config = STRATEGIES["bitvector"].default(workload, V4)
+        assert STRATEGIES["bitvector"].space(workload, V4).contains(config)
+        return config
+
+    assert (default(leaves=31)["vectors"], default(leaves=31)["row_tile"]) == (8, 128)
+    assert (default(leaves=64)["vectors"], default(leaves=64)["node_unroll"]) == (4, 8)
+    assert default(leaves=31, rows=130)["row_tile"] == 64  # half of a second tile of 128 would be padding
+    assert default(leaves=31, threads=2)["row_tile"] == 64  # a tile for each thread
+    assert [default(leaves=31, trees=n)["tree_tile"] for n in (12, 6, 1)] == [4, 2, 1]
+
+
+@pytest.mark.parametrize("target", [V3, V4, SAPPHIRE])
+@pytest.mark.parametrize("rows", [1, 2, 30, 100, 130, 999, 3000, 20_000])
+def test_defaults_on_cpus_are_in_the_space_of_any_shape(target: Any, rows: int) -> None:
+    start = shape()[0]
+    grown = itertools.product((1, 10, 100), (1, 3, 6, 10, 16, 30), (4, 30, 300), (1, 3), (1, 2))
+    for (trees, depth, features, groups, threads), dtype in itertools.product(grown, ("float32", "float64")):
+        leaves = min(2**depth, 200 * depth)
+        sizes = {"trees": trees, "depth": depth, "leaves": leaves, "nodes": 2 * leaves - 1, "groups": groups}
+        types = {"dtype": dtype, "value_dtype": dtype, "features": features, "numeric": features}
+        workload = {**start, **sizes, **types, "rows": rows, "threads": threads}
+        for name in ("bitvector", "perfect_tree_traversal", "tree_traversal"):
+            strategy = STRATEGIES[name]
+            if strategy.refuse(workload) is None:
+                config = strategy.default(workload, target)
+                assert strategy.space(workload, target).contains(config), (name, workload, config)
 
 
 @pytest.mark.parametrize("rows", [1, 100, 10_000])

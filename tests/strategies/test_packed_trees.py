@@ -9,6 +9,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from hbtvm.compiler.lowering.rewrites import rewrite_loops
+from hbtvm.compiler.targets.target import resolve
 from hbtvm.frontends.files import load_model
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.graph.trees.reference import margins
@@ -21,6 +22,7 @@ from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import CPU, raw_scores, tolerance
 
 WALK = STRATEGIES["tree_traversal"]
+V4 = resolve({"kind": "llvm", "mcpu": "x86-64-v4"})
 
 
 def forest_of(seed: int = 0, dtype: DType = "float32", **shape: object) -> Forest:
@@ -160,5 +162,5 @@ def test_rows_prefetch_the_next_tree() -> None:
     forest = forest_of(max_leaves=300, chain=True)
     for rows, fetches in ((100, True), (1, False)):
         workload = workload_of(forest, rows)
-        module = WALK.module(workload, WALK.default(workload, CPU))
+        module = WALK.module(workload, WALK.default(workload, V4))
         assert ("llvm.prefetch" in rewrite_loops(module).script()) == fetches

@@ -13,6 +13,7 @@ from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.targets import target_key
 from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.schedules.cpu import ranked_rows
+from hbtvm.schedules.cpu.gathers import gathers
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload, family_of, is_known
 from hbtvm.strategies import Strategy, strategies_on
@@ -43,6 +44,14 @@ _MANY_COLUMNS = 64
 
 _SHALLOW = {32: 5, 64: 8}
 """By bits of the bitvector's word: depth up to which perfect tree traversal is faster than bitvector."""
+
+_SHALLOW_WIDE = {32: 4, 64: 8}
+"""The same for vectors of 512 bits, in which bitvector keeps 128 rows."""
+
+_GATHERED, _GATHERED_DEPTH, _LEVEL = 8, 8, 5
+"""On CPUs that gather fast, for few rows: trees of a group from which vectors of trees pay; depth up to which
+a perfect tree's tables stay small; nodes that bitvector tests (in words of 32 bits) while a walk takes a
+level."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ def choose(
         ]
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        if record.strategy in strategies and _same_vectors(record.target, target):
+        if record.strategy in strategies and _suits(record.target, target):
             groups.setdefault((record.workload_key, record.target_key), []).append(record)
     distances = {
         key: distance(workload, group[0].workload) + _OTHER_MACHINE * (key[1] != target_keys[1])
@@ -117,10 +126,13 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         return "oblivious"
     if "ranked_traversal" in strategies and ranked_rows.pays(workload, target):
         return "ranked_traversal"
-    shallow = next((most for leaves, most in _SHALLOW.items() if workload["leaves"] <= leaves), 0)
+    few = workload["rows"] < _FEW_ROWS
+    if few and gathers(target):
+        return _by_gathers(strategies, workload)
+    limits = _SHALLOW_WIDE if target["vector_bits"] == 512 else _SHALLOW
+    shallow = next((most for leaves, most in limits.items() if workload["leaves"] <= leaves), 0)
     if perfect in strategies and depth <= shallow:
         return perfect
-    few = workload["rows"] < _FEW_ROWS
     sparse = depth > _PERFECT_DEPTH and not is_full(workload)
     # A ranked node takes one word instead of two, which also pays if tables outgrow the caches.
     ranked = few and columns * _RANKED_TREES <= workload["trees"] * workload["groups"]
@@ -134,6 +146,19 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         if name in strategies and not (name == perfect and sparse and "tree_traversal" in strategies):
             return name
     return next(iter(strategies))
+
+
+def _by_gathers(strategies: Mapping[str, Strategy], workload: Workload) -> str:
+    """Return the usual strategy for calls of few rows on a CPU that gathers fast."""
+    perfect, depth = "perfect_tree_traversal", workload["depth"]
+    order = list(_ORDER)
+    if workload["trees"] < _GATHERED:
+        order.insert(0, "tree_traversal")
+    elif workload["leaves"] * (1 + (workload["leaves"] > 32)) > _LEVEL * depth and depth <= _GATHERED_DEPTH:
+        order.insert(0, perfect)
+    sparse = depth > _PERFECT_DEPTH and not is_full(workload)
+    able = [name for name in (*order, *strategies) if name in strategies]
+    return next((name for name in able if not (name == perfect and sparse)), able[0])
 
 
 def default_record(records: Sequence[Record]) -> Record | None:
@@ -161,9 +186,13 @@ def default_record(records: Sequence[Record]) -> Record | None:
     return next(iter(ranking(same)), None)
 
 
-def _same_vectors(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether a schedule for one target may suit the other."""
-    return all(one.get(name) == other.get(name) for name in ("kind", "vector_bits"))
+def _suits(one: Mapping[str, Any], other: Target) -> bool:
+    """Return whether a schedule for one target may suit the other.
+
+    The rules for CPUs that gather fast are better than measurements of CPUs that do not.
+    """
+    alike = all(one.get(name) == other.get(name) for name in ("kind", "vector_bits"))
+    return alike and (gathers(one) or not gathers(other))
 
 
 def _fit(
