@@ -85,7 +85,7 @@ def search(model: Any, options: SearchOptions) -> Search:
         A trained model or the path of its file (see `hbtvm.frontends`); or a recursive model or its ``.rec``
         file (see `hbtvm.recursive`), whose rows are structures.
     target
-        ``"cpu"``, ``"cuda"`` for this machine's GPU, or a TVM target that this machine can run.
+        ``"cpu"``, this machine's ``"cuda"`` or ``"opencl"``, or a TVM target that this machine can run.
     batch_sizes
         Rows per call to tune for, a number or several; by default 1, 100 and 10,000, or 1 and 10 structures.
         The package takes any number of rows.
@@ -163,8 +163,8 @@ def compile(model: Any, options: CompileOptions) -> Model:
     model
         A trained model, or the path of its file; or a recursive model.
     target
-        ``"cpu"``, ``"cuda"``, or a TVM target. It may be another machine: the result can then be saved, but
-        not run here.
+        ``"cpu"``, ``"cuda"``, ``"opencl"``, or a TVM target. It may be another machine: the result can then
+        be saved, but not run here.
     batch_sizes
         Rows per call that the kernels suit, a number or several; by default 1, 100 and 10,000.
     threads

@@ -231,7 +231,7 @@ def _target(target: str | dict[str, Any], device: str | int | None) -> tuple[Tar
     """Resolve the target, and return it with the number of the GPU."""
     if not isinstance(target, str | Mapping):
         raise InputTypeError(
-            f"target is {target!r}; expected 'cpu', 'cuda' or a TVM target as a text or dict"
+            f"target is {target!r}; expected 'cpu', 'cuda', 'opencl' or a TVM target as a text or dict"
         )
     kind = str(device).partition(":")[0]
     kind = kind if kind in ("cpu", "opencl") else "cuda"

@@ -180,7 +180,7 @@ def test_a_target_this_machine_cannot_run(
         ({"batch_sizes": 2**31}, InputError, "a batch size is larger than 2,147,483,647; expected a whole"),
         ({"threads": "2"}, InputTypeError, "threads is '2', a str; expected a whole number of at least 1"),
         ({"dtype": "float16"}, InputError, "dtype is 'float16'; expected 'float32' or 'float64'"),
-        ({"target": 5}, InputTypeError, "target is 5; expected 'cpu', 'cuda' or a TVM target"),
+        ({"target": 5}, InputTypeError, "target is 5; expected 'cpu', 'cuda', 'opencl' or a TVM target"),
         ({"strategies": 5}, InputTypeError, "strategies is 5, an int; expected names in a list"),
         ({"strategies": [5]}, InputTypeError, "expected names in a list, such as"),
         ({"log": 5}, InputTypeError, "log is an int; expected the path of a file"),

@@ -178,7 +178,7 @@ def add_build_options(parser: Parser) -> None:
     parser.add_argument(
         "--device",
         metavar="DEVICE",
-        help="this machine's GPU for --target cuda, such as cuda:1 (default: the first)",
+        help="this machine's GPU for --target cuda or opencl, such as cuda:1 (default: the first)",
     )
     parser.add_argument(
         "--batch-size",

@@ -65,7 +65,7 @@ def tune(
     model
         A trained model, or the path of its file; or a recursive model.
     target
-        ``"cpu"``, ``"cuda"`` for this machine's GPU, or a TVM target that this machine can run.
+        ``"cpu"``, this machine's ``"cuda"`` or ``"opencl"``, or a TVM target that this machine can run.
     batch_sizes
         Rows per call to tune for, a number or several; by default 1, 100 and 10,000. The model takes any
         number of rows.

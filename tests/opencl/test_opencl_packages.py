@@ -18,6 +18,7 @@ from hbtvm.cli.main import main
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import DeviceError, InputError, PackageError, TargetError
 from hbtvm.logs.store import Log
+from hbtvm.measuring import device as device_program
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.opencl import driver, execution
 from hbtvm.runtime.package.file import from_bytes, read, to_bytes
@@ -108,6 +109,32 @@ def test_what_the_driver_refuses_is_one_sentence(path: Path, monkeypatch: pytest
     monkeypatch.setattr(driver.device(), "most_threads", 8)
     with pytest.raises(PackageError, match=r"blocks of \d+ threads, and opencl:0 \(.*\) has at most 8;"):
         Model(package).predict(np.ones((2, 4)))
+
+
+@needs_device
+def test_a_fault_ends_the_worker(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(device_program, "_end", ended.append)
+    kernel, call = read(path).kernels[0], driver.Library.call
+    candidate = device_program.DeviceCandidate(kernel, kind="opencl")
+    X = np.ones((3, 4), kernel.dtype)
+    codes = {"clFinish": -6}
+
+    def failing(library: driver.Library, name: str, *arguments: Any) -> None:
+        library._check(name, codes.get(name, 0))
+        call(library, name, *arguments)
+
+    monkeypatch.setattr(driver.Library, "call", failing)
+    with pytest.raises(driver.OpenclError, match="CL_OUT_OF_HOST_MEMORY"):
+        candidate.run(X)
+    assert not ended
+    codes["clFinish"] = -36
+    with pytest.raises(driver.OpenclError):
+        candidate.run(X)
+    assert ended == [70]
+    assert "OpenCL refuses clFinish: CL_INVALID_COMMAND_QUEUE (-36)." in capsys.readouterr().err
 
 
 @needs_device
