@@ -33,9 +33,13 @@ class Scratch(Place):
         return [tirx.AllocBuffer(self.buffer)]
 
 
-def scratch(name: str, count: int, dtype: str) -> Scratch:
-    """Return a small array, which stays in registers if all its indices are constant."""
-    return Scratch(tirx.decl_buffer((count,), dtype, name, scope="local"), tirx.const(0, "int64"))
+def scratch(name: str, count: int, dtype: str, scope: str = "local") -> Scratch:
+    """Return a small array, which stays in registers if all its indices are constant.
+
+    `scope`: TVM allocates arrays of scope ``"local"`` by a call wherever they are declared, on CPUs; with
+        ``"global"``, those below 1 KB are on the stack.
+    """
+    return Scratch(tirx.decl_buffer((count,), dtype, name, scope=scope), tirx.const(0, "int64"))
 
 
 def const(value: int) -> Any:

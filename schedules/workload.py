@@ -137,6 +137,7 @@ class NetworkWorkload(_NetworkShapes, total=False):
     """
 
     scores: Literal["float32", "float64"]  # type of the scores; by default float64
+    narrow_sums: bool  # whether products may sum in float32 where the error's bound allows; by default not
 
 
 def family_of(workload: Mapping[str, Any]) -> str:

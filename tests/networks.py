@@ -47,10 +47,12 @@ def run(
     scores: DType = "float64",
     narrow: bool = False,
     target: Target = CPU,
+    name: str = "fused",
 ) -> np.ndarray:
-    """Scores of a kernel of the strategy ``fused``; `scores` and `narrow` as for `make_network`."""
-    operand = make_network(network, "float32" if X.dtype == np.float32 else "float64", scores, narrow)
-    strategy = strategies_on(target, operand.family)["fused"]
+    """Scores of a kernel of a strategy; `scores`, `narrow` (also of sums) as for `make_network`."""
+    dtype: DType = "float32" if X.dtype == np.float32 else "float64"
+    operand = make_network(network, dtype, scores, narrow, narrow)
+    strategy = strategies_on(target, operand.family)[name]
     workload = workload_of(operand, batch)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "kernel.so"))

@@ -19,6 +19,7 @@ from hbtvm.strategies.cuda import (
 from hbtvm.strategies.linear import LinearSum
 from hbtvm.strategies.linear_operand import LinearOperand, make_linear
 from hbtvm.strategies.network.operand import FAMILIES, NetworkOperand, make_network
+from hbtvm.strategies.network.product import Product
 from hbtvm.strategies.network.strategy import Fused
 from hbtvm.strategies.reasons.operand import ReasonsOperand, make_reasons
 from hbtvm.strategies.reasons.strategy import Quadrature
@@ -51,6 +52,7 @@ _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
     ("llvm", "linear"): {"linear": LinearSum()},
     ("llvm", "reasons"): {"quadrature": Quadrature()},
     **{("llvm", family): {"fused": Fused()} for family in FAMILIES},
+    ("llvm", "contract"): {"fused": Fused(), "product": Product()},
     # Those that need no more than OpenCL 1.2: tensor cores are CUDA's.
     ("opencl", "trees"): {strategy.name: strategy for strategy in _ON_GPUS},
     ("cuda", "trees"): {strategy.name: strategy for strategy in (*_ON_GPUS, CudaGemm())},

@@ -12,7 +12,7 @@ STRATEGIES = (
 BY_FAMILY: Mapping[str, tuple[str, ...]] = {
     "trees": STRATEGIES,
     "linear": ("linear",),
-    "contract": ("fused",),
+    "contract": ("fused", "product"),
     "distance": ("fused",),
     "select": ("fused",),
     "pointwise": ("fused",),

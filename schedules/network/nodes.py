@@ -73,6 +73,29 @@ def in_one_pass(node: Mapping[str, Any]) -> bool:
     return bool(node["kind"] == "top_k" and node["k"] <= MOST_NEAREST)
 
 
+def is_product(nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a network is a product of all columns with weights, and perhaps a constant that is added."""
+    if len(nodes) < 2 or nodes[0]["kind"] != "input" or nodes[1]["kind"] not in ("linear_sum", "contract"):
+        return False
+    sums = nodes[1]
+    if sums["kind"] == "linear_sum" and (
+        sums["shifts"]
+        or sums["fills_missing"]
+        or not sums["in_order"]
+        or "entries" in sums["tables"]
+        or list(sums["tables"].get("weight", [])) != [nodes[0]["width"], sums["width"]]
+    ):
+        return False
+    if len(nodes) == 2:
+        return True
+    return (
+        len(nodes) == 4
+        and nodes[2]["kind"] == "constant"
+        and nodes[3].get("function") in ("add", "subtract")
+        and list(nodes[3]["inputs"]) == [1, 2]
+    )
+
+
 def expands(node: Mapping[str, Any]) -> bool:
     """Whether a node is a distance that may be computed from products."""
     return bool(

@@ -100,10 +100,14 @@ def operands_of(
             single = dtype == "float32" or (dtype == "rows" and rows == "float32")
             return "float32" if single and prologue and graph.output.kind == "transformer" else "float64"
 
-        return [
-            make_network(narrow if dtype == "float32" else anchor, dtype, scores(dtype), narrow=prologue)
-            for dtype in types
+        # Decisions of trees and classifiers must not depend on rounding.
+        narrow_sums = prologue and dtype == "float32" and graph.output.kind in ("transformer", "regressor")
+        operands = [
+            make_network(narrow if rows == "float32" else anchor, rows, scores(rows), prologue, narrow_sums)
+            for rows in types
         ]
+        # What suits sums in float32 suits sums in float64 better than the other way round.
+        return sorted(operands, key=lambda operand: not operand.narrow_sums)
     return [make_linear(anchor, dtype, anchor.sums.fills_missing) for dtype in types]
 
 

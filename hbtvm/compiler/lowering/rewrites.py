@@ -15,9 +15,11 @@ from hbtvm.compiler.lowering.dot_products import make_dot_products
 from hbtvm.compiler.lowering.early_exit import exit_early
 from hbtvm.compiler.lowering.nearest.search import find_nearest
 from hbtvm.compiler.lowering.next_tree import prefetch_next
+from hbtvm.compiler.lowering.products import make_product
 from hbtvm.compiler.lowering.reasons import make_walk
 from hbtvm.compiler.lowering.row_loops import make_row_loop
 from hbtvm.schedules.cpu.linear import DOT_PRODUCTS
+from hbtvm.schedules.cpu.product import PRODUCT
 from hbtvm.schedules.cpu.steps import STORED_BY_ROW, TRANSPOSED
 from hbtvm.schedules.cpu.traversal import EARLY_EXIT, NEXT_TREE
 from hbtvm.schedules.cuda.steps import RESIDENT
@@ -59,6 +61,7 @@ REWRITES: Rewrites = {
     NEAREST_ROWS: find_nearest,
     LOOP_ROWS: make_row_loop,
     DOT_PRODUCTS: make_dot_products,
+    PRODUCT: make_product,
     SHAPLEY: make_walk,
 }
 """By annotation: the function that returns the replacement of a loop."""

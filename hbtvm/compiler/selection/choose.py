@@ -87,6 +87,12 @@ def choose(
             if (record.workload_key, record.target_key) == target_keys
             or (record.strategy == default and record.config.get("axis") == "rows")
         ]
+    if default == "product":  # others' measurements may have had slower strategies only
+        records = [
+            record
+            for record in records
+            if record.strategy == "product" or record.workload_key == target_keys[0]
+        ]
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.strategy in strategies and _suits(record.target, target):
@@ -117,6 +123,8 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
     `hbtvm.compiler.selection.cuda`).
     """
     if family_of(workload) != "trees":
+        if "product" in strategies and workload.get("narrow_sums") and workload["rows"] >= _FEW_ROWS:
+            return "product"
         return next(iter(strategies))
     if on_gpu(target):
         return default_on_cuda(strategies, workload)

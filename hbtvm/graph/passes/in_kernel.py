@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from hbtvm.graph.graph import Graph
+from hbtvm.graph.graph import Anchor, Graph
 from hbtvm.graph.networks.network import Linear, Network
 from hbtvm.graph.predictor import predictor_over
-from hbtvm.operators.base import Input, Node, rewrite
+from hbtvm.operators.base import Constant, Input, Node, rewrite
 from hbtvm.operators.distances import Distance
-from hbtvm.operators.pointwise import apply
+from hbtvm.operators.pointwise import Elementwise, apply
 from hbtvm.operators.products import Contract, LinearSum
 from hbtvm.operators.shapes import Select, concat, reduce, select
 
@@ -21,14 +21,30 @@ def in_kernel(graph: Graph) -> Graph:
 
     - Kernels compute the labels and probabilities of linear classifiers of several scores: in numpy they take
       several times as long as the product.
-    - If NaN and infinities are refused, a further column of a network's scores detects them, which saves a
-      pass over the rows.
+    - If NaN and infinities are refused, a column of a network's scores detects them, which saves a pass over
+      the rows: a score that is a product of all values, else a further column.
     """
     if isinstance(graph.anchor, Linear) and graph.output.kind == "classifier" and graph.output.n_outputs > 1:
         graph = _with_outputs(graph, graph.anchor)
-    if isinstance(graph.anchor, Network) and graph.output.nodes and not graph.stages and _refuses(graph):
-        graph = _with_check(graph, graph.anchor)
+    if isinstance(graph.anchor, Network) and not graph.stages and _refuses(graph):
+        if graph.output.nodes:
+            graph = _with_check(graph, graph.anchor)
+        elif all(map(_tells, (graph.anchor, graph.single or graph.anchor))):
+            graph = replace(graph, output=replace(graph.output, finite=0))
     return graph
+
+
+def _tells(anchor: Anchor) -> bool:
+    """Return whether each score is a sum over all values, perhaps with a constant.
+
+    Such scores are finite only if the row's values are.
+    """
+    if not isinstance(anchor, Network):
+        return False
+    node = anchor.output
+    if isinstance(node, Elementwise) and node.function in ("add", "subtract"):
+        node = next((x for x in node.operands if not isinstance(x, Constant)), node)
+    return any(isinstance(x, Input) and _reads_all(node, x) and node.kind != "distance" for x in node.inputs)
 
 
 def _with_outputs(graph: Graph, linear: Linear) -> Graph:

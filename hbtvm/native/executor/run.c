@@ -18,14 +18,22 @@
 /* Untimed kernels run multi-threaded from this many rows. */
 #define MANY_ROWS 2048
 
+static double number(int64_t type, const char *score) {
+  return type == HBTVM_F32 ? (double)*(const float *)score : *(const double *)score;
+}
+
 /* Return whether the scores show that all values of their rows were finite. */
 static int tells_finite(const struct model *model, int64_t type, const void *scores, int64_t outputs, int64_t n) {
   if (model->telling == HBTVM_BY_SCORES) return hbtvm_all_finite(type, scores, n * outputs);
-  double sum = 0;
-  for (int64_t r = 0; r < n; ++r) {
-    int64_t at = r * outputs + model->telling_column;
-    sum += type == HBTVM_F32 ? (double)((const float *)scores)[at] : ((const double *)scores)[at];
+  /* Sums of four rows: each addition to a single sum waits for the one before. */
+  double sums[4] = {0};
+  const char *score = (const char *)scores + model->telling_column * item_bytes(type);
+  int64_t step = outputs * item_bytes(type), r = 0;
+  for (; r + 4 <= n; r += 4, score += 4 * step) {
+    for (int k = 0; k < 4; ++k) sums[k] += number(type, score + k * step);
   }
+  for (; r < n; ++r, score += step) sums[0] += number(type, score);
+  double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   return sum - sum == 0;
 }
 

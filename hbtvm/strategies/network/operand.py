@@ -12,8 +12,11 @@ import numpy as np
 from hbtvm.graph.networks.network import Network
 from hbtvm.operators.base import Form, form
 from hbtvm.operators.pointwise import FUNCTIONS
+from hbtvm.schedules.cpu.product import TERMS
+from hbtvm.schedules.network.nodes import is_product
 from hbtvm.schedules.workload import NetworkWorkload, Workload
 from hbtvm.strategies.network.kernel_values import in_float32
+from hbtvm.strategies.network.rounded_sums import linear_function, pays
 from hbtvm.strategies.network.single import singles
 from hbtvm.strategies.trees.forest import DType
 
@@ -36,8 +39,13 @@ class NetworkOperand:
     tables: tuple[Mapping[str, np.ndarray], ...]  # each node's tables by name
 
     score_dtype: DType = "float64"  # type of the scores
-    value_dtype: DType = "float64"
+    narrow_sums: bool = False  # whether products may sum in float32 (`hbtvm.strategies.network.rounded_sums`)
     missing: bool = True
+
+    @property
+    def value_dtype(self) -> DType:
+        """Type of the terms of sums, which decides how exact scores are."""
+        return "float32" if self.narrow_sums else "float64"
 
     @property
     def row_dtype(self) -> DType:
@@ -79,6 +87,8 @@ class NetworkOperand:
         }
         if self.score_dtype != "float64":
             network["scores"] = self.score_dtype
+        if self.narrow_sums:
+            network["narrow_sums"] = True
         return cast(Workload, network)
 
 
@@ -106,13 +116,19 @@ def _operations(node: Form) -> int:
 
 
 def make_network(
-    network: Network, dtype: DType, score_dtype: DType = "float64", narrow: bool = False
+    network: Network,
+    dtype: DType,
+    score_dtype: DType = "float64",
+    narrow: bool = False,
+    narrow_sums: bool = False,
 ) -> NetworkOperand:
     """Return a network's operand for rows of a type.
 
     `score_dtype`: type of the scores.
     `narrow`: whether kernels for float32 rows compute in float32 where that gives the same numbers, or
         numbers well within 1e-5 of them (`hbtvm.strategies.network.kernel_values`).
+    `narrow_sums`: whether products of float32 rows may sum in float32 where that pays
+        (`hbtvm.strategies.network.rounded_sums`).
     """
     approximate: frozenset[int] = frozenset()
     if narrow and dtype == "float32":
@@ -128,11 +144,11 @@ def make_network(
             {**node_form, "single": True} if at in narrow_nodes else node_form
             for at, node_form in enumerate(forms)
         ]
+    tables = tuple(node.tables() for node in nodes)
+    if narrow_sums and dtype == "float32" and is_product(forms):
+        narrow_sums = pays(*linear_function(forms, tables), TERMS)
+    else:
+        narrow_sums = False
     return NetworkOperand(
-        dtype,
-        network.n_features,
-        network.n_outputs,
-        tuple(forms),
-        tuple(node.tables() for node in nodes),
-        score_dtype,
+        dtype, network.n_features, network.n_outputs, tuple(forms), tables, score_dtype, narrow_sums
     )
