@@ -128,7 +128,7 @@ def default(workload: Workload, target: Target) -> Config:
     return {
         "axis": "rows",
         "row_tile": _row_tile(workload, block) if words else block,
-        "together": 4,
+        "together": 8 if words and workload["width"] > 1 else 4,
         "lanes": lanes,
         "vectors": vectors,
         "tree_tile": 8,
