@@ -145,3 +145,10 @@ class Graph:
     lead: Graph | None = (
         None  # computes the rows of the first step of `python`; None if it reads the caller's
     )
+
+    @property
+    def reads_finite(self) -> bool:
+        """Whether rows with NaN or infinities among the numbers that the kernel reads are refused."""
+        if not self.feeds:
+            return not (self.input.allow_nan or self.input.allow_inf)
+        return all(feed.encoder is not None or not (feed.allow_nan or feed.allow_inf) for feed in self.feeds)

@@ -74,6 +74,19 @@ def test_scores_are_within_a_share_of_the_largest(bias: bool, scores: Any) -> No
         assert (error[tile] <= 1.3e-7 * largest[tile]).all()
 
 
+def test_the_last_tile_is_judged_by_its_rows_alone() -> None:
+    network = product(20, 10)
+    weight, constant = weight_of(network), np.full(10, 0.6)
+    network = Network(20, apply("subtract", network.output, constant))
+    rng = np.random.default_rng(0)
+    X = ((constant + 1e-4 * rng.normal(size=(3, 10))) @ weight.T).astype(np.float32)  # scores almost cancel
+    want = network.reference(X.astype(np.float64))
+    got = networks.run(
+        network, {**default(network), **TILE}, X, scores="float32", narrow=True, name="product"
+    )
+    assert (np.abs(got - want) <= 1e-5 * np.abs(want).max(axis=0)).all()
+
+
 def test_values_that_are_not_finite_stay_in_their_rows() -> None:
     network = product(20, 10)
     X = np.random.default_rng(0).normal(size=(48, 20)).astype(np.float32)

@@ -100,8 +100,15 @@ def operands_of(
             single = dtype == "float32" or (dtype == "rows" and rows == "float32")
             return "float32" if single and prologue and graph.output.kind == "transformer" else "float64"
 
-        # Decisions of trees and classifiers must not depend on rounding.
-        narrow_sums = prologue and dtype == "float32" and graph.output.kind in ("transformer", "regressor")
+        # Decisions of trees and classifiers must not depend on rounding, and the error's bound is one for
+        # finite rows.
+        narrow_sums = (
+            prologue
+            and dtype == "float32"
+            and graph.output.kind in ("transformer", "regressor")
+            and graph.reads_finite
+            and not graph.stages
+        )
         operands = [
             make_network(narrow if rows == "float32" else anchor, rows, scores(rows), prologue, narrow_sums)
             for rows in types

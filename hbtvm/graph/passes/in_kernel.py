@@ -26,7 +26,7 @@ def in_kernel(graph: Graph) -> Graph:
     """
     if isinstance(graph.anchor, Linear) and graph.output.kind == "classifier" and graph.output.n_outputs > 1:
         graph = _with_outputs(graph, graph.anchor)
-    if isinstance(graph.anchor, Network) and not graph.stages and _refuses(graph):
+    if isinstance(graph.anchor, Network) and not graph.stages and graph.reads_finite:
         if graph.output.nodes:
             graph = _with_check(graph, graph.anchor)
         elif all(map(_tells, (graph.anchor, graph.single or graph.anchor))):
@@ -52,13 +52,6 @@ def _with_outputs(graph: Graph, linear: Linear) -> Graph:
     return replace(
         graph, anchor=Network(linear.n_features, predictor.scores()), output=predictor.output_spec()
     )
-
-
-def _refuses(graph: Graph) -> bool:
-    """Return whether every number that the kernel reads has to be finite."""
-    if not graph.feeds:
-        return not (graph.input.allow_nan or graph.input.allow_inf)
-    return all(feed.encoder is not None or not (feed.allow_nan or feed.allow_inf) for feed in graph.feeds)
 
 
 def _with_check(graph: Graph, network: Network) -> Graph:

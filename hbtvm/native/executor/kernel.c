@@ -172,10 +172,11 @@ int hbtvm_kernel_rows(struct worker *worker, struct call *call, const struct bou
   }
   const char *from = (const char *)rows + whole * row_bytes;
   char *to = (char *)sums + whole * stride * item;
-  /* The kernel also computes the rest of the last tile, so fill it with harmless values. */
+  /* The kernel also computes the rest of the last tile. It repeats a row: what a kernel decides for a tile, as the type
+   * of sums by the largest score, must depend on the caller's rows alone. */
   char *padded = hbtvm_memory(worker, TILE_MEMORY, (size_t)(tile * row_bytes));
   if (!padded) return HBTVM_NO_MEMORY;
   memcpy(padded, from, (size_t)(rest * row_bytes));
-  memset(padded + rest * row_bytes, 0, (size_t)((tile - rest) * row_bytes));
+  for (int64_t row = rest; row < tile; ++row) memcpy(padded + row * row_bytes, from, (size_t)row_bytes);
   return whole_tiles(worker, call, bound, padded, 1, rest, to, stride);
 }
