@@ -83,7 +83,8 @@ def is_product(nodes: Sequence[Mapping[str, Any]]) -> bool:
         or sums["fills_missing"]
         or not sums["in_order"]
         or "entries" in sums["tables"]
-        or list(sums["tables"].get("weight", [])) != [nodes[0]["width"], sums["width"]]
+        or "weight" not in sums["tables"]
+        or list(sums["tables"]["weight"]) != [nodes[0]["width"], sums["width"]]
     ):
         return False
     if len(nodes) == 2:
@@ -91,7 +92,8 @@ def is_product(nodes: Sequence[Mapping[str, Any]]) -> bool:
     return (
         len(nodes) == 4
         and nodes[2]["kind"] == "constant"
-        and nodes[3].get("function") in ("add", "subtract")
+        and nodes[3]["kind"] == "elementwise"
+        and nodes[3]["function"] in ("add", "subtract")
         and list(nodes[3]["inputs"]) == [1, 2]
     )
 

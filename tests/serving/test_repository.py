@@ -84,7 +84,8 @@ def test_old_models_are_released(
             before = held()
     assert before is not None
     after = held()
-    assert after[0] == before[0] and after[1] <= before[1] and after[2] <= before[2]
+    # What 16 loads leave behind adds up; a thread that a library starts meanwhile does not.
+    assert after[0] == before[0] and after[1] < before[1] + 4 and after[2] <= before[2]
     assert not list(tmp_path.iterdir())
 
 
