@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,10 +112,10 @@ def test_models_predict_as_the_library() -> None:
             np.testing.assert_allclose(got, want, rtol=1e-9)
 
 
-def test_a_search_tunes_a_network() -> None:
+def test_a_search_tunes_a_network(tmp_path: Path) -> None:
     X = data()[0]
     library = MLPRegressor(hidden_layer_sizes=(9, 5), max_iter=20, tol=1.0, n_iter_no_change=2).fit(
         X, X[:, 0]
     )
-    model = hbtvm.tune(library, target="opencl", batch_sizes=[50], trials=2)
+    model = hbtvm.tune(library, target="opencl", batch_sizes=[50], trials=2, log=tmp_path / "log.jsonl")
     np.testing.assert_allclose(model.predict(X), library.predict(X), rtol=1e-9)
