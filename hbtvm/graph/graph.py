@@ -149,6 +149,8 @@ class Graph:
     @property
     def reads_finite(self) -> bool:
         """Whether rows with NaN or infinities among the numbers that the kernel reads are refused."""
+        if self.stages:  # what they compute is not checked
+            return False
         if not self.feeds:
             return not (self.input.allow_nan or self.input.allow_inf)
         return all(feed.encoder is not None or not (feed.allow_nan or feed.allow_inf) for feed in self.feeds)

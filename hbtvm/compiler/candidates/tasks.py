@@ -107,7 +107,6 @@ def operands_of(
             and dtype == "float32"
             and graph.output.kind in ("transformer", "regressor")
             and graph.reads_finite
-            and not graph.stages
         )
         operands = [
             make_network(narrow if rows == "float32" else anchor, rows, scores(rows), prologue, narrow_sums)

@@ -26,7 +26,7 @@ def in_kernel(graph: Graph) -> Graph:
     """
     if isinstance(graph.anchor, Linear) and graph.output.kind == "classifier" and graph.output.n_outputs > 1:
         graph = _with_outputs(graph, graph.anchor)
-    if isinstance(graph.anchor, Network) and not graph.stages and graph.reads_finite:
+    if isinstance(graph.anchor, Network) and graph.reads_finite:
         if graph.output.nodes:
             graph = _with_check(graph, graph.anchor)
         elif all(map(_tells, (graph.anchor, graph.single or graph.anchor))):

@@ -15,6 +15,7 @@ import numpy as np
 
 from hbtvm.errors import PackageError
 from hbtvm.runtime.gpu.launch import COUNT, EPILOGUE, Scaling
+from hbtvm.runtime.gpu.spare import spare_lane
 from hbtvm.runtime.memory import empty
 from hbtvm.runtime.opencl.driver import Device
 from hbtvm.runtime.opencl.resources import Buffer, Event, Kernel, Program, Queue
@@ -206,14 +207,9 @@ class DeviceExecutor:
 
     def _lane(self, rows: int) -> _Lane:
         """Return a free or new lane for chunks of `rows` rows."""
-        # A list's pop and append are atomic, so threads never share a lane.
-        try:
-            lane = self._spare.pop()
-        except IndexError:
-            lane = None
-        if lane is not None and lane.capacity >= rows:
+        lane = spare_lane(self._spare, rows)
+        if lane is not None:
             return lane
-        del lane  # releases its memory
         tile = self._kernel.row_tile
         # Rounded up to a power of two, so that slowly growing calls reuse the lane.
         tiles = min(1 << (rows // tile - 1).bit_length(), self._most // tile)

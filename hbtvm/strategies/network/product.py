@@ -11,14 +11,13 @@ from typing import Any, cast
 import numpy as np
 from tvm import te, tirx
 
-from hbtvm.runtime.package.signature import Argument, Signature, rows_argument, scores_by_row, table
+from hbtvm.runtime.package.signature import Argument, table
 from hbtvm.schedules.cpu import product as product_cpu
-from hbtvm.schedules.cpu.sharing import with_row_threads
 from hbtvm.schedules.network.nodes import is_product
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import NetworkWorkload, Workload
-from hbtvm.strategies.base import Strategy
 from hbtvm.strategies.columns import placeholder
+from hbtvm.strategies.network.base import NetworkStrategy
 from hbtvm.strategies.network.operand import NetworkOperand
 from hbtvm.strategies.network.rounded_sums import linear_function, rounded
 from hbtvm.strategies.scores import unaligned_rows
@@ -27,11 +26,12 @@ _FEWEST = 4  # outputs from which vectors run over outputs
 _MOST = 2_048  # most columns: a block of rows is widened in the cache
 
 
-class Product(Strategy):
+class Product(NetworkStrategy):
     """Supports networks of a product of the rows, and perhaps a constant."""
 
     name = "product"
     schedule = product_cpu
+    operation_time = 0.03
 
     def refuse(self, workload: Workload) -> str | None:
         network = cast(NetworkWorkload, workload)
@@ -40,20 +40,6 @@ class Product(Strategy):
         if network["outputs"] < _FEWEST or network["features"] > _MOST:
             return f"{self.name} holds at least {_FEWEST} outputs of at most {_MOST:,} columns"
         return None
-
-    def with_sharing(self, config: Config, workload: Workload, target: Any) -> Config:
-        space = self.space(workload, target)
-        return with_row_threads(config, workload, self.nanoseconds(workload), space)
-
-    def nanoseconds(self, workload: Workload) -> float:
-        """Estimate the time of a row of a large batch."""
-        return 2.0 + 0.03 * cast(NetworkWorkload, workload)["operations"]
-
-    def signature(self, workload: Workload, config: Config) -> Signature:
-        network, row_tile = cast(NetworkWorkload, workload), int(config["row_tile"])
-        rows = rows_argument(network["dtype"], row_tile, network["features"])
-        scores = scores_by_row(row_tile, network["outputs"], network.get("scores", "float64"))
-        return Signature((rows, *self.arguments(workload, config), scores), 1)
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         network, lanes = cast(NetworkWorkload, workload), int(config["lanes"])
@@ -71,9 +57,6 @@ class Product(Strategy):
             table("slack", "float32", (narrow,)),
         )
 
-    def _shared(self, operand: NetworkOperand) -> dict[str, np.ndarray]:
-        return {}
-
     def tables(self, operand: NetworkOperand, config: Config) -> dict[str, np.ndarray]:
         weight, bias = linear_function(operand.nodes, operand.tables)
         arguments = self.arguments(operand.workload(1), config)
@@ -81,9 +64,6 @@ class Product(Strategy):
         if product_cpu.in_float32(config):
             tables |= rounded(weight, bias, int(config["terms"]))
         return {argument.name: _padded(tables[argument.name], argument) for argument in arguments}
-
-    def sizes(self, workload: Workload, config: Config) -> dict[str, int]:
-        return {"tiles": -(-workload["rows"] // int(config["row_tile"]))}
 
     def function(self, workload: Workload, config: Config) -> Any:
         network, row_tile = cast(NetworkWorkload, workload), int(config["row_tile"])

@@ -23,6 +23,7 @@ from hbtvm.runtime.cuda.execution.work import OneKernel, Work
 from hbtvm.runtime.cuda.launcher import Launcher
 from hbtvm.runtime.cuda.memory import Memory
 from hbtvm.runtime.gpu.launch import Scaling
+from hbtvm.runtime.gpu.spare import spare_lane
 from hbtvm.runtime.memory import empty
 
 CHUNK_BYTES = 1 << 25
@@ -210,14 +211,9 @@ class DeviceExecutor:
 
         `least`: fewest rows; by default, a tile.
         """
-        # A list's pop and append are atomic, so threads never share a lane.
-        try:
-            lane = self._spare.pop()
-        except IndexError:
-            lane = None
-        if lane is not None and lane.capacity >= rows:
+        lane = spare_lane(self._spare, rows)
+        if lane is not None:
             return lane
-        del lane  # releases its memory
         tile = self.work.row_tile
         fewest = (least or tile) // tile
         # Rounded up to a power of two, so that slowly growing calls reuse the lane.
