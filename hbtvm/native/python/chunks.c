@@ -70,6 +70,33 @@ void hbtvm_find_chunks(const struct reading_frame *r) {
   }
 }
 
+/* The array of a pyarrow.ChunkedArray of one chunk without missing values; null for others. */
+static void **whole_array(const struct reading_frame *r, void *chunks) {
+  const struct frame_api *api = r->f->api;
+  if (!has_chunks || !api->chunked_type || FIELD(const void *, chunks, r->p->type_at) != api->chunked_type) return NULL;
+  void **at = ((void **)chunks)[6], **first = at[0], **end = at[1];
+  void **array = end - first == 2 ? first[0] : NULL;
+  return array && !array[3] && array[4] ? array : NULL;
+}
+
+int hbtvm_same_texts(const struct reading_frame *r, void *one, void *other) {
+  const struct frame_api *api = r->f->api;
+  void **a = whole_array(r, one), **b = whole_array(r, other);
+  if (!a || !b || ((void **)a[1])[0] != api->large_type || ((void **)b[1])[0] != api->large_type) {
+    void *result = api->call(one, api->equals, other, NULL);
+    int same = result == api->yes;
+    if (result) r->p->drop(result);
+    return same;
+  }
+  int64_t n = (int64_t)(intptr_t)((void **)a[1])[2];
+  const int64_t *starts = a[4], *others = b[4];
+  if (n != (int64_t)(intptr_t)((void **)b[1])[2]) return 0;
+  for (int64_t i = 1; i <= n; ++i)
+    if (starts[i] - starts[0] != others[i] - others[0]) return 0;
+  size_t size = (size_t)(starts[n] - starts[0]);
+  return !size || !memcmp((const char *)a[5] + starts[0], (const char *)b[5] + others[0], size);
+}
+
 /* Texts in a chunk. Returns 0 if they are to be read from a stream. */
 static int open_chunk(struct reading_frame *r, int64_t i) {
   const struct frame_api *api = r->f->api;

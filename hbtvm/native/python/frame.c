@@ -12,55 +12,11 @@
 
 #include "python/frame.h"
 
-/* Set before the first call, and never changed. */
-static struct frame_places known;
-
-void hbtvm_frame_places(const struct frame_places *given) {
-  if (!known.manager_type) known = *given;
-}
-
-/* An attribute, held until the end; null if there is none. */
-static void *part_of(struct reading_frame *r, void *object, void *name) {
-  void *part = object ? r->f->api->get(object, name) : NULL;
-  if (!part) r->f->api->clear();
-  if (part) r->held[r->holds++] = part;
-  return part;
-}
-
-/* An attribute of a manager of blocks, held until the end: from its place, unless pandas has yet to compute it. */
-static void *manager_part(struct reading_frame *r, void *manager, int64_t at, void *name) {
-  if (!manager || FIELD(const void *, manager, r->p->type_at) != known.manager_type) return part_of(r, manager, name);
-  void *part = FIELD(void *, manager, at);
-  if (!part || part == r->p->none) return part_of(r, manager, name);
-  r->p->take(part);
-  r->held[r->holds++] = part;
-  return part;
-}
-
-static void *values_of(const struct reading_frame *r, void *block) {
-  const void *type = FIELD(const void *, block, r->p->type_at);
-  if (type != known.block_types[0] && type != known.block_types[1]) return r->f->api->get(block, r->f->api->values);
-  void *values = FIELD(void *, block, known.values);
-  if (values) r->p->take(values);
-  return values;
-}
-
-static int is_array(const struct reading_frame *r, void *object, int axes) {
-  const void *type = FIELD(const void *, object, r->p->type_at);
-  return type == r->p->array_type && FIELD(int, object, r->p->axes_at) == axes;
-}
-
-static int number_of(const struct reading_frame *r, void *array) {
-  const void *dtype = FIELD(const void *, array, r->p->dtype_at);
-  char order = FIELD(char, dtype, r->p->order_at);
-  return order == '=' || order == '|' ? FIELD(int, dtype, r->p->number_at) : -1;
-}
-
 /* numpy's type numbers, and Python's operation. */
 enum { BOOLEAN = 0, BYTE = 1, OBJECTS = 17, HALVES = 23, EQUAL = 2 };
 
 static int same_objects(const struct reading_frame *r, const struct layout *l, void *array) {
-  if (!l->names || !is_array(r, array, 1) || number_of(r, array) != OBJECTS) return 0;
+  if (!l->names || !hbtvm_is_array(r->p, array, 1) || hbtvm_number_of(r->p, array) != OBJECTS) return 0;
   if (FIELD(const intptr_t *, array, r->p->shape_at)[0] != l->width) return 0;
   if (~FIELD(int, array, r->p->flags_at) & (C_CONTIGUOUS | ALIGNED)) return 0;
   void **names = FIELD(void **, array, r->p->data_at);
@@ -79,15 +35,13 @@ static int same_names(struct reading_frame *r, const struct layout *l, void *ind
   int same = 0;
   void *names;
   if (l->range) {
-    names = part_of(r, index, api->range);
+    names = hbtvm_part(r, index, api->range);
     same = names && api->same(l->range, names, EQUAL) == 1;
   } else if (l->names || l->arrow) {
-    void *data = part_of(r, index, api->data);
+    void *data = hbtvm_part(r, index, api->data);
     if (data && l->names) same = same_objects(r, l, data);
-    if (data && l->arrow && (names = part_of(r, data, api->arrow))) {
-      void *result = api->call(l->arrow, api->equals, names, NULL);
-      same = result == api->yes;
-      if (result) r->p->drop(result);
+    if (data && l->arrow && (names = hbtvm_part(r, data, api->arrow))) {
+      same = hbtvm_same_texts(r, l->arrow, names);
     }
   }
   api->clear();
@@ -98,7 +52,7 @@ static int same_names(struct reading_frame *r, const struct layout *l, void *ind
 static const struct layout *layout_of(struct reading_frame *r, void *index) {
   const struct frame_reader *f = r->f;
   int64_t count = atomic_load_explicit(&f->count, memory_order_acquire);
-  void *id = part_of(r, index, f->api->id);
+  void *id = hbtvm_part(r, index, f->api->id);
   for (int64_t i = 0; id && id != r->p->none && i < count; ++i)
     if (f->layouts[i].id == id) return &f->layouts[i];
   for (int64_t i = 0; i < count; ++i)
@@ -106,7 +60,7 @@ static const struct layout *layout_of(struct reading_frame *r, void *index) {
   return NULL;
 }
 
-static enum column_type numbers_of(int number) {
+enum column_type hbtvm_type_of_number(int number) {
   /* By numpy's number; long and long long are alike. */
   static const enum column_type types[] = {U8, I8, U8, I16, U16, I32, U32, I64, U64, I64, U64, SINGLE, DOUBLE};
   if (number == HALVES) return HALF;
@@ -123,15 +77,15 @@ static int64_t bytes_of(enum column_type type) {
 static int reads_row(const struct reading_frame *r, int number) {
   if (r->n > 1 || !r->f->front->feeds) return 1;
   if (number == BOOLEAN || number == BYTE) return r->f->mixed != 0;
-  enum column_type type = numbers_of(number);
+  enum column_type type = hbtvm_type_of_number(number);
   return type == I32 || type == I64 || is_float(&(struct column){.type = type});
 }
 
 static int open_numbers(struct reading_frame *r, int64_t i, void *array, int64_t place) {
   const intptr_t *shape = FIELD(const intptr_t *, array, r->p->shape_at);
   const intptr_t *strides = hbtvm_strides(array);
-  int number = number_of(r, array);
-  enum column_type type = numbers_of(number);
+  int number = hbtvm_number_of(r->p, array);
+  enum column_type type = hbtvm_type_of_number(number);
   if (type == NULLS || !strides || place < 0 || place >= shape[0]) return 0;
   if (!r->n) r->n = shape[1];
   if (shape[1] != r->n || r->n < 1 || r->n > r->f->most || !reads_row(r, number)) return 0;
@@ -148,31 +102,21 @@ static int open_numbers(struct reading_frame *r, int64_t i, void *array, int64_t
   return 1;
 }
 
-/* Integers that pandas keeps for each column of a frame; null if they have another form. */
-static const int64_t *by_column(const struct reading_frame *r, void *array) {
-  if (!is_array(r, array, 1) || numbers_of(number_of(r, array)) != I64) return NULL;
-  if (FIELD(const intptr_t *, array, r->p->shape_at)[0] != r->layout->width) return NULL;
-  if (~FIELD(int, array, r->p->flags_at) & (C_CONTIGUOUS | ALIGNED)) return NULL;
-  return FIELD(const int64_t *, array, r->p->data_at);
-}
-
 /* Find the values of the blocks of all columns that are read. The loops fetch the columns' objects side by side. */
-static int find_values(struct reading_frame *r, void *blocks, const int64_t *block_of) {
+static int find_values(struct reading_frame *r, void *blocks) {
   const struct front *front = r->f->front;
   const struct frame_api *api = r->f->api;
   for (int64_t i = 0; i < front->count; ++i) {
     if (front->feeds && !front->columns[i].read) continue;
-    int64_t block = block_of[r->layout->places[i]];
+    int64_t block = r->block_of[r->layout->places[i]];
     if (block < 0 || block >= r->blocks) return 0;
-    const char *at = api->tuple_item(blocks, (intptr_t)block);
-    __builtin_prefetch(at);
-    __builtin_prefetch(at + known.values);
+    hbtvm_prefetch_block(api->tuple_item(blocks, (intptr_t)block));
   }
   for (int64_t i = 0; i < front->count; ++i) {
     if (front->feeds && !front->columns[i].read) continue;
-    int64_t block = block_of[r->layout->places[i]];
+    int64_t block = r->block_of[r->layout->places[i]];
     void **values = &r->values[block];
-    if (!*values) *values = values_of(r, api->tuple_item(blocks, (intptr_t)block));
+    if (!*values) *values = hbtvm_values(r, api->tuple_item(blocks, (intptr_t)block));
     if (!*values) return 0;
     r->opened[i].values = *values;
     /* An instance of a Python class refers to its attributes from before its start. */
@@ -182,7 +126,7 @@ static int find_values(struct reading_frame *r, void *blocks, const int64_t *blo
   for (int64_t i = 0; i < front->count; ++i) {
     void *values = r->opened[i].values;
     if (!values) continue;
-    if (is_array(r, values, 2)) {
+    if (hbtvm_is_array(r->p, values, 2)) {
       __builtin_prefetch(FIELD(const void *, values, r->p->shape_at));
       __builtin_prefetch(FIELD(const void *, values, r->p->data_at));
     } else if (r->f->numeric) {
@@ -200,30 +144,24 @@ static int find_values(struct reading_frame *r, void *blocks, const int64_t *blo
 static int open_frame(struct reading_frame *r, void *frame) {
   const struct front *front = r->f->front;
   const struct frame_api *api = r->f->api;
-  void *manager = known.get ? known.get(frame, api->manager) : api->get(frame, api->manager);
+  void *manager = hbtvm_manager_of(r, frame);
   if (!manager) return 0;
-  r->held[r->holds++] = manager;
-  void *axes = manager_part(r, manager, known.axes, api->axes);
-  void *blocks = manager_part(r, manager, known.blocks, api->blocks);
-  void *numbers = manager_part(r, manager, known.numbers, api->numbers);
-  void *places = manager_part(r, manager, known.places, api->places);
-  void *index = axes && blocks && numbers && places ? api->list_item(axes, 0) : NULL;
+  void *axes = hbtvm_axes(r, manager), *blocks = hbtvm_blocks(r, manager);
+  void *index = axes && blocks ? api->list_item(axes, 0) : NULL;
   if (!index) return 0;
   r->layout = layout_of(r, index);
-  if (!r->layout) return 0;
-  const int64_t *block_of = by_column(r, numbers), *place_of = by_column(r, places);
   r->blocks = (int64_t)api->tuple_size(blocks);
-  if (!block_of || !place_of || r->blocks < 1) return 0;
+  if (!r->layout || r->blocks < 1 || !hbtvm_find_places(r, manager, blocks)) return 0;
   size_t count = (size_t)front->count;
   r->column = calloc(1, count * (sizeof *r->column + sizeof *r->opened) + (size_t)r->blocks * sizeof *r->values);
   if (!r->column) return 0;
   r->opened = (struct opened *)(void *)(r->column + count);
   r->values = (void **)(void *)(r->opened + count);
-  if (!find_values(r, blocks, block_of)) return 0;
+  if (!find_values(r, blocks)) return 0;
   for (int64_t i = 0; i < front->count; ++i) {
     const struct opened *o = &r->opened[i];
     if (!o->values) continue;
-    if (o->chunks ? !hbtvm_open_texts(r, i) : !open_numbers(r, i, o->values, place_of[r->layout->places[i]])) return 0;
+    if (o->chunks ? !hbtvm_open_texts(r, i) : !open_numbers(r, i, o->values, r->place_of[r->layout->places[i]])) return 0;
   }
   return r->n > 0;
 }
@@ -239,6 +177,7 @@ static void close_frame(struct reading_frame *r) {
     if (r->values[i]) r->p->drop(r->values[i]);
   while (r->holds) r->p->drop(r->held[--r->holds]);
   free(r->column);
+  free(r->computed);
   r->f->api->clear();
 }
 

@@ -61,6 +61,14 @@ struct frame_places {
   int64_t axes, blocks, numbers, places, values;
 };
 
+/* Likewise of a block's placement, which says which of a frame's columns the block holds: its place in the block, and
+ * those of a slice and an array in it, of which one may be None. */
+struct placement_places {
+  const void *type, *slice_type; /* null: unknown */
+  int (*unpack)(void *slice, intptr_t *start, intptr_t *stop, intptr_t *step); /* PySlice_Unpack */
+  int64_t at, slice, array;
+};
+
 #define HELD 8
 
 /* Memory of a column until the matrix is filled. */
@@ -83,7 +91,31 @@ struct reading_frame {
   struct column *column; /* by the model's column */
   struct opened *opened; /* by the model's column */
   void **values;         /* by block: its array, held; null until it is read */
+  const int64_t *block_of, *place_of; /* by the frame's column */
+  int64_t *computed;     /* memory of both if pandas has not computed them; else null */
 };
+
+/* An attribute, held until the end; null if there is none. */
+void *hbtvm_part(struct reading_frame *r, void *object, void *name);
+
+/* A frame's manager, and its axes and blocks, held until the end; null if there are none. */
+void *hbtvm_manager_of(struct reading_frame *r, void *frame);
+void *hbtvm_axes(struct reading_frame *r, void *manager);
+void *hbtvm_blocks(struct reading_frame *r, void *manager);
+
+/* Find the block of each of the layout's columns, and its place there. Returns 0 if C does not find them. */
+int hbtvm_find_places(struct reading_frame *r, void *manager, void *blocks);
+
+void hbtvm_prefetch_block(const void *block);
+
+/* A block's array: a new reference; null if there is none. */
+void *hbtvm_values(const struct reading_frame *r, void *block);
+
+/* The type of numpy's number; NULLS if C does not read it. */
+enum column_type hbtvm_type_of_number(int number);
+
+/* Whether two pyarrow.ChunkedArray of names are equal. */
+int hbtvm_same_texts(const struct reading_frame *r, void *one, void *other);
 
 /* Go to the arrays of all texts side by side, and prefetch what they refer to. */
 void hbtvm_find_chunks(const struct reading_frame *r);

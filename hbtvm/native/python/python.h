@@ -49,6 +49,18 @@ struct bound_output {
 /* A field of an object. */
 #define FIELD(TYPE, object, at) (*(TYPE *)(void *)((char *)(object) + (at)))
 
+/* Whether an object is an array of so many axes. */
+static inline int hbtvm_is_array(const struct python *p, void *object, int axes) {
+  return FIELD(const void *, object, p->type_at) == p->array_type && FIELD(int, object, p->axes_at) == axes;
+}
+
+/* numpy's number of an array's type; -1 for another order of bytes. */
+static inline int hbtvm_number_of(const struct python *p, void *array) {
+  const void *dtype = FIELD(const void *, array, p->dtype_at);
+  char order = FIELD(char, dtype, p->order_at);
+  return order == '=' || order == '|' ? FIELD(int, dtype, p->number_at) : -1;
+}
+
 /* The functions of this process's interpreter. */
 const struct python *hbtvm_python(void);
 

@@ -12,6 +12,8 @@ import functools
 import sys
 from typing import Any
 
+import numpy as np
+
 _I64, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 _FIELDS = {"axes": "axes", "blocks": "blocks", "numbers": "_blknos", "places": "_blklocs"}  # of managers
@@ -23,6 +25,15 @@ class Places(ctypes.Structure):
     _fields_ = (
         ("get", _POINTER), ("manager_type", _POINTER), ("block_types", _POINTER * 2),
         *((name, _I64) for name in _FIELDS), ("values", _I64),
+    )  # fmt: skip
+
+
+class PlacementPlaces(ctypes.Structure):
+    """``struct placement_places``."""
+
+    _fields_ = (
+        ("type", _POINTER), ("slice_type", _POINTER), ("unpack", _POINTER),
+        *((name, _I64) for name in ("at", "slice", "array")),
     )  # fmt: skip
 
 
@@ -46,6 +57,34 @@ def block_places() -> Places | None:
     # DataFrame's own way then also looks for a column of the attribute's name, which no attribute here needs.
     is_plain = pandas.DataFrame.__getattribute__ is object.__getattribute__
     return Places(plain if is_plain else None, id(type(managers)), known, *offsets)
+
+
+@functools.cache
+def placement_places() -> PlacementPlaces | None:
+    """Return the places of blocks' placements; None if they are unknown. pandas must be loaded."""
+    pandas = sys.modules["pandas"]
+    try:
+        frame = pandas.DataFrame({"a": [1.0], "b": ["x"], "c": [2.0], "d": [3.0], "e": [1], "f": [2]})
+        found = {_placements_in(block) for block in (*frame._mgr.blocks, *frame.iloc[:, 2:]._mgr.blocks)}
+        (kind,) = {type(block._mgr_locs) for block in frame._mgr.blocks}
+    except (AttributeError, TypeError, ValueError):  # an unknown version of pandas
+        return None
+    offsets = found.pop()
+    if found or offsets is None:
+        return None
+    unpack = ctypes.cast(ctypes.pythonapi.PySlice_Unpack, _POINTER)
+    return PlacementPlaces(id(kind), id(slice), unpack, *offsets)
+
+
+def _placements_in(block: Any) -> tuple[int, int, int] | None:
+    """Return the offsets of a block's placement, and of a slice and an array in it; None if unknown."""
+    placement = block._mgr_locs
+    parts = type(placement)(slice(2, 4)), type(placement)(np.array([1, 2, 5]))
+    offsets = (
+        _offset(block, placement), _offset(parts[0], parts[0].indexer), _offset(parts[1], parts[1].as_array)
+    )  # fmt: skip
+    known = tuple(at for at in offsets if at is not None)
+    return known if len(known) == 3 else None
 
 
 def _places_in(frame: Any) -> tuple[int, ...] | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hbtvm.errors import PackageError
 from hbtvm.runtime.native.arrays import interface, strides_at
-from hbtvm.runtime.native.blocks import block_places
+from hbtvm.runtime.native.blocks import block_places, placement_places
 from hbtvm.runtime.native.counters import counter_functions
 from hbtvm.runtime.native.objects.loading import closing, open_library
 from hbtvm.runtime.native.structures import SIZED, VERSION, MethodDefinition
@@ -129,6 +129,9 @@ class Library:
             places = block_places()
             if places is not None:
                 self._loaded.hbtvm_frame_places(ctypes.byref(places))
+            placements = placement_places()
+            if placements is not None and self._has("hbtvm_placement_places", [ctypes.c_void_p]):
+                self._loaded.hbtvm_placement_places(ctypes.byref(placements))
         api = ctypes.pythonapi
         capsule = api.PyCapsule_New
         capsule.restype = ctypes.py_object
