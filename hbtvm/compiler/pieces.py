@@ -43,10 +43,6 @@ def pieces_of(graph: Graph, dtype: DType, names: Sequence[str] | None, target: T
     if not graph.stages:
         operands = operands_of(graph, dtype, complete=not gpu, prologue=not gpu)
         return [Piece(graph, operands, usable(operands[0], names, target)[0])]
-    if target["kind"] == "opencl":
-        raise InputError(
-            "the model takes several kernels, which packages for OpenCL lack; compile it for a CPU."
-        )
     width = len(graph.feeds) or graph.input.n_features
     last: Any = graph.anchor
     works = [

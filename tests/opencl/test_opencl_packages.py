@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import StackingRegressor
-from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 import hbtvm
 from hbtvm.cli.main import main
@@ -184,7 +182,3 @@ def test_what_opencl_lacks_is_refused(tmp_path: Path) -> None:
         hbtvm.compile(graph, target=ANY, strategies=["gemm"])
     with pytest.raises(InputError, match="no kernels of reasons for the target kind 'opencl' yet"):
         hbtvm.compile(graph, target=ANY, explain=True)
-    trees = [("a", DecisionTreeRegressor()), ("b", ExtraTreeRegressor())]
-    stacked = StackingRegressor(trees).fit(random_rows(50), np.arange(50))
-    with pytest.raises(InputError, match="several kernels, which packages for OpenCL lack"):
-        hbtvm.compile(stacked, target=ANY)

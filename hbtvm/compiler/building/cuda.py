@@ -61,7 +61,7 @@ def build_code(
     fails.
     """
     source, launch = source_and_launch(module, target, parts)
-    source += (gather_source() if gathers else "") + (output_source() if outputs else "")
+    source += (gather_source(target["kind"]) if gathers else "") + (output_source() if outputs else "")
     return code_of(source, target, portable), launch
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +12,7 @@ from hbtvm.errors import InputError
 from hbtvm.graph.outputs.output import Output, OutputSpec
 from hbtvm.runtime.cuda.execution.executor import CHUNK_BYTES, DeviceExecutor
 from hbtvm.runtime.cuda.execution.staged import StagedKernels
-from hbtvm.runtime.cuda.execution.work import OneKernel, Work
+from hbtvm.runtime.cuda.execution.work import OneKernel
 from hbtvm.runtime.cuda.kernel import DeviceKernel, TableStore
 from hbtvm.runtime.cuda.outputs import DeviceOutput, device_output
 from hbtvm.runtime.cuda.resident import Resident
@@ -23,7 +21,8 @@ from hbtvm.runtime.cuda.rows.arrays import ArrayLibrary
 from hbtvm.runtime.cuda.rows.tensor import tensor_of
 from hbtvm.runtime.gpu.host_rows import DeviceKernelSet, HostRows
 from hbtvm.runtime.gpu.launch import OUTPUT
-from hbtvm.runtime.package.file import KernelEntry, Package
+from hbtvm.runtime.gpu.stages import steps_of
+from hbtvm.runtime.package.file import Package
 from hbtvm.runtime.rows.inputs import Inputs
 
 _F64 = np.dtype(np.float64)
@@ -60,9 +59,13 @@ class DeviceModel(Resident, HostRows[DeviceExecutor]):
                 output: device_output(gpu, self._spec, output, function)
                 for output in (None, *self._spec.outputs)
             }
-            for dtype, works in _works(package, loaded).items():
-                executors = [DeviceExecutor(work, base, divisor, chunk_bytes) for _, work in works]
-                self.kernels[dtype] = DeviceKernelSet([rows for rows, _ in works], executors)
+            for dtype, sequences in steps_of(package).items():
+                executors = []
+                for _, steps in sequences:
+                    here = [(loaded[id(entry)], columns) for entry, columns in steps]
+                    work = StagedKernels(here, package.n_read, dtype) if here[1:] else OneKernel(here[0][0])
+                    executors.append(DeviceExecutor(work, base, divisor, chunk_bytes))
+                self.kernels[dtype] = DeviceKernelSet([rows for rows, _ in sequences], executors)
 
     def predict(self, library: ArrayLibrary, X: Any, inputs: Inputs, output: Output | None) -> Any:
         """Predict for rows on this device.
@@ -133,48 +136,6 @@ class DeviceModel(Resident, HostRows[DeviceExecutor]):
             tables: Any = tuple(map(library.adopt, self._labels))
             self._specs[kind] = replace(self._spec, classes=tables) if tables else self._spec
         return self._specs[kind]
-
-
-def _works(package: Package, loaded: Mapping[int, DeviceKernel]) -> dict[np.dtype, list[tuple[int, Work]]]:
-    """Return, by type of rows, pairs of the number of rows that was tuned for and the work.
-
-    `loaded`: the package's kernels, by the ``id`` of their entries.
-    """
-    works: dict[np.dtype, list[tuple[int, Work]]] = {}
-    if not package.stages:
-        for kernel in sorted(package.kernels, key=lambda entry: entry.dtype):
-            works_of_dtype = works.setdefault(np.dtype(kernel.dtype), [])
-            works_of_dtype.append((kernel.rows, OneKernel(loaded[id(kernel)])))
-        return works
-    steps = [(stage.kernels, stage.columns) for stage in package.stages] + [
-        (package.kernels, package.columns)
-    ]
-    for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
-        works[dtype] = []
-        for rows in sorted({kernel.rows for kernel in package.all_kernels}):
-            chosen = []
-            for kernels, columns in steps:
-                candidates = _of_type(kernels, dtype, all(column < package.n_read for column in columns))
-                entry = candidates[_nearest([math.log(kernel.rows) for kernel in candidates], rows)]
-                chosen.append((loaded[id(entry)], columns))
-            works[dtype].append((rows, StagedKernels(chosen, package.n_read, dtype)))
-    return works
-
-
-def _of_type(kernels: Sequence[KernelEntry], dtype: np.dtype, rows_alone: bool) -> list[KernelEntry]:
-    """Return a stage's kernels for rows of a type: those of that type, if they read only rows.
-
-    Otherwise, or if there are none, those of the widest type, since stages' columns are float64.
-    """
-    matching = [kernel for kernel in kernels if kernel.dtype == dtype] if rows_alone else []
-    widest = max(kernel.dtype for kernel in kernels)  # "float64" > "float32" as strings, too
-    return matching or [kernel for kernel in kernels if kernel.dtype == widest]
-
-
-def _nearest(logs: Sequence[float], rows: int) -> int:
-    """Return the index of the number nearest to `rows` by ratio, from logarithms of the numbers."""
-    at = math.log(rows)
-    return min(range(len(logs)), key=lambda k: abs(logs[k] - at))
 
 
 def _copied_back(library: ArrayLibrary, result: Any, like: Any) -> Any:

@@ -56,6 +56,7 @@ _MAKERS: dict[str, tuple[Any, ...]] = {
     "clCreateContext": (_POINTER, _UINT, _POINTER, _POINTER, _POINTER),
     "clCreateCommandQueue": (_POINTER, _POINTER, _FLAGS),
     "clCreateBuffer": (_POINTER, _FLAGS, _SIZE, _POINTER),
+    "clCreateSubBuffer": (_POINTER, _FLAGS, _UINT, _POINTER),
     "clCreateProgramWithSource": (_POINTER, _UINT, _POINTER, _POINTER),
     "clCreateKernel": (_POINTER, _TEXT),
 }
@@ -63,7 +64,7 @@ _MAKERS: dict[str, tuple[Any, ...]] = {
 
 _ALL_DEVICES, _GPU = 0xFFFFFFFF, 1 << 2
 _TYPE, _UNITS, _MOST_THREADS, _LOCAL_BYTES = 0x1000, 0x1002, 0x1004, 0x1023
-_MOST_ALLOCATED, _NAME, _EXTENSIONS, _VERSION = 0x1010, 0x102B, 0x1030, 0x102F
+_ALIGNMENT, _MOST_ALLOCATED, _NAME, _EXTENSIONS, _VERSION = 0x1019, 0x1010, 0x102B, 0x1030, 0x102F
 _BUILD_LOG = 0x1183
 _NO_PLATFORM, _NO_DEVICE, BUILD_FAILURE = -1001, -1, -11
 
@@ -208,6 +209,7 @@ class Device:
     `most_threads`, `local_bytes`: most threads (work-items) of a block (work-group), and bytes of its memory.
     `doubles`: whether it computes in float64.
     `most_allocated`: most bytes of a buffer.
+    `alignment`: parts of buffers begin at a multiple of this many bytes.
     """
 
     def __init__(self, library: Library, index: int) -> None:
@@ -227,6 +229,7 @@ class Device:
         self.units, self.most_threads, self.local_bytes, self.most_allocated = (
             library.number(self.handle, what) for what in numbers
         )
+        self.alignment = library.number(self.handle, _ALIGNMENT) // 8
         self.doubles = "cl_khr_fp64" in library.text(self.handle, _EXTENSIONS).split()
 
     @functools.cached_property

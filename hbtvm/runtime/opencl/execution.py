@@ -1,4 +1,4 @@
-"""Run a package's kernel on an OpenCL device, on any number of rows.
+"""Run a package's kernels on an OpenCL device, on any number of rows.
 
 Rows go to the device in chunks, through two lanes (a queue with buffers each) in turn: while one computes,
 the other copies.
@@ -10,6 +10,7 @@ import ctypes
 import itertools
 import math
 import operator
+from typing import Protocol
 
 import numpy as np
 
@@ -24,7 +25,8 @@ from hbtvm.runtime.package.signature import TILES
 
 _COUNT = 4  # the argument of the score epilogue that is the number of rows
 
-_SIZES = ctypes.c_size_t * 3  # threads along each axis
+SIZES = ctypes.c_size_t * 3
+"""Threads along each axis."""
 
 CHUNK_BYTES = 1 << 25
 """Most bytes of a chunk's rows and scores on the device, unless a single tile takes more."""
@@ -48,8 +50,38 @@ class TableStore:
         return self._known[id(array)][1]
 
 
+class Chain(Protocol):
+    """Kernels on one lane's buffers, which it starts in sequence."""
+
+    written: list[Buffer]
+    """The buffers that they write."""
+
+    def queue(self, queue: Queue, count: int) -> object:
+        """Queue raw scores of `count` rows."""
+
+
+class Work(Protocol):
+    """A model's kernels, from rows to scores."""
+
+    device: Device
+    # `row_tile`, `outputs`, `row_bytes`: rows of a tile, outputs of a row, and bytes of a row
+    row_tile: int
+    outputs: int
+    row_bytes: int
+    most_rows: int  # most rows of a chunk
+    room_bytes: int  # bytes of a chain's buffers per row, scores included
+
+    def starter(self, scaling: Scaling, rows: Buffer, out: Buffer, capacity: int) -> Chain:
+        """Return a chain for `capacity` rows, whole tiles.
+
+        Raises `OpenclError` if there is no room.
+
+        `rows`, `out`: buffers of rows, and of raw scores, float64, shape (n, O).
+        """
+
+
 class DeviceKernel:
-    """A package's kernel with its tables, compiled for a device.
+    """A package's kernel with its tables, compiled for a device; a `Work`.
 
     Raises `PackageError` if the device can't run it. Raises `OpenclError` if it has no room for the tables.
 
@@ -75,10 +107,16 @@ class DeviceKernel:
         self._zero = tables.put(np.zeros(self.outputs))
         self.plain = Scaling(self._zero.handle, 0.0, 1.0)
         self.direct = entry.launch.has_bounds and entry.signature.parts == 1
+        self.row_bytes, self.most_rows = entry.signature.row_bytes, entry.launch.most_tiles() * self.row_tile
+        self.room_bytes = self.sum_bytes(1) // self.row_tile + 8 * self.outputs
 
     def sum_bytes(self, tiles: int) -> int:
         """Return the bytes of the kernel's sums for the score epilogue."""
         return 0 if self.direct else self.signature.scores.nbytes(tiles=tiles)
+
+    def starter(self, scaling: Scaling, rows: Buffer, out: Buffer, capacity: int) -> Starter:
+        sums = None if self.direct else Buffer(self.device, self.sum_bytes(capacity // self.row_tile))
+        return Starter(self, scaling, rows, sums, out)
 
 
 class Starter:
@@ -91,7 +129,8 @@ class Starter:
         self, kernel: DeviceKernel, scaling: Scaling, rows: Buffer, sums: Buffer | None, out: Buffer
     ) -> None:
         self._kernel, launch = kernel, kernel.launch
-        self._buffers = rows, sums, out  # arguments are handles only
+        self._rows = rows  # arguments are handles only
+        self.written = [out] if sums is None else [out, sums]
         into = out if sums is None else sums
         handles = [rows.handle, *(table.handle for table in kernel.tables), into.handle]
         shapes = kernel.signature.shapes(kernel.arrays, 0)
@@ -102,7 +141,7 @@ class Starter:
             isinstance(size, tuple) and arguments[size[0]].shape[size[1]] == TILES
             for size in launch.arguments
         ]
-        self._count, self._block = 0, _SIZES(*launch.block)
+        self._count, self._block = 0, SIZES(*launch.block)
         self._finish: Kernel | None = None
         if sums is not None:
             self._finish = Kernel(
@@ -132,10 +171,10 @@ class Starter:
             if self._follow[at] or argument == COUNT:
                 self._main.set(at, tiles if self._follow[at] else count)
         blocks = launch.blocks(kernel.signature.shapes(kernel.arrays, tiles))
-        self._sizes = _SIZES(*map(operator.mul, blocks, launch.block))
+        self._sizes = SIZES(*map(operator.mul, blocks, launch.block))
         if self._finish is not None:
             self._finish.set(_COUNT, count)
-            self._each = _SIZES(count * kernel.outputs, 1, 1)
+            self._each = SIZES(count * kernel.outputs, 1, 1)
         self._count = count
 
 
@@ -145,28 +184,27 @@ class _Lane:
     `capacity`: rows of a chunk, whole tiles.
     """
 
-    def __init__(self, kernel: DeviceKernel, scaling: Scaling, capacity: int, poison: bool) -> None:
-        device, tiles = kernel.device, capacity // kernel.row_tile
+    def __init__(self, work: Work, scaling: Scaling, capacity: int, poison: bool) -> None:
+        device = work.device
         self.capacity, self.queue, self._poison = capacity, Queue(device), poison
-        self._rows = Buffer(device, kernel.signature.rows.nbytes(tiles=tiles))
-        self._out = Buffer(device, 8 * capacity * kernel.outputs)
-        self._sums = None if kernel.direct else Buffer(device, kernel.sum_bytes(tiles))
-        self._starter = Starter(kernel, scaling, self._rows, self._sums, self._out)
+        self._rows = Buffer(device, capacity * work.row_bytes)
+        self._out = Buffer(device, 8 * capacity * work.outputs)
+        self._chain = work.starter(scaling, self._rows, self._out, capacity)
         self.queue.fill(self._rows, 0)  # the last tile's padding rows may be computed
 
     def begin(self, X: np.ndarray, out: np.ndarray) -> None:
         """Queue a chunk's copies and kernels."""
         self.queue.write(self._rows, X)
         if self._poison:
-            for buffer in filter(None, (self._out, self._sums)):
+            for buffer in self._chain.written:
                 self.queue.fill(buffer, 0xFF)
-        self._starter.queue(self.queue, len(X))
+        self._chain.queue(self.queue, len(X))
         self.queue.read(out, self._out)
         self.queue.flush()
 
 
 class DeviceExecutor:
-    """A kernel with its tables on a device; safe to call from several threads at once.
+    """Kernels with their tables on a device; safe to call from several threads at once.
 
     A free list holds the unused lanes.
 
@@ -174,14 +212,12 @@ class DeviceExecutor:
     `poison`: whether to set scores to NaN before each call, so that missing scores show.
     """
 
-    def __init__(self, kernel: DeviceKernel, base: np.ndarray, divisor: float, poison: bool = False) -> None:
-        self._kernel, self._poison = kernel, poison
-        self._base = TableStore(kernel.device).put(np.ascontiguousarray(base, np.float64))
+    def __init__(self, work: Work, base: np.ndarray, divisor: float, poison: bool = False) -> None:
+        self._work, self._poison = work, poison
+        self._base = TableStore(work.device).put(np.ascontiguousarray(base, np.float64))
         self._scaling = Scaling(self._base.handle, float(base[0]), divisor)
-        tile = kernel.row_tile
-        row_bytes = kernel.signature.row_bytes + 8 * kernel.outputs + kernel.sum_bytes(1) // tile
-        most = min(CHUNK_BYTES, kernel.device.most_allocated) // row_bytes
-        self._most = max(1, min(most // tile, kernel.launch.most_tiles())) * tile
+        rows = min(CHUNK_BYTES, work.device.most_allocated) // (work.row_bytes + work.room_bytes)
+        self._most = max(work.row_tile, min(rows, work.most_rows) // work.row_tile * work.row_tile)
         self._spare: list[_Lane] = []
 
     def run(self, X: np.ndarray) -> np.ndarray:
@@ -191,7 +227,7 @@ class DeviceExecutor:
 
         `X`: shape (N, F), C-contiguous, native byte order, of the kernel's type.
         """
-        out, tile = empty((len(X), self._kernel.outputs), np.float64), self._kernel.row_tile
+        out, tile = empty((len(X), self._work.outputs), np.float64), self._work.row_tile
         size = min(-(-len(X) // tile) * tile, self._most)
         starts = range(0, len(X), size)
         lanes = [self._lane(size) for _ in starts[:2]]
@@ -210,7 +246,7 @@ class DeviceExecutor:
         lane = spare_lane(self._spare, rows)
         if lane is not None:
             return lane
-        tile = self._kernel.row_tile
+        tile = self._work.row_tile
         # Rounded up to a power of two, so that slowly growing calls reuse the lane.
         tiles = min(1 << (rows // tile - 1).bit_length(), self._most // tile)
-        return _Lane(self._kernel, self._scaling, tiles * tile, self._poison)
+        return _Lane(self._work, self._scaling, tiles * tile, self._poison)

@@ -6,8 +6,10 @@ import numpy as np
 
 from hbtvm.errors import DeviceError, PackageError
 from hbtvm.runtime.gpu.host_rows import DeviceKernelSet, HostRows
+from hbtvm.runtime.gpu.stages import Steps, steps_of
 from hbtvm.runtime.opencl import driver
 from hbtvm.runtime.opencl.execution import DeviceExecutor, DeviceKernel, TableStore
+from hbtvm.runtime.opencl.staged import StagedKernels
 from hbtvm.runtime.package.entry import Package
 
 
@@ -32,11 +34,17 @@ class OpenclModel(HostRows[DeviceExecutor]):
         if not here.doubles:
             raise PackageError(f"{here.place} has no float64 (cl_khr_fp64), in which kernels add scores.")
         base, divisor = np.array(package.forest["base_score"], np.float64), float(package.forest["divisor"])
-        tables, by_dtype = TableStore(here), dict[np.dtype, list[tuple[int, DeviceExecutor]]]()
-        for entry in package.kernels:
-            executor = DeviceExecutor(DeviceKernel(here, entry, tables), base, divisor)
-            by_dtype.setdefault(np.dtype(entry.dtype), []).append((entry.rows, executor))
+        tables = TableStore(here)
+        loaded = {id(entry): DeviceKernel(here, entry, tables) for entry in package.all_kernels}
+
+        def executor(steps: Steps, dtype: np.dtype) -> DeviceExecutor:
+            kernels = [(loaded[id(entry)], columns) for entry, columns in steps]
+            work = StagedKernels(kernels, package.n_read, dtype, tables) if kernels[1:] else kernels[0][0]
+            return DeviceExecutor(work, base, divisor)
+
         self.kernels = {
-            dtype: DeviceKernelSet(*(list(values) for values in zip(*pairs, strict=True)))
-            for dtype, pairs in by_dtype.items()
+            dtype: DeviceKernelSet(
+                [rows for rows, _ in sequences], [executor(steps, dtype) for _, steps in sequences]
+            )
+            for dtype, sequences in steps_of(package).items()
         }

@@ -15,6 +15,7 @@ from hbtvm.errors import DeviceError, PackageError
 from hbtvm.runtime.opencl.driver import BUILD_FAILURE, Device, OpenclError
 
 _PROFILED, _READ_WRITE, _NOW = 2, 1, 1
+_REGION = 0x1220
 _STARTED, _ENDED = 0x1282, 0x1283
 _LOCAL_BYTES = 0x11B2
 _OPTIONS = b"-cl-std=CL1.2"
@@ -56,6 +57,20 @@ class Buffer(_Resource):
             needed = f"{size / 2**20:,.1f} MiB are needed"
             raise OpenclError(f"{device.place} is out of memory: {needed}.", error.code) from None
         super().__init__(device, handle, "clReleaseMemObject")
+
+
+class SubBuffer(Buffer):
+    """A part of a buffer, which stays allocated as long as this.
+
+    `start`, `size`: its first byte, a multiple of the device's `alignment`, and its bytes.
+    """
+
+    def __init__(self, whole: Buffer, start: int, size: int) -> None:
+        device, region = whole.device, (ctypes.c_size_t * 2)(start, size)
+        make = whole.handle, _READ_WRITE, _REGION, region
+        self.size = size
+        handle = device.library.make("clCreateSubBuffer", *make)
+        _Resource.__init__(self, device, handle, "clReleaseMemObject")
 
 
 class Queue(_Resource):

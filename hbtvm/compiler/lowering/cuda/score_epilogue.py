@@ -7,7 +7,7 @@ epilogue adds them in float64, in a fixed order.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import tvm
 from tvm import te
@@ -15,17 +15,26 @@ from tvm.s_tir import Schedule
 
 from hbtvm.runtime.gpu.launch import EPILOGUE, EPILOGUE_THREADS
 
-_WORDS = {
-    "cuda": (
-        f'extern "C" __global__ void __launch_bounds__({EPILOGUE_THREADS})',
-        f"(int64_t)blockIdx.x * {EPILOGUE_THREADS} + threadIdx.x",
-        "int64_t",
-        "",
-    ),
-    "opencl": ("__kernel void", "(long)get_global_id(0)", "long", "__global "),
-}
-"""The start of a kernel's definition, a thread's number, a 64-bit integer, and the qualifier of pointers to a
-device's memory, by kind of target."""
+
+class Words(NamedTuple):
+    """What CUDA and OpenCL spell differently.
+
+    `kernel`, `thread`, `long`, `memory`: the start of a kernel's definition, a thread's number, a 64-bit
+        integer, and the qualifier of pointers to a device's memory.
+    """
+
+    kernel: str
+    thread: str
+    long: str
+    memory: str
+
+
+def words(kind: str, threads: int) -> Words:
+    """Return the words of a kind of target, for kernels with blocks of `threads` threads."""
+    if kind == "opencl":
+        return Words("__kernel void", "(long)get_global_id(0)", "long", "__global ")
+    bounds = f'extern "C" __global__ void __launch_bounds__({threads})'
+    return Words(bounds, f"(int64_t)blockIdx.x * {threads} + threadIdx.x", "int64_t", "")
 
 
 def epilogue_source(parts: int, kind: str = "cuda") -> str:
@@ -33,7 +42,7 @@ def epilogue_source(parts: int, kind: str = "cuda") -> str:
 
     Every module in a package contains this kernel.
     """
-    kernel, thread, long, memory = _WORDS[kind]
+    kernel, thread, long, memory = words(kind, EPILOGUE_THREADS)
     return f"""
 {kernel} {EPILOGUE}(
     {memory}const double* scores, {memory}double* out, {memory}const double* base, double divisor,

@@ -1,8 +1,7 @@
 """Stages of kernels on a GPU: the counterpart of ``hbtvm/native/executor/stages.c``.
 
-A chunk of rows goes through all kernels in one stream. Stages' columns stay on the device, each stage's by
-rows, after those of earlier stages. A kernel reads its columns in place if they are all columns of one source
-and of the kernel's type; otherwise they are first gathered into a tile-wise matrix.
+A chunk of rows goes through all kernels in one stream. Stages' columns stay on the device, laid out as
+`hbtvm.runtime.gpu.stages` states.
 """
 
 from __future__ import annotations
@@ -18,11 +17,7 @@ from hbtvm.runtime.cuda.execution.work import Room
 from hbtvm.runtime.cuda.kernel import DeviceKernel
 from hbtvm.runtime.cuda.memory import Memory
 from hbtvm.runtime.gpu.launch import GATHER, GATHER_THREADS, Scaling, pointers
-
-_ALIGNED_ROWS = 32
-"""Stages' columns are padded to a multiple of this many rows, and so begin at a multiple of 256 bytes."""
-
-_ROWS = -1  # the rows' number among the sources of columns; stages count from 0
+from hbtvm.runtime.gpu.stages import ALIGNED_ROWS, ROWS, Layout
 
 
 @dataclass(frozen=True)
@@ -50,44 +45,26 @@ class StagedKernels:
     ) -> None:
         loaded = [kernel for kernel, _ in kernels]
         self.gpu, self.outputs = loaded[0].gpu, loaded[-1].outputs
-        self.n_features, self.single = n_features, dtype == np.float32
+        self.layout = Layout(n_features, dtype == np.float32, [kernel.outputs for kernel in loaded[:-1]])
         self.row_bytes = n_features * dtype.itemsize
         self.row_tile = math.lcm(*(kernel.row_tile for kernel in loaded))
         self.most_rows = min(kernel.most_rows for kernel in loaded)
-        widths = [kernel.outputs for kernel in loaded[:-1]]
-        self.ahead: list[int] = np.cumsum([0, *widths]).tolist()
-        self.steps = [self._step(kernel, columns, widths) for kernel, columns in kernels]
-        in_place = [step.kernel for step in self.steps if step.source == _ROWS]
+        self.steps = [self._step(kernel, columns) for kernel, columns in kernels]
+        in_place = [step.kernel for step in self.steps if step.source == ROWS]
         self.whole_tiles = any(kernel.whole_tiles for kernel in in_place)
         self.alignment = max((kernel.signature.rows.alignment for kernel in in_place), default=1)
         gathered = (step.kernel.signature.row_bytes for step in self.steps if step.columns is not None)
         self.room_bytes = (
             max(gathered, default=0)
             + max(kernel.sum_bytes(kernel.row_tile) // kernel.row_tile for kernel in loaded)
-            + 8 * (sum(widths) + self.outputs)
+            + 8 * (self.layout.ahead[-1] + self.outputs)
         )
 
-    def _step(self, kernel: DeviceKernel, columns: Sequence[int], widths: Sequence[int]) -> _Step:
-        bounds = self.n_features + np.array(self.ahead)
-        table = np.zeros((len(columns), 3), np.int32)
-        sources = []
-        for at, column in enumerate(columns):
-            stage = int(np.searchsorted(bounds, column, side="right")) - 1
-            sources.append(stage)
-            if stage == _ROWS:
-                table[at] = column, 0, 0
-            else:
-                table[at] = column - bounds[stage], self.ahead[stage], widths[stage]
-        first, signature = sources[0], kernel.signature
-        width = self.n_features if first == _ROWS else widths[first]
-        single = first == _ROWS and self.single
-        if (
-            set(sources) == {first}
-            and table[:, 0].tolist() == list(range(width))
-            and (signature.dtype == "float32") == single
-        ):
-            return _Step(kernel, first, 0, None)
-        return _Step(kernel, None, kernel.function(GATHER), Memory.of(self.gpu, table))
+    def _step(self, kernel: DeviceKernel, columns: Sequence[int]) -> _Step:
+        source = self.layout.source(columns, kernel.signature.dtype == "float32")
+        if source.table is None:
+            return _Step(kernel, source.stage, 0, None)
+        return _Step(kernel, None, kernel.function(GATHER), Memory.of(self.gpu, source.table))
 
     def room(self, capacity: int, stream: int) -> Room:
         return _StagedRoom(self, capacity, stream)
@@ -108,8 +85,8 @@ class _StagedRoom:
         gathered = (step.kernel.signature.rows.nbytes(tiles=tiles(step)) for step in gathering)
         self._gathered = Memory(gpu, max(gathered, default=0))
         self._kept = Memory(gpu, max(step.kernel.sum_bytes(capacity) for step in steps))
-        self._stride = -(-capacity // _ALIGNED_ROWS) * _ALIGNED_ROWS
-        self._stage_columns = Memory(gpu, 8 * self._stride * work.ahead[-1])
+        self._stride = -(-capacity // ALIGNED_ROWS) * ALIGNED_ROWS
+        self._stage_columns = Memory(gpu, 8 * self._stride * work.layout.ahead[-1])
         self._out = Memory(gpu, 8 * capacity * work.outputs)
         # A kernel of whole tiles that reads a stage's columns in place also computes the padding rows.
         gpu.driver.call("cuMemsetD8Async", self._stage_columns.handle, 0, self._stage_columns.size, stream)
@@ -128,12 +105,12 @@ class _StagedRoom:
 
     def _columns(self, stage: int) -> int:
         """Return the address of a stage's columns."""
-        return self._stage_columns.handle + 8 * self._work.ahead[stage] * self._stride
+        return self._stage_columns.handle + 8 * self._work.layout.ahead[stage] * self._stride
 
     def _rows(self, step: _Step, stream: int | None, rows: int, count: int) -> int:
         """Queue the gathering of a kernel's rows if needed; return their address."""
         if step.columns is None or step.source is not None:
-            return rows if step.source == _ROWS else self._columns(step.source or 0)
+            return rows if step.source == ROWS else self._columns(step.source or 0)
         work, signature = self._work, step.kernel.signature
         padded, reads = -(-count // signature.row_tile) * signature.row_tile, signature.n_features
         values = (
@@ -144,9 +121,9 @@ class _StagedRoom:
             *map(
                 ctypes.c_int64,
                 (
-                    work.single,
+                    work.layout.single,
                     signature.dtype == "float32",
-                    work.n_features,
+                    work.layout.n_features,
                     self._stride,
                     reads,
                     count,
