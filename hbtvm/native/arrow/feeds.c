@@ -36,7 +36,7 @@ static int reads_one(const struct reading *r) {
     const struct column *c = &r->column[i];
     if (!r->front->columns[i].read || is_null(c, 0)) continue;
     if (c->type == HALF || c->type == SINGLE) return 0;
-    int wide = c->type == DOUBLE || (c->type == LEVELS && (c->index == I64 || c->index == U64));
+    int wide = c->type == DOUBLE || c->type == VALUES || (c->type == LEVELS && (c->index == I64 || c->index == U64));
     if (!wide && value_of(c, 0).kind == HBTVM_NUMBER) return 0;
   }
   return 1;

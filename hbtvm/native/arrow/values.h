@@ -8,7 +8,8 @@
 
 /* Supported types of columns. */
 enum column_type {
-  NULLS, BOOLS, I8, I16, I32, I64, U8, U16, U32, U64, HALF, SINGLE, DOUBLE, TEXTS, LARGE_TEXTS, TEXT_VIEWS, LEVELS
+  NULLS, BOOLS, I8, I16, I32, I64, U8, U16, U32, U64, HALF, SINGLE, DOUBLE, TEXTS, LARGE_TEXTS, TEXT_VIEWS, LEVELS,
+  VALUES /* `data`: values, not of Arrow */
 };
 
 /* A checked column of a batch. Its row i is entry `offset + i` of its buffers. */
@@ -45,6 +46,7 @@ static inline int bit(const uint8_t *bits, int64_t at) { return bits[at >> 3] >>
 static inline int is_null(const struct column *c, int64_t row) {
   if (c->batch_valid && !bit(c->batch_valid, c->batch_offset + row)) return 1;
   if (c->type == NULLS) return 1;
+  if (c->type == VALUES) return ((const struct value *)(const void *)c->data)[row].kind == HBTVM_NO_VALUE;
   return c->valid && !bit(c->valid, c->offset + row);
 }
 
@@ -154,6 +156,8 @@ static inline void load_value(const struct column *c, int64_t row, struct value 
   }
   if (null) {
     out->kind = HBTVM_NO_VALUE;
+  } else if (c->type == VALUES) {
+    *out = ((const struct value *)(const void *)c->data)[at];
   } else if (c->type >= TEXTS) {
     load_text(c, at, out);
   } else if (is_float(c)) {

@@ -182,7 +182,7 @@ static void close_frame(struct reading_frame *r) {
 }
 
 /* Read a frame into a matrix, which is to be freed; null if it is to be read by Python. */
-static void *matrix_of(struct frame_reader *f, void *frame, int64_t *type, int64_t *n) {
+static void *matrix_of(const struct frame_reader *f, void *frame, int64_t *type, int64_t *n) {
   struct reading_frame r = {.p = hbtvm_python(), .f = f};
   void *matrix = NULL;
   if (open_frame(&r, frame)) {
@@ -193,24 +193,25 @@ static void *matrix_of(struct frame_reader *f, void *frame, int64_t *type, int64
       matrix = NULL;
     }
     *n = r.n;
-    f->read += matrix != NULL;
   }
   close_frame(&r);
   return matrix;
 }
 
-/* Compute the results of a frame or an array. Returns None if Python has to read it. */
+/* Compute the results of a frame, dicts, or an array. Returns None if Python has to read it. */
 void *hbtvm_frame_call(void *self, void *rows) {
   const struct python *p = hbtvm_python();
   struct bound_frames *own = p->capsule(self, NULL);
-  if (FIELD(const void *, rows, p->type_at) != own->reader->api->frame_type)
-    return hbtvm_numpy_array(own->output, rows);
+  struct frame_reader *f = own->reader;
+  int is_frame = FIELD(const void *, rows, p->type_at) == f->api->frame_type;
+  if (!is_frame && !hbtvm_are_dicts(f, rows)) return hbtvm_numpy_array(own->output, rows);
   int64_t type = HBTVM_F64, n = 0;
-  void *matrix = matrix_of(own->reader, rows, &type, &n);
+  void *matrix = (is_frame ? matrix_of : hbtvm_dict_matrix)(f, rows, &type, &n);
   if (!matrix) {
     p->take(p->none);
     return p->none;
   }
+  ++f->read;
   void *results = hbtvm_results(own->output, type, matrix, n);
   free(matrix);
   return results;

@@ -44,7 +44,20 @@ struct frame_reader {
   int64_t mixed;   /* whether the matrix has columns besides unchanged numbers */
   struct layout layouts[LAYOUTS];
   _Atomic int64_t count; /* of layouts; they are added and never changed */
-  int64_t read;          /* frames, counted under the interpreter's lock */
+  int64_t read;          /* frames and dicts, counted under the interpreter's lock */
+  /* Rows that are dicts: their columns, in which a missing value is None, and keys; null: Python reads them. */
+  const struct front *records;
+  void *const *names;
+};
+
+/* Functions and types of Python for dicts. */
+struct dict_api {
+  void *(*item)(void *dict, void *key); /* PyDict_GetItemWithError: borrowed */
+  intptr_t (*size)(void *list);
+  double (*number)(void *object);
+  long long (*integer)(void *object, int *overflow);
+  const char *(*text)(void *object, intptr_t *size); /* PyUnicode_AsUTF8AndSize */
+  const void *dict_type, *list_type, *float_type, *integer_type, *bool_type, *text_type;
 };
 
 /* The description of a Python function's computation. */
@@ -122,5 +135,11 @@ void hbtvm_find_chunks(const struct reading_frame *r);
 
 /* Open a column of texts, whose `chunks` are set. Returns 0 if C does not read them. */
 int hbtvm_open_texts(struct reading_frame *r, int64_t i);
+
+/* Whether rows are a dict or a list, of a model whose dicts C reads. */
+int hbtvm_are_dicts(const struct frame_reader *f, const void *rows);
+
+/* Read a dict, or a list of dicts, into a matrix, which is to be freed; null if it is to be read by Python. */
+void *hbtvm_dict_matrix(const struct frame_reader *f, void *rows, int64_t *type, int64_t *n);
 
 #endif

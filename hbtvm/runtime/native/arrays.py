@@ -15,6 +15,15 @@ import numpy as np
 
 from hbtvm.runtime.native.structures import Python
 
+_POINTER = ctypes.c_void_p
+
+_DICT_FUNCTIONS = {
+    "item": "PyDict_GetItemWithError", "size": "PyList_Size", "number": "PyFloat_AsDouble",
+    "integer": "PyLong_AsLongLongAndOverflow", "text": "PyUnicode_AsUTF8AndSize",
+}  # fmt: skip
+
+_DICT_TYPES = {"dict": dict, "list": list, "float": float, "integer": int, "bool": bool, "text": str}
+
 _PLACES = {
     "type_at": 8, "data_at": 16, "axes_at": 24, "shape_at": 32, "dtype_at": 56, "flags_at": 64,
     "number_at": 28, "order_at": 26,
@@ -23,6 +32,22 @@ _PLACES = {
 _STRIDES = 40  # the offset of an array's strides, which follow its shape
 
 _NEW, _SET_BASE = 93, 282  # indices of ``PyArray_New`` and ``PyArray_SetBaseObject`` in the table
+
+
+class DictInterface(ctypes.Structure):
+    """``struct dict_api``."""
+
+    _fields_ = (
+        *((name, _POINTER) for name in _DICT_FUNCTIONS),
+        *((f"{name}_type", _POINTER) for name in _DICT_TYPES),
+    )
+
+
+def dict_interface() -> DictInterface:
+    """Return the parameters of ``dicts.c``."""
+    functions = (getattr(ctypes.pythonapi, name) for name in _DICT_FUNCTIONS.values())
+    addresses = (ctypes.cast(function, _POINTER).value for function in functions)
+    return DictInterface(*addresses, *map(id, _DICT_TYPES.values()))
 
 
 @functools.cache

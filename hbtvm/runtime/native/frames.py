@@ -1,7 +1,7 @@
-"""Calls on small frames of pandas, which C reads (``frame.c``).
+"""Calls on small frames of pandas and on dicts, which C reads (``frame.c``, ``dicts.c``).
 
-Python reads the first frames of a loaded model. `Frames` remembers which of their columns are the model's;
-then C reads frames with these columns, and returns None for values that it does not read.
+Python reads the first frames and dicts of a loaded model. `Frames` remembers which of a frame's columns are
+the model's; then C reads frames with these columns, and returns None for values that it does not read.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import ctypes
 import functools
 import sys
 import threading
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from hbtvm.errors import UnsupportedModel
 from hbtvm.runtime.feeds.reader import FeedReader
 from hbtvm.runtime.native.chunks import chunk_types
 from hbtvm.runtime.native.front.front import FeedKind, Front, lowered_input
-from hbtvm.runtime.native.front.structures import FrontFields, filled
+from hbtvm.runtime.native.front.structures import ColumnFields, FrontFields, filled
 from hbtvm.runtime.package.entry import Package
 from hbtvm.runtime.rows.inputs import Inputs
 from hbtvm.runtime.rows.layouts import Positions
@@ -70,6 +69,7 @@ class _Reader(ctypes.Structure):
     _fields_ = (
         ("api", ctypes.POINTER(_Api)), ("front", ctypes.POINTER(FrontFields)), ("most", _I64),
         ("numeric", _I64), ("mixed", _I64), ("layouts", _Layout * _LAYOUTS), ("count", _I64), ("read", _I64),
+        ("records", ctypes.POINTER(FrontFields)), ("names", _POINTER),
     )  # fmt: skip
 
 
@@ -80,24 +80,44 @@ class BoundFrames(ctypes.Structure):
 
 
 class FrameReader:
-    """The description of how C reads a package's frames.
+    """The description of how C reads a package's frames and dicts.
 
     `front`: how it reads columns.
     `numeric`: whether all columns must be numbers.
+    `names`: the columns' names if it reads dicts; else None.
+    `reads_frames`: whether pandas is loaded.
     """
 
-    def __init__(self, front: Front, numeric: bool) -> None:
+    def __init__(self, front: Front, numeric: bool, names: Sequence[str] | None) -> None:
         fields, self._keep = filled(front, _no_text)
-        self._columns = len(front.columns)
+        count = self._columns = len(front.columns)
         self._indexes: list[Any] = []
+        self.reads_frames = "pandas" in sys.modules
+        # pandas' missing value is NaN, in whatever column.
+        of_frames = FrontFields.from_buffer_copy(fields)
+        columns = (ColumnFields * count).from_buffer_copy((ColumnFields * count).from_address(fields.columns))
+        for column in columns:
+            column.none = 0
+        of_frames.columns = ctypes.addressof(columns)
+        self._keep += [columns]
         mixed = any(feed.kind != FeedKind.NUMBER for feed in front.feeds)
         self.fields = _Reader(
-            ctypes.pointer(_api("pyarrow" in sys.modules)),
-            ctypes.pointer(fields),
+            ctypes.pointer(_api(self.reads_frames, "pyarrow" in sys.modules)),
+            ctypes.pointer(of_frames),
             most=_MOST,
             numeric=numeric,
             mixed=mixed,
         )
+        if names is not None:
+            keys = [sys.intern(name) for name in names]
+            places = (_POINTER * count)(*map(id, keys))
+            self._keep += [keys, places]
+            self.fields.records, self.fields.names = ctypes.pointer(fields), ctypes.addressof(places)
+
+    @property
+    def reads_dicts(self) -> bool:
+        """Whether C reads dicts."""
+        return bool(self.fields.records)
 
     def knows(self, index: Any) -> bool:
         """Return whether C finds the columns of an index."""
@@ -143,23 +163,23 @@ class Frames:
 
     def learn(self, X: Any) -> bool:
         """Learn from rows that Python has read; return whether `reader` is now another one."""
-        if not self._learns or not _is_frame(X) or len(X) > _MOST:
+        frame = _is_frame(X)
+        if not self._learns or not (frame or _are_dicts(X)) or (type(X) is not dict and len(X) > _MOST):
             return False
         # Layouts that C may be reading must not be overwritten. After a fork, the lock may stay locked.
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            return self._learn(X)
+            return self._learn_frame(X) if frame else self._learn_dicts()
         except AttributeError:  # an unknown version of pandas
             return self._stop()
         finally:
             self._lock.release()
 
-    def _learn(self, X: Any) -> bool:
-        known = self.reader
+    def _learn_frame(self, X: Any) -> bool:
+        known = self.reader if self.reader is not None and self.reader.reads_frames else None
         if known is not None and known.knows(X.columns):
-            self._misses += 1
-            return self._misses >= max(_MISSES, known.fields.read) and self._stop()
+            return self._missed(known)
         reader = known or _reader(self._package, self._inputs)
         if reader is None:
             return self._stop()
@@ -168,6 +188,18 @@ class Frames:
         reader.add(X.columns, inputs.positions(X) if isinstance(inputs, FeedReader) else in_order)
         self.reader = reader
         return known is None
+
+    def _learn_dicts(self) -> bool:
+        known = self.reader
+        if known is not None:
+            return known.reads_dicts and self._missed(known)
+        self.reader = _reader(self._package, self._inputs)
+        return self._stop() if self.reader is None else self.reader.reads_dicts
+
+    def _missed(self, reader: FrameReader) -> bool:
+        """Count rows that C should have read; return whether it now stops."""
+        self._misses += 1
+        return self._misses >= max(_MISSES, reader.fields.read) and self._stop()
 
     def _stop(self) -> bool:
         reads, self.reader, self._learns = self.reader is not None, None, False
@@ -194,9 +226,10 @@ def _reader(package: Package, inputs: Inputs | FeedReader) -> FrameReader | None
         return None
     if not (front.single or front.f64):
         return None
-    # pandas' missing value is NaN.
-    columns = tuple(replace(column, none=False) for column in front.columns)
-    return FrameReader(replace(front, columns=columns), not front.feeds)
+    spec, names = inputs.spec, inputs.spec.feature_names
+    if spec.types_refused or not (front.feeds or all(column.read for column in front.columns)):
+        names = None
+    return FrameReader(front, not front.feeds, names)
 
 
 def _is_frame(X: Any) -> bool:
@@ -204,20 +237,24 @@ def _is_frame(X: Any) -> bool:
     return pandas is not None and type(X) is pandas.DataFrame
 
 
+def _are_dicts(X: Any) -> bool:
+    return type(X) is dict or (type(X) is list and bool(X) and type(X[0]) is dict)
+
+
 def _no_text(operation: Any) -> int:
     raise ValueError("a pipeline that cuts texts into terms has no reader of frames in C")
 
 
 @functools.cache
-def _api(arrow: bool) -> _Api:
-    """Return the parameters of ``frame.c``; `arrow`: whether pyarrow is loaded."""
+def _api(pandas: bool, arrow: bool) -> _Api:
+    """Return the parameters of ``frame.c``; `pandas`, `arrow`: whether they are loaded."""
     api = ctypes.pythonapi
     chunked, text, large = (chunk_types() if arrow else None) or (None, None, None)
     return _Api(
         **{field: ctypes.cast(getattr(api, name), _POINTER).value for field, name in _FUNCTIONS.items()},
         **{field: id(name) for field, name in _NAMES.items()},
         yes=id(True),
-        frame_type=id(sys.modules["pandas"].DataFrame),
+        frame_type=id(sys.modules["pandas"].DataFrame) if pandas else None,
         chunked_type=chunked,
         text_type=text,
         large_type=large,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hbtvm.errors import PackageError
-from hbtvm.runtime.native.arrays import interface, strides_at
+from hbtvm.runtime.native.arrays import dict_interface, interface, strides_at
 from hbtvm.runtime.native.blocks import block_places, placement_places
 from hbtvm.runtime.native.counters import counter_functions
 from hbtvm.runtime.native.objects.loading import closing, open_library
@@ -90,6 +91,8 @@ class Library:
             loaded.hbtvm_numpy_strides(strides_at())
             if self._has("hbtvm_frame_chunks", []):
                 loaded.hbtvm_frame_chunks()
+            if self._has("hbtvm_dicts", [ctypes.c_void_p]):
+                loaded.hbtvm_dicts(ctypes.byref(dict_interface()))
         # Functions refer to their definition for life.
         self._definition = _definition(self._call)
         self._frame_definition = _definition(loaded.hbtvm_frame_call) if self.reads_frames else None
@@ -121,11 +124,12 @@ class Library:
 
         `address`: address of a `structures.BoundOutput`.
         `owner`: object that keeps it and this library alive; the function keeps the object alive.
-        `frames`: whether it also takes frames of pandas; `address` is then of a `frames.BoundFrames`.
+        `frames`: whether it also takes frames of pandas and dicts; `address` is then of a
+            `frames.BoundFrames`.
         """
         definition = self._frame_definition if frames else self._definition
         assert definition is not None
-        if frames and self._has("hbtvm_frame_places", [ctypes.c_void_p]):
+        if frames and "pandas" in sys.modules and self._has("hbtvm_frame_places", [ctypes.c_void_p]):
             places = block_places()
             if places is not None:
                 self._loaded.hbtvm_frame_places(ctypes.byref(places))

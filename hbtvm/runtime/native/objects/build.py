@@ -30,9 +30,9 @@ RECURSIVE = (
 COUNTERS = ("counters/city.c", "counters/counters.c")
 
 BINDING = (
-    "python/blocks.c", "python/chunks.c", "python/frame.c", "python/numpy.c", "arrow/arrow.c", "arrow/bare.c",
-    "arrow/codes.c", "arrow/feeds.c", "arrow/names.c", "arrow/open.c", "arrow/series.c", "arrow/steps.c",
-    "arrow/values.c",
+    "python/blocks.c", "python/chunks.c", "python/dicts.c", "python/frame.c", "python/numpy.c",
+    "arrow/arrow.c", "arrow/bare.c", "arrow/codes.c", "arrow/feeds.c", "arrow/names.c", "arrow/open.c",
+    "arrow/series.c", "arrow/steps.c", "arrow/values.c",
 )  # fmt: skip
 """The files that Python calls, with the reader of columns."""
 
