@@ -32,6 +32,7 @@ from hbtvm.schedules.cpu.steps import (
     few_or_many,
     finish,
     is_arm,
+    least_padded,
     lookup_default,
     lookup_is_valid,
     lookup_knob,
@@ -109,9 +110,7 @@ def _of_few_rows(workload: Workload, target: Target, lanes: int) -> Config:
 
 def _of_wide_vectors(workload: Workload, lanes: int) -> Config:
     """Return what a default has of its own for many rows in vectors of 512 bits."""
-    rows, trees, leaves = int(workload["rows"]), int(workload["trees"]), workload["leaves"]
-    # Tiles of trees that would mostly be padding are smaller.
-    tile = max(n for n in (1, 2, 4) if -(-trees // n) * n <= 1.1 * trees)
+    rows, leaves = int(workload["rows"]), workload["leaves"]
     vectors, unroll = 8, 1
     few = workload["threads"] > 1 and rows < 8 * workload["threads"] * 8 * lanes
     padded = -(-rows // (8 * lanes)) * 8 * lanes
@@ -122,7 +121,7 @@ def _of_wide_vectors(workload: Workload, lanes: int) -> Config:
     return {
         "row_tile": lanes * vectors,
         "vectors": vectors,
-        "tree_tile": tile,
+        "tree_tile": least_padded(workload["trees"], (1, 2, 4)),
         "node_unroll": unroll,
         "index_dtype": index,
     }

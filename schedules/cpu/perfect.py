@@ -19,6 +19,7 @@ from hbtvm.schedules.cpu.steps import (
     few_or_many,
     finish,
     is_arm,
+    least_padded,
     lookup_default,
     lookup_is_valid,
     lookup_knob,
@@ -102,14 +103,15 @@ def default(workload: Workload, target: Target) -> Config:
         "column_lookup": lookup_default(target, count, not by_row),
         "leaf_lookup": lookup_default(target, 2**depth * workload["width"], by_row),
     }
+    fast = gathers(target)
+    if fast:
+        common |= {name: "gather" for name in ("column_lookup", "leaf_lookup") if common[name] == "scalar"}
     if not by_row:
-        if gathers(target):
+        if fast:
             narrow = lanes
-            common |= {"lanes": lanes, "leaf_lookup": "gather"}
+            common["lanes"] = lanes
             if depth > top:
                 common["node_lookup"] = "gather"
-            if common["column_lookup"] == "scalar":
-                common["column_lookup"] = "gather"
         return {
             **common,
             "axis": "trees",
@@ -118,13 +120,24 @@ def default(workload: Workload, target: Target) -> Config:
             "tree_tile": 4 * narrow,
             "together": 1,
         }
-    common["axis"] = "rows"
+    vectors, together = 1, 4
+    sizes: tuple[int, ...] = (1, 2, 4, 8)
     if rows >= SMALL_BATCH:
         vectors = few_or_many(workload, lanes)
-        # The smaller a tree's tables, the more trees fit the first-level cache.
-        tile: Config = {"row_tile": vectors * lanes, "tree_tile": 32 if depth <= _SHALLOW else 8}
-        return {**common, **tile, "vectors": vectors, "together": max(1, 4 // vectors)}
-    return {**common, "row_tile": lanes, "vectors": 1, "tree_tile": 8, "together": 4}
+        together = max(1, 4 // vectors)
+        if fast and depth > MOST_PERMUTED:
+            together = max(2, together)  # lookups below the permutes wait for the one before
+        if depth <= _SHALLOW:  # the smaller a tree's tables, the more trees fit the first-level cache
+            sizes += (16, 32)
+    tile = least_padded(workload["trees"], sizes)
+    return {
+        **common,
+        "axis": "rows",
+        "row_tile": vectors * lanes,
+        "vectors": vectors,
+        "tree_tile": tile,
+        "together": min(together, tile),
+    }
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:

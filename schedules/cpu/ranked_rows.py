@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.schedules.cpu.gathers import gathers
 from hbtvm.schedules.cpu.oblivious import COMPARE, place_ranks, rank_dtype
 from hbtvm.schedules.cpu.steps import (
     MAX_SUMMED,
@@ -66,8 +67,8 @@ def offers(workload: Workload, target: Target) -> bool:
 def pays(workload: Workload, target: Target) -> bool:
     """Whether this program is the default; trees have to make up for the search for the ranks of columns."""
     columns, trees = workload["numeric"] + workload["categorical"], workload["trees"] * workload["groups"]
-    if not offers(workload, target) or columns > trees:
-        return False
+    if not offers(workload, target) or columns > trees or gathers(target):
+        return False  # walks that gather numbers are faster
     bits, leaves, depth = int(target["vector_bits"]), workload["leaves"], workload["depth"]
     if workload["rank_bits"] > _BYTE:
         able = columns <= _MOST_COLUMNS_OF_WORDS and depth in _DEPTHS_OF_WORDS and leaves > 32

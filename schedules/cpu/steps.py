@@ -43,11 +43,9 @@ stays below 32 half-units in the last place, far below the tolerance of 1e-5."""
 MAX_PERMUTED = 128  # most entries of a lookup by permutes in the search space: eight registers of 16
 MAX_BY_BYTES = 64  # the same for 64-bit Arm CPUs, whose table instructions index 256 bytes
 
-_FEW_BY_BYTES = 32
-"""Most entries for which table instructions are the default: two instructions instead of over ten loads."""
-
-_FEWER_BY_BYTES = 16
-"""The same for smaller cores, where an instruction for four registers takes as long as many loads."""
+_FEW_BY_BYTES, _FEWER_BY_BYTES = 32, 16
+"""Most entries for which table instructions are the default: two instructions instead of over ten loads. On
+smaller cores, one for four registers takes as long as many loads."""
 
 
 def is_arm(target: Target) -> bool:
@@ -74,8 +72,7 @@ def lookup_default(target: Target, entries: int, shared: bool) -> str:
     Lane by lane is no slower than a gather instruction on most CPUs, and faster on many.
     """
     if is_arm(target):
-        small = str(target["mcpu"]).startswith(("cortex-a", "generic"))
-        most = _FEWER_BY_BYTES if small else _FEW_BY_BYTES
+        most = _FEWER_BY_BYTES if str(target["mcpu"]).startswith(("cortex-a", "generic")) else _FEW_BY_BYTES
         return "permute" if shared and entries <= most else "scalar"
     bits = int(target["vector_bits"])
     permutes = shared and bits >= 256 and entries <= MAX_PERMUTED * bits // 512
@@ -123,9 +120,12 @@ def few_or_many(workload: Workload, lanes: int) -> int:
     rows, threads = int(workload["rows"]), int(workload["threads"])
     if rows < 4 * lanes:
         return 1
-    if threads > 1 and workload["numeric"] >= WIDE and rows < 8 * threads * lanes:
-        return 2
-    return 4
+    return 2 if threads > 1 and workload["numeric"] >= WIDE and rows < 8 * threads * lanes else 4
+
+
+def least_padded(trees: int, sizes: Sequence[int]) -> int:
+    """Return the largest tile of trees of which padding takes at most a tenth; `sizes` begins with 1."""
+    return max(size for size in sizes if -(-trees // size) * size <= 1.1 * trees)
 
 
 TRANSPOSED = "hbtvm.transposed"  # annotation of the outer of two loops over a square block that is transposed

@@ -48,6 +48,9 @@ _SHALLOW = {32: 5, 64: 8}
 _SHALLOW_WIDE = {32: 4, 64: 8}
 """The same for vectors of 512 bits, in which bitvector keeps 128 rows."""
 
+_SHALLOW_GATHERED = {32: 5, 64: 9}
+"""The same if the CPU also gathers columns and leaves fast."""
+
 _GATHERED, _GATHERED_DEPTH, _LEVEL = 8, 8, 5
 """On CPUs that gather fast, for few rows: trees of a group from which vectors of trees pay; depth up to which
 a perfect tree's tables stay small; nodes that bitvector tests (in words of 32 bits) while a walk takes a
@@ -134,10 +137,10 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         return "oblivious"
     if "ranked_traversal" in strategies and ranked_rows.pays(workload, target):
         return "ranked_traversal"
-    few = workload["rows"] < _FEW_ROWS
-    if few and gathers(target):
+    few, fast = workload["rows"] < _FEW_ROWS, gathers(target)
+    if few and fast:
         return _by_gathers(strategies, workload)
-    limits = _SHALLOW_WIDE if target["vector_bits"] == 512 else _SHALLOW
+    limits = _SHALLOW_GATHERED if fast else _SHALLOW_WIDE if target["vector_bits"] == 512 else _SHALLOW
     shallow = next((most for leaves, most in limits.items() if workload["leaves"] <= leaves), 0)
     if perfect in strategies and depth <= shallow:
         return perfect
