@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,9 @@ _LOADED = 64
 _MOST_COLUMNS_OF_WORDS = 48  # where walks over ranks of two bytes are faster than those over numbers
 _DEPTHS_OF_WORDS = (6, 7, 8)  # the same
 
+_GATHERED = {8: 25, 9: 8, 10: 3}
+"""By depth: trees for each column from which the ranks of columns pay against walks that gather numbers."""
+
 _MOST_COLUMNS = 128  # a subtree takes an instruction for 16 columns
 
 
@@ -67,8 +71,9 @@ def offers(workload: Workload, target: Target) -> bool:
 def pays(workload: Workload, target: Target) -> bool:
     """Whether this program is the default; trees have to make up for the search for the ranks of columns."""
     columns, trees = workload["numeric"] + workload["categorical"], workload["trees"] * workload["groups"]
-    if not offers(workload, target) or columns > trees or gathers(target):
-        return False  # walks that gather numbers are faster
+    least = _GATHERED.get(workload["depth"], math.inf) if gathers(target) else 1
+    if not offers(workload, target) or columns * least > trees:
+        return False
     bits, leaves, depth = int(target["vector_bits"]), workload["leaves"], workload["depth"]
     if workload["rank_bits"] > _BYTE:
         able = columns <= _MOST_COLUMNS_OF_WORDS and depth in _DEPTHS_OF_WORDS and leaves > 32
