@@ -20,7 +20,7 @@ from hbtvm.schedules.cpu.steps import is_arm, row_tiles, vector_lanes
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 
-PRODUCT = "hbtvm.product"  # annotation of the loop over a tile's rows
+PRODUCT = "hbtvm.product"  # annotation of the loop over tiles
 
 _SUMS = 32  # most vectors of sums at once: more would not stay in registers
 _MANY_ROWS = 512  # rows of a batch that fills large tiles
@@ -64,7 +64,7 @@ def default(workload: Workload, target: Target) -> Config:
     network = cast(NetworkWorkload, workload)
     lanes = vector_lanes(target, "float64")
     # A check of sums in float32 serves a whole tile; else, tiles only pad.
-    tile = 64 if network.get("narrow_sums") and network["rows"] >= _MANY_ROWS else 16
+    tile = 128 if network.get("narrow_sums") and network["rows"] >= _MANY_ROWS else 16
     tile = min(tile, max(row_tiles(network["rows"], lanes)))
     # AVX2 has half as many registers as AVX-512 and Arm.
     many = lanes[-1] > 4 or is_arm(target)
@@ -77,5 +77,4 @@ def default(workload: Workload, target: Target) -> Config:
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place."""
-    row = sch.get_loops(sch.get_sblock("scores"))[1]
-    sch.annotate(row, PRODUCT, 1)
+    sch.annotate(sch.get_loops(sch.get_sblock("scores"))[0], PRODUCT, 1)

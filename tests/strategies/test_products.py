@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.decomposition import TruncatedSVD
 
+import hbtvm
 from hbtvm.graph.networks.network import Network
 from hbtvm.operators.base import Input, Node
 from hbtvm.operators.pointwise import apply
@@ -130,3 +132,28 @@ def test_rows_and_threads_do_not_change_bits() -> None:
     config = {**default(network), **TILE}
     runs = [networks.run(network, config, X, n, "float32", True, name="product") for n in (1000, 100_000)]
     np.testing.assert_array_equal(runs[0], runs[1])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sums_in_float32_show_that_rows_are_finite(threads: int) -> None:
+    X = np.random.default_rng(0).normal(size=(3000, 20)).astype(np.float32)
+    svd = TruncatedSVD(10, random_state=0).fit(X.astype(np.float64))
+    model = hbtvm.compile(svd, threads=threads)
+    X[1000] *= 1e25  # summed in float64, which shows nothing
+    np.testing.assert_allclose(model.transform(X), svd.transform(X), rtol=1e-5, atol=1e-5)
+    for row, column, value in [(0, 19, np.nan), (7, 0, -np.nan), (1500, 3, np.inf), (2999, 9, -np.inf)]:
+        wrong = X.copy()
+        wrong[row, column] = value
+        with pytest.raises(hbtvm.InputError, match=f"row {row}"):
+            model.transform(wrong)
+
+
+def test_rows_of_scores_do_not_overwrite_others() -> None:
+    network = product(20, 9)  # vectors of 16 outputs
+    X = np.random.default_rng(0).normal(size=(64, 20)).astype(np.float32)
+    config = {**default(network), **TILE}
+    whole = networks.run(network, config, X, scores="float32", narrow=True, name="product")
+    for first in range(0, 64, 16):  # each tile alone
+        rows = X[first : first + 16]
+        part = networks.run(network, config, rows, scores="float32", narrow=True, name="product")
+        np.testing.assert_array_equal(whole[first : first + 16], part)

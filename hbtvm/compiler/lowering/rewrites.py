@@ -15,7 +15,7 @@ from hbtvm.compiler.lowering.dot_products import make_dot_products
 from hbtvm.compiler.lowering.early_exit import exit_early
 from hbtvm.compiler.lowering.nearest.search import find_nearest
 from hbtvm.compiler.lowering.next_tree import prefetch_next
-from hbtvm.compiler.lowering.products import make_product
+from hbtvm.compiler.lowering.product.tiles import make_product
 from hbtvm.compiler.lowering.reasons import make_walk
 from hbtvm.compiler.lowering.row_loops import make_row_loop
 from hbtvm.schedules.cpu.linear import DOT_PRODUCTS

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* TVM's type index of a borrowed tensor, and DLPack's codes of floats and the CPU. */
-enum { TENSOR_POINTER = 7, FLOATS = 2, CPU = 1 };
+/* TVM's type indices of an integer and a borrowed tensor, and DLPack's codes of floats and the CPU. */
+enum { INTEGER = 1, TENSOR_POINTER = 7, FLOATS = 2, CPU = 1 };
 
 void *hbtvm_memory(struct worker *worker, enum memory which, size_t bytes) {
   if (worker->sizes[which] >= bytes) return worker->memory[which];
@@ -107,6 +107,8 @@ int hbtvm_call(struct call *call, const struct bound *bound, const void *rows, i
   if (bound->poison) memset(scores, 0xff, (size_t)(tiles * kernel->row_tile * bound->outputs * item_bytes(kernel->type)));
   struct value result = {0};
   if (kernel->function(kernel->self, call->values, (int32_t)kernel->count + 2, &result)) return HBTVM_KERNEL_FAILED;
+  /* Most kernels return nothing. */
+  if (result.type == INTEGER && result.is.integer) call->shown += tiles;
   return HBTVM_OK;
 }
 

@@ -65,6 +65,7 @@ struct call {
   struct value *values;
   struct tensor rows, scores;
   int64_t rows_shape[3], scores_shape[4];
+  int64_t shown; /* tiles of which the kernel showed that all values are finite, since it was set to 0 */
 };
 
 enum memory { TILE_MEMORY, TILE_SCORES_MEMORY, SCORES_MEMORY, MATRIX_MEMORY, GATHER_MEMORY, HBTVM_MEMORIES };

@@ -89,13 +89,16 @@ static void run_part(void *context, int64_t part) {
   if (status) hbtvm_fail(share->run, status, 0, 0);
 }
 
-/* Compute the scores of a block of rows. */
+/* Compute the scores of a block of rows; `finite` becomes 1 if the kernel showed that all values are. */
 static int compute(struct run *run, struct worker *worker, const struct bound *bound, const char *rows, int64_t n,
-                   void *scores) {
+                   void *scores, int *finite) {
   if (bound->parts == 1) {
     struct call *call = hbtvm_bound_call(run->executor, worker, bound, 0);
     if (!call) return HBTVM_NO_MEMORY;
-    return hbtvm_kernel_rows(worker, call, bound, rows, n, scores, bound->outputs);
+    call->shown = 0;
+    int status = hbtvm_kernel_rows(worker, call, bound, rows, n, scores, bound->outputs);
+    *finite = call->shown * bound->kernel->row_tile >= n;
+    return status;
   }
   int64_t count = n * bound->outputs;
   double *sums = hbtvm_memory(worker, MATRIX_MEMORY, (size_t)(bound->parts * count) * sizeof *sums);
@@ -129,12 +132,13 @@ static void run_block(struct run *run, struct worker *worker, const struct bound
   int64_t type = bound->kernel->type, count = n * bound->outputs;
   int plain = is_plain(run, bound);
   void *scores = plain ? out : hbtvm_memory(worker, SCORES_MEMORY, (size_t)(count * item_bytes(type)));
-  int status = scores ? compute(run, worker, bound, rows, n, scores) : HBTVM_NO_MEMORY;
+  int finite = 0;
+  int status = scores ? compute(run, worker, bound, rows, n, scores, &finite) : HBTVM_NO_MEMORY;
   if (status) {
     hbtvm_fail(run, status, first, 0);
     return;
   }
-  if (model->refuses && model->telling != HBTVM_BY_ROWS && !run->bare) {
+  if (model->refuses && model->telling != HBTVM_BY_ROWS && !run->bare && !finite) {
     if (!tells_finite(model, type, scores, bound->outputs, n) && !hbtvm_allowed(run, first, n)) return;
   }
   if (plain) return;

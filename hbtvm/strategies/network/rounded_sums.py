@@ -8,8 +8,8 @@ of an output's sum is at most::
 A kernel computes this bound for each tile of rows, with the largest |x[k]| of the tile. It keeps the tile's
 sums if each output's bound is at most `SHARE` of the output's largest score in the tile, which is far from
 underflow and overflow. Else (sums cancel, or a number is huge, tiny or infinite) it computes the tile in
-float64. See `hbtvm.compiler.lowering.products`; the bound is that of N. J. Higham, "Accuracy and Stability of
-Numerical Algorithms", 2002, section 3.1.
+float64. The check is in `hbtvm.compiler.lowering.product.bound`; the bound is that of N. J. Higham, "Accuracy
+and Stability of Numerical Algorithms", 2002, section 3.1.
 """
 
 from __future__ import annotations
