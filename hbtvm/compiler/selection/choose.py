@@ -48,13 +48,10 @@ _SHALLOW = {32: 5, 64: 8}
 _SHALLOW_WIDE = {32: 4, 64: 8}
 """The same for vectors of 512 bits, in which bitvector keeps 128 rows."""
 
-_SHALLOW_GATHERED = {32: 5, 64: 9}
-"""The same if the CPU also gathers columns and leaves fast."""
-
 _GATHERED, _GATHERED_DEPTH, _LEVEL = 8, 8, 5
-"""On CPUs that gather fast, for few rows: trees of a group from which vectors of trees pay; depth up to which
+"""On CPUs that gather fast: trees of a group from which vectors of trees pay, for few rows; depth up to which
 a perfect tree's tables stay small; nodes that bitvector tests (in words of 32 bits) while a walk takes a
-level."""
+level. A level below is loaded lane by lane, so that a walk takes twice the time."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +137,10 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
     few, fast = workload["rows"] < _FEW_ROWS, gathers(target)
     if few and fast:
         return _by_gathers(strategies, workload)
-    limits = _SHALLOW_GATHERED if fast else _SHALLOW_WIDE if target["vector_bits"] == 512 else _SHALLOW
+    limits = _SHALLOW_WIDE if target["vector_bits"] == 512 else _SHALLOW
     shallow = next((most for leaves, most in limits.items() if workload["leaves"] <= leaves), 0)
+    if fast and _walks_pay(workload, 1):
+        shallow = _GATHERED_DEPTH + 1
     if perfect in strategies and depth <= shallow:
         return perfect
     sparse = depth > _PERFECT_DEPTH and not is_full(workload)
@@ -165,11 +164,19 @@ def _by_gathers(strategies: Mapping[str, Strategy], workload: Workload) -> str:
     order = list(_ORDER)
     if workload["trees"] < _GATHERED:
         order.insert(0, "tree_traversal")
-    elif workload["leaves"] * (1 + (workload["leaves"] > 32)) > _LEVEL * depth and depth <= _GATHERED_DEPTH:
+    elif _walks_pay(workload, 0):
         order.insert(0, perfect)
     sparse = depth > _PERFECT_DEPTH and not is_full(workload)
     able = [name for name in (*order, *strategies) if name in strategies]
     return next((name for name in able if not (name == perfect and sparse)), able[0])
+
+
+def _walks_pay(workload: Workload, more: int) -> bool:
+    """Return whether a walk is faster than bitvector's tests; `more`: levels that may be loaded by lane."""
+    depth, leaves = workload["depth"], workload["leaves"]
+    tests = leaves * (1 + (leaves > 32))
+    by_lane = depth > _GATHERED_DEPTH
+    return tests > _LEVEL * depth * (1 + by_lane) and depth <= _GATHERED_DEPTH + more
 
 
 def default_record(records: Sequence[Record]) -> Record | None:
