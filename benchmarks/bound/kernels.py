@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from hbtvm.runtime.memory import aligned, empty
+from hbtvm.strategies import STRATEGIES
 from hbtvm.strategies.intrinsics.subtree import LEVELS
 from hbtvm.strategies.trees.bitvector import tree_tables
 from hbtvm.strategies.trees.forest import Forest
 from hbtvm.strategies.trees.perfect import perfect_levels, split_table
 from hbtvm.strategies.trees.ranked_rows import leaves_of_tests, row_tables
 from hbtvm.strategies.trees.ranks import node_ranks
+from hbtvm.strategies.trees.traversal import packed
 
 NEEDED = {
     "avx512": ("avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512vbmi", "avx512_vpopcntdq"),
@@ -118,6 +120,44 @@ def perfect_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callab
     }
 
 
+def deep_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callable[[], np.ndarray]]:
+    """Return variants of the kernel of trees of unlimited depth; see `bitvector_kernels`.
+
+    They walk over the slots of strategy ``tree_traversal``.
+    """
+    slots, packing = packed(forest)
+    stride, tile = 32, 2000
+    assert slots.bits == 5 and slots.linked and forest.n_columns == FEATURES
+    rows = np.full((len(X), stride), -np.inf, np.float32)
+    rows[:, :FEATURES] = X[:, forest.column_feature]
+    node = STRATEGIES["tree_traversal"].shared(forest)["node"]
+    ordered = [np.append(packing.root, packing.size), node]
+    variants = itertools.chain(
+        itertools.product((8, 16), ((0, 12, 2), (1, 14, 3), (1, 16, 3), (1, 18, 3)), (1,)),
+        [(16, (0, 12, 2), 0), (16, (1, 16, 3), 0)],
+    )
+    return {
+        f"{walks} walks, {first} levels, then {'queues' if queue else 'until all arrive'}"
+        f"{'' if prefetch else ', no prefetch'}": _bound(
+            "deep.c",
+            {
+                "WALKS": walks,
+                "TILE": tile,
+                "FIRST": first,
+                "QUEUE": queue,
+                "PASS": levels,
+                "PREFETCH": prefetch,
+            },
+            rows,
+            ordered,
+            tile,
+            isa,
+            len(packing.root),
+        )
+        for walks, (queue, first, levels), prefetch in variants
+    }
+
+
 def _ranked_kernels(
     forest: Forest, X: np.ndarray, isa: str, column: np.ndarray, value: np.ndarray, narrow: bool
 ) -> dict[str, Callable[[], np.ndarray]]:
@@ -150,9 +190,18 @@ def _ranked_kernels(
 
 
 def _bound(
-    source: str, macros: dict[str, int], X: np.ndarray, tables: Sequence[np.ndarray], block: int, isa: str
+    source: str,
+    macros: dict[str, int],
+    X: np.ndarray,
+    tables: Sequence[np.ndarray],
+    block: int,
+    isa: str,
+    trees: int | None = None,
 ) -> Callable[[], np.ndarray]:
-    """Compile one variant and bind its arguments; the last rows, short of a block, are padded."""
+    """Compile one variant and bind its arguments; the last rows, short of a block, are padded.
+
+    `trees`: the number of trees; by default, the length of the first table.
+    """
     function = _compiled(source, macros, isa)
     rows = -(-len(X) // block) * block
     padded = aligned(np.concatenate([X, np.zeros((rows - len(X), X.shape[1]), X.dtype)]))
@@ -162,7 +211,7 @@ def _bound(
     arguments = (
         ctypes.c_void_p(padded.ctypes.data),
         ctypes.c_long(rows),
-        ctypes.c_long(len(kept[0])),
+        ctypes.c_long(len(kept[0]) if trees is None else trees),
         *pointers,
         ctypes.c_void_p(sums.ctypes.data),
     )
