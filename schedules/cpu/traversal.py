@@ -43,7 +43,6 @@ _ALONE = 8  # trees that walk side by side in a row tile of a single row
 _DEEP = 12  # depth from which a tree is too large to reload for every few rows
 _GATHERED = 9  # depth from which trees are walked by gathers on CPUs where these are fast
 _NODES_IN_L1 = 4096
-_DEEPEST = 16  # depth from which walks of a single row wait for memory
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -105,7 +104,7 @@ def default(workload: Workload, target: Target) -> Config:
     alone: Config = {"axis": "rows", "row_tile": 1, "lanes": 1, "vectors": 1}
     alone |= {"tree_tile": _ALONE, "together": _ALONE}
     if rows < walks:
-        if 2 * int(workload["trees"]) <= walks or workload["depth"] >= _DEEPEST:
+        if 2 * int(workload["trees"]) <= walks:
             return {**common, **alone, "level_unroll": 2 if workload["depth"] >= _DEEP else 1}
         return {**common, "axis": "trees", "row_tile": 1, "tree_tile": walks}
     if gathers(target) and workload["depth"] >= _GATHERED and workload["dtype"] == "float32":
@@ -136,7 +135,7 @@ def _by_gathers(workload: Workload) -> Config:
         if pair == 2 and nodes <= _NODES_IN_L1:
             small: Config = {"row_tile": 8, "lanes": 1, "vectors": 8, "tree_tile": 8, "together": 2}
             return {**small, "level_unroll": 2}
-        return {**wide, "row_tile": 128, "vectors": 8}
+        return {**wide, "row_tile": 128, "vectors": 8, "tree_tile": 1, "together": 1}
     if nodes <= _NODES_IN_L1:
         return {**wide, "row_tile": 512, "vectors": 4}
     # Each row tile reloads every tree, so tiles are large.
