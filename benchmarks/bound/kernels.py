@@ -167,7 +167,9 @@ def _ranked_kernels(
     lowest = int(np.iinfo(dtype).min)
     own = (node_ranks(forest) + lowest).astype(dtype)
     rank = split_table(forest, perfect_levels(forest), own, 2**DEPTH)
-    records = row_tables(forest, {"tree_tile": 1})["record"].reshape(len(column), 2**top, -1)
+    records = row_tables(forest, {"tree_tile": 1, "byte_levels": 0})["record"].reshape(
+        len(column), 2**top, -1
+    )
     # The strategy's records end with room for whole registers.
     records = np.ascontiguousarray(records[:, :, : (3 if narrow else 5) * 8])
     ranks = np.zeros((len(X), 32), dtype)

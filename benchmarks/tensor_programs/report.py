@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.tensor_programs.transfer import WITHIN
 from benchmarks.tensor_programs.workloads import WORKLOADS
 
 
@@ -50,15 +49,13 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def transfer_table(rows: Sequence[dict[str, Any]]) -> str:
     """Return a table of trials with and without transfer (see `benchmarks.tensor_programs.transfer`)."""
-    heads = [f"{percent}%: without → with" for percent in WITHIN]
     lines = [
-        f"| workload | seed | reached, ms | {' | '.join(heads)} |",
-        "|---|---|---" + "|---" * len(heads) + "|",
+        "| workload | seed | reached, ms | trials without | trials with | fewer |",
+        "|---|---|---|---|---|---|",
     ]
     for row in rows:
         cells = [row["workload"], str(row["seed"]), f"{row['seconds'] * 1e3:.3f}"]
-        for percent in WITHIN:
-            without, taught = (row[f"{name} {percent}%"] for name in ("without", "with"))
-            cells.append(f"{without} → {taught or 'not reached'}")
+        cells += [str(row["without"]), str(row["with"] or "not reached")]
+        cells.append(f"{row['without'] / row['with']:.1f}×" if row["with"] else "-")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -45,7 +45,9 @@ def space(workload: Workload, target: Target) -> Space:
             return False
         if config["axis"] == "rows":
             return ranked_rows.valid(config, workload, target)
-        if by_rows and (config["search_permutes"] or config["search_lookup"] == COMPARE):
+        if by_rows and (
+            config["search_permutes"] or config["byte_levels"] or config["search_lookup"] == COMPARE
+        ):
             return False
         if config["tree_tile"] != int(config["lanes"]) * int(config["vectors"]) or row_tile % together:
             return False
@@ -73,7 +75,7 @@ def space(workload: Workload, target: Target) -> Space:
             leaf,
             Knob("search_lookup", (*node.choices, COMPARE) if by_rows else node.choices),
             *thread_knobs(workload),
-            *((ranked_rows.permutes_knob(workload, target),) if by_rows else ()),
+            *(ranked_rows.knobs(workload, target) if by_rows else ()),
         ),
         valid,
     )
@@ -88,7 +90,7 @@ def default(workload: Workload, target: Target) -> Config:
     row_tile = max(n for n in (1, 4, 8, 16, 32, 64) if n < 2 * rows)
     together = min(row_tile, 4)
     vectors = 1 if row_tile > 1 else 4
-    more: Config = {"search_permutes": 0} if ranked_rows.offers(workload, target) else {}
+    more: Config = {"search_permutes": 0, "byte_levels": 0} if ranked_rows.offers(workload, target) else {}
     return {
         **more,
         "axis": "trees",

@@ -33,6 +33,10 @@ from hbtvm.schedules.cpu.steps import (
 from hbtvm.schedules.space import Config, Knob
 from hbtvm.schedules.workload import Target, Workload, apart_of
 
+SCALARS = "hbtvm.scalars"
+"""Annotation of a loop over rows whose walks stay scalar; its value: how many rows ahead ranks are prefetched
+(see `hbtvm.compiler.lowering.scalar_rows`)."""
+
 _BYTES = 4  # of an int32
 _BYTE, _MOST_BITS = 8, 16  # bits of ranks
 _LEAST_DEPTH, _MOST_DEPTH = 4, 10
@@ -40,18 +44,23 @@ _SHARED = {1: 3.2, 2: 2.0, 4: 1.6}
 """By registers that share the loads of a tree's nodes: time of the first levels for one lane, over that of a
 row's subtree."""
 
-ROW_TILES = (16, 32, 64, 128, 256, 512, 1024)
+ROW_TILES = (16, 32, 64, 128, 256, 512, 1024, 2048)
+
+_AHEAD = 4  # rows whose ranks are prefetched
+_MOST_MASKED = 7  # levels whose nodes are all tested: their numbers fit a byte
 
 _LOADED = 64
 """Rows that take as long as the loads of tables that all rows of a tile share, for ranks of two bytes."""
 
-_MOST_COLUMNS_OF_WORDS = 48  # where walks over ranks of two bytes are faster than those over numbers
-_DEPTHS_OF_WORDS = (6, 7, 8)  # the same
+_DEPTHS_OF_WORDS = (6, 7, 8)  # where walks over ranks of two bytes are faster than those over numbers
+_SHUFFLED = 64  # bytes of a row's ranks from which scalar walks are faster than shuffles
+_MASKED, _MASKED_ROWS = 6, 256  # levels by masks above scalar walks, and rows whose ranks stay in the caches
 
 _GATHERED = {8: 25, 9: 8, 10: 3}
 """By depth: trees for each column from which the ranks of columns pay against walks that gather numbers."""
 
-_MOST_COLUMNS = 128  # a subtree takes an instruction for 16 columns
+_MOST_COLUMNS = 256  # a word of walks has a byte for a column
+_MOST_SHUFFLED = 128  # a subtree takes an instruction for 16 columns
 
 
 def offers(workload: Workload, target: Target) -> bool:
@@ -64,7 +73,7 @@ def offers(workload: Workload, target: Target) -> bool:
         and columns <= _MOST_COLUMNS
         and _LEAST_DEPTH <= workload["depth"] <= _MOST_DEPTH
         and not apart_of(workload)
-        and workload["rows"] >= _rows_of(workload, row_lanes(target)[0])
+        and workload["rows"] >= _BYTES * row_lanes(target)[0]
     )
 
 
@@ -76,8 +85,8 @@ def pays(workload: Workload, target: Target) -> bool:
         return False
     bits, leaves, depth = int(target["vector_bits"]), workload["leaves"], workload["depth"]
     if workload["rank_bits"] > _BYTE:
-        able = columns <= _MOST_COLUMNS_OF_WORDS and depth in _DEPTHS_OF_WORDS and leaves > 32
-        return able and bits <= 256 and columns * 512 <= trees * bits
+        searched = columns * (1 + (_masked(workload) > 0))
+        return depth in _DEPTHS_OF_WORDS and leaves > 32 and bits <= 256 and searched * 512 <= trees * bits
     wide = bits >= 512
     # Permutes of wide vectors look up the leaf values of shallow trees.
     if depth < (7 if wide else 5):
@@ -91,20 +100,22 @@ def row_lanes(target: Target) -> tuple[int, ...]:
     return vector_lanes(target, "int32")[-2:]
 
 
-def _rows_of(workload: Workload, lanes: int) -> int:
-    """Return the ranks in the place of `lanes` int32."""
-    return lanes * _BYTES // np.dtype(rank_dtype(workload["rank_bits"])).itemsize
-
-
-def permutes_knob(workload: Workload, target: Target) -> Knob:
-    """Return the knob for the levels of the search for ranks that permutes look up."""
+def knobs(workload: Workload, target: Target) -> tuple[Knob, ...]:
+    """Return the knobs that other programs lack: levels of the search by permutes, and levels by bytes."""
     most = 7 if int(target["vector_bits"]) >= 256 else 0
-    return Knob("search_permutes", tuple(range(min(workload["rank_bits"] - 1, most) + 1)), before=0)
+    levels = tuple(range(min(workload["rank_bits"] - 1, most) + 1))
+    masked = tuple(n for n in range(4, _MOST_MASKED + 1) if n <= workload["depth"])
+    return Knob("search_permutes", levels, before=0), Knob("byte_levels", (0, *masked), before=0)
 
 
 def valid(config: Config, workload: Workload, target: Target) -> bool:
     """Whether a configuration with vectors of rows is consistent."""
-    block = _rows_of(workload, int(config["lanes"])) * int(config["vectors"])
+    masked, lanes = int(config["byte_levels"]), int(config["lanes"])
+    if masked and config["together"] != 1:
+        return False
+    if not masked and workload["numeric"] + workload["categorical"] > _MOST_SHUFFLED:
+        return False
+    block = _BYTES * lanes * int(config["vectors"])
     if int(config["row_tile"]) % block:
         return False
     if config["row_tile"] == block and config["order"] != "trees":
@@ -125,16 +136,17 @@ def default(workload: Workload, target: Target) -> Config:
         (lanes, vectors)
         for lanes in row_lanes(target)
         for vectors in _SHARED
-        if vectors == 1 or _rows_of(workload, lanes) * vectors < 2 * workload["rows"]
+        if vectors == 1 or _BYTES * lanes * vectors < 2 * workload["rows"]
     ]
     lanes, vectors = min(shapes, key=lambda shape: _cost(workload, *shape))
     most = int(target["vector_bits"]).bit_length() - 3
-    permutes = permutes_knob(workload, target).choices
-    block, words = _rows_of(workload, lanes) * vectors, workload["rank_bits"] > _BYTE
+    permutes = knobs(workload, target)[0].choices
+    block, words, masked = _BYTES * lanes * vectors, workload["rank_bits"] > _BYTE, _masked(workload)
+    row_tile = _row_tile(workload, block) if words or masked else block
     return {
         "axis": "rows",
-        "row_tile": _row_tile(workload, block) if words else block,
-        "together": 8 if words and workload["width"] > 1 else 4,
+        "row_tile": max(block, min(row_tile, _MASKED_ROWS)) if masked else row_tile,
+        "together": 1 if masked else 8 if words and workload["width"] > 1 else 4,
         "lanes": lanes,
         "vectors": vectors,
         "tree_tile": 8,
@@ -143,8 +155,17 @@ def default(workload: Workload, target: Target) -> Config:
         "row_lookup": "scalar",
         "leaf_lookup": "scalar",
         "search_lookup": COMPARE if words else "scalar",
+        "byte_levels": masked,
         "search_permutes": 0 if words else max(n for n in permutes if int(n) <= most),
     }
+
+
+def _masked(workload: Workload) -> int:
+    """Return the levels by masks above scalar walks; 0 for shuffles, which take few columns."""
+    columns = workload["numeric"] + workload["categorical"]
+    if columns * np.dtype(rank_dtype(workload["rank_bits"])).itemsize <= _SHUFFLED:
+        return 0
+    return min(_MASKED, int(workload["depth"]))
 
 
 def _row_tile(workload: Workload, block: int) -> int:
@@ -159,35 +180,53 @@ def _row_tile(workload: Workload, block: int) -> int:
 
 def _cost(workload: Workload, lanes: int, vectors: int) -> float:
     """Estimate the time of a call, padding included."""
-    block = _rows_of(workload, lanes) * vectors
-    return -(-workload["rows"] // block) * block * (1 + _SHARED[vectors] * _BYTES / _rows_of(workload, lanes))
+    block = _BYTES * lanes * vectors
+    return -(-workload["rows"] // block) * block * (1 + _SHARED[vectors] / lanes)
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
-    """Schedule the expressions in place (blocks ``ranks``, ``row_ranks``, ``walk``, ``ends``)."""
+    """Schedule the expressions in place (blocks ``ranks``, ``row_ranks``, ``parts``, ``walk``, ``ends``)."""
     lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
-    wide = _rows_of(workload, lanes)
+    wide, words = _BYTES * lanes, workload["rank_bits"] > _BYTE
     scores, sums = sch.get_sblock("scores"), sch.get_sblock("tile_sums")
     tile, g, v, r, o = sch.get_loops(scores)
-    block, register, lane = sch.split(r, [None, wide * vectors // lanes, lanes])
+    block, register, lane = sch.split(r, [None, _BYTES * vectors, lanes])
     outer = (o, block) if config["order"] == "trees" else (block, o)
     sch.reorder(tile, g, *outer, v, register, lane)
-    mark(sch, register, lane)
+    if config["byte_levels"]:
+        vectorize(sch, lane, lanes)
+    else:
+        mark(sch, register, lane)
     sch.compute_at(sums, outer[1], True)
     v, r, tree = sch.get_loops(sums)[-3:]
-    r, row = sch.split(r, [None, together])
-    sch.reorder(tree, r, row, v)
-    sch.unroll(row)
-    ends, walk = sch.get_sblock("ends"), sch.get_sblock("walk")
-    sch.compute_at(ends, row, True)
-    state_tile(sch, ends, "row_ranks", 4, by_row=True)
-    sch.compute_at(walk, tree, True)
-    register, lane = sch.split(sch.get_loops(walk)[-1], [None, wide])
-    mark(sch, register, lane)
-    state_tile(sch, walk, "ranks", 4)
+    walk = sch.get_sblock("walk")
+    if config["byte_levels"]:
+        sch.reorder(r, tree, v)
+        for loop in (tree, v):
+            sch.unroll(loop)
+        sch.annotate(r, SCALARS, _AHEAD)
+        state_tile(sch, sums, "row_ranks", 4, by_row=True)
+        sch.compute_at(walk, outer[1], True)
+    else:
+        r, row = sch.split(r, [None, together])
+        sch.reorder(tree, r, row, v)
+        sch.unroll(row)
+        ends = sch.get_sblock("ends")
+        sch.compute_at(ends, row, True)
+        state_tile(sch, ends, "row_ranks", 4, by_row=True)
+        sch.compute_at(walk, tree, True)
+    # LLVM splits a vector into registers, which share the loads of nodes.
+    sch.vectorize(sch.split(sch.get_loops(walk)[-1], [None, wide * vectors])[1])
+    state_tile(sch, walk, "parts" if words else "ranks", 4)
+    if words:
+        parts = sch.get_sblock("parts")
+        sch.compute_at(parts, tile, True)
+        sch.vectorize(sch.split(sch.get_loops(parts)[-1], [None, wide])[1])
+        state_tile(sch, parts, "ranks", 2)
     sch.compute_at(sch.get_sblock("row_ranks"), tile, True)
     place_ranks(sch, workload, config, tile)
     place_columns(sch, tile, lanes)
-    init = sch.decompose_reduction(sums, tree)
-    vectorize(sch, sch.split(sch.get_loops(init)[-1], [None, lanes])[1], lanes)
+    if not config["byte_levels"]:
+        init = sch.decompose_reduction(sums, tree)
+        vectorize(sch, sch.split(sch.get_loops(init)[-1], [None, lanes])[1], lanes)
     decompose(sch, scores, sch.get_loops(scores)[1], lanes)

@@ -242,7 +242,8 @@ def test_every_feature_that_packages_tell_is_part_of_a_logs_key() -> None:
     [
         (256, 8, 28, 8, "ranked_traversal", "ranked_traversal"),  # as XGBoost grows them on bins
         (256, 8, 28, 13, "ranked_traversal", "perfect_tree_traversal"),  # with any thresholds
-        (256, 8, 60, 13, "perfect_tree_traversal", "perfect_tree_traversal"),  # shuffles for each 8 columns
+        (256, 8, 60, 13, "ranked_traversal", "perfect_tree_traversal"),  # by scalar walks
+        (256, 8, 150, 13, "perfect_tree_traversal", "perfect_tree_traversal"),  # searches for many columns
         (256, 9, 28, 13, "perfect_tree_traversal", "perfect_tree_traversal"),
         (256, 8, 600, 8, "perfect_tree_traversal", "perfect_tree_traversal"),  # more columns than trees
         (64, 6, 28, 8, "ranked_traversal", "perfect_tree_traversal"),

@@ -51,7 +51,7 @@ _BY_NAME_ALONE = {("cuda", "gemm"): "gemm is ten times behind on GPUs, and is se
 """Why a strategy for a kind of target is searched only by name (``python -m benchmarks.gpu.bounds`` counts
 bank conflicts)."""
 
-_SPLITS_PER_COLUMN, _MOST_NODES = 500, 2**18
+_SPLITS_PER_COLUMN, _MOST_NODES = 400, 2**18
 """Splits for each column from which, and nodes up to which, rows without missing values have kernels of their
 own."""
 
@@ -186,9 +186,10 @@ def _narrow_forests(
     """
     forest = make_forest(ensemble, "float32", values, prologue=prologue)
     wide = is_wide(workload_of(forest, 1))
-    if complete and (not forest.columns_are_features if wide else _is_large(forest)):
+    if complete and not forest.columns_are_features and (wide or _is_large(forest)):
         whole = make_forest(ensemble, "float32", values, missing=False, prologue=prologue)
-        if whole.columns_are_features or (not wide and whole.n_columns * 3 <= forest.n_columns * 2):
+        fewer = whole.n_columns * 3 <= forest.n_columns * 2 and _is_large(forest)
+        if whole.columns_are_features or fewer:
             return [whole, forest]
     return [forest]
 

@@ -11,9 +11,10 @@ import numpy as np
 from tvm import tirx
 from tvm.tirx.op import register_intrin_lowering
 
-from hbtvm.compiler.lowering.lookups import on_arm, register_lanes
+from hbtvm.compiler.lowering.lookups import register_lanes
 from hbtvm.strategies.intrinsics.rank import KEYS, RANK_OF, levels_of, starts_of
 from hbtvm.strategies.intrinsics.subtree import NODES, REGISTER, TESTS_OF, blocks_of, record_size
+from hbtvm.strategies.intrinsics.walk import COLUMN_BITS, END_OF
 
 _SHUFFLES = {REGISTER: "llvm.x86.ssse3.pshuf.b.128", 2 * REGISTER: "llvm.x86.avx2.pshuf.b"}
 """By bytes: the instruction that shuffles each 16 bytes."""
@@ -83,29 +84,19 @@ def lower_rank(call: Any) -> Any:
     registers, below = levels_of(number)
     starts = starts_of(number)
 
-    def entries(start: Any) -> Any:
-        return tirx.BufferLoad(table.source, [tirx.Ramp(at + tirx.Cast(str(at.ty.dtype), start), 1, KEYS)])
-
-    def above(start: Any, count: int = 1) -> Any:
-        """Return how many of some registers' thresholds x is above."""
-        # The comparisons are false for NaN, which therefore ranks highest.
-        kind = f"int32x{KEYS}"
-        ends = [start + const(KEYS * register) for register in range(count)]
-        tests = [tirx.Broadcast(x, KEYS) <= entries(end) for end in ends]
-        if on_arm():  # sums of masks take an instruction each, and counts of a mask's bits several
-            masks = [tirx.Select(test, tirx.const(-1, kind), tirx.const(0, kind)) for test in tests]
-            total = masks[0]
-            for mask in masks[1:]:
-                total = total + mask
-            return _summed(total) + const(KEYS * count)
-        ones = [tirx.Select(test, tirx.const(0, kind), tirx.const(1, kind)) for test in tests]
-        return sum(map(_summed, ones[1:]), _summed(ones[0]))
+    def above(start: Any, keys: int = KEYS) -> Any:
+        """Return how many of a node's thresholds x is above; LLVM counts the bits of a mask."""
+        entries = tirx.BufferLoad(table.source, [tirx.Ramp(at + tirx.Cast(str(at.ty.dtype), start), 1, keys)])
+        kind = f"int32x{keys}"
+        # The comparison is false for NaN, which therefore ranks highest.
+        ones = tirx.Select(tirx.Broadcast(x, keys) <= entries, tirx.const(0, kind), tirx.const(1, kind))
+        return tirx.call_llvm_pure_intrin("int32", "llvm.vector.reduce.add", ones)
 
     def const(constant: int) -> Any:
         return tirx.const(constant, "int32")
 
     nodes = [tirx.Var(f"node_{level}", "int32") for level in range(below + 1)]
-    steps = [above(const(0), registers)]
+    steps = [above(const(0), KEYS * registers)]
     for start, node in zip(starts[1:], nodes[:-1], strict=False):
         steps.append(node * const(KEYS + 1) + above(node * const(KEYS) + const(start)))
     result = tirx.min(nodes[-1], const(2**number - 1))
@@ -114,10 +105,31 @@ def lower_rank(call: Any) -> Any:
     return tirx.Let(x, value, result)
 
 
-def _summed(vector: Any) -> Any:
-    """Return the sum of a vector's lanes, int32."""
-    return tirx.call_llvm_pure_intrin("int32", "llvm.vector.reduce.add", vector)
+def lower_end(call: Any) -> Any:
+    """Return the steps of a walk, in which a comparison's carry is subtracted from the next node's number.
+
+    Numbers within a level count from 1 on: the children of node m are 2 * m - 1 and 2 * m.
+    """
+    word, node, row, *ends = call.args
+    dtype, (level, depth) = str(row.ty.dtype), (int(end.value) for end in ends)
+    nodes = [tirx.Var(f"node_{number}", "int32") for number in range(level, depth + 1)]
+    result = nodes[-1] - 1
+    for number in reversed(range(level, depth)):
+        here, there = nodes[number - level : number - level + 2]
+        entry = tirx.Var(f"word_{number}", "int32")
+        limit = (entry >> tirx.const(COLUMN_BITS, "int32")).astype(dtype)
+        is_left = _entry(row, entry & tirx.const(2**COLUMN_BITS - 1, "int32")) < limit
+        following = tirx.Let(there, here * 2 - is_left.astype("int32"), result)
+        result = tirx.Let(entry, _entry(word, here + tirx.const(2**number - 1, "int32")), following)
+    return tirx.Let(nodes[0], node + 1, result)
 
 
+def _entry(load: Any, offset: Any) -> Any:
+    """Return the entry at an offset from a load's."""
+    at = load.indices[0]
+    return tirx.BufferLoad(load.source, [at + tirx.Cast(str(at.ty.dtype), offset)])
+
+
+register_intrin_lowering(END_OF, target="llvm", f=lower_end)
 register_intrin_lowering(RANK_OF, target="llvm", f=lower_rank)
 register_intrin_lowering(TESTS_OF, target="llvm", f=lower_tests)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import tvm
@@ -18,8 +18,10 @@ from hbtvm.compiler.lowering.next_tree import prefetch_next
 from hbtvm.compiler.lowering.product.tiles import make_product
 from hbtvm.compiler.lowering.reasons import make_walk
 from hbtvm.compiler.lowering.row_loops import make_row_loop
+from hbtvm.compiler.lowering.scalar_rows import keep_scalar
 from hbtvm.schedules.cpu.linear import DOT_PRODUCTS
 from hbtvm.schedules.cpu.product import PRODUCT
+from hbtvm.schedules.cpu.ranked_rows import SCALARS
 from hbtvm.schedules.cpu.steps import STORED_BY_ROW, TRANSPOSED
 from hbtvm.schedules.cpu.traversal import EARLY_EXIT, NEXT_TREE
 from hbtvm.schedules.cuda.steps import RESIDENT
@@ -55,6 +57,7 @@ Rewrites = dict[str, Callable[[Any], Any]]
 REWRITES: Rewrites = {
     EARLY_EXIT: exit_early,
     NEXT_TREE: prefetch_next,
+    SCALARS: keep_scalar,
     TRANSPOSED: transpose_block,
     STORED_BY_ROW: lambda loop: store_by_row(loop, int(loop.annotations[STORED_BY_ROW])),
     RESIDENT: lambda loop: held(int(loop.annotations[RESIDENT]), loop),
@@ -68,11 +71,10 @@ REWRITES: Rewrites = {
 
 
 def walks_by_scalars(module: Any) -> bool:
-    """Return whether a scheduled module has walks with early exit that are scalar, not vectors."""
+    """Return whether a scheduled module has walks that are scalar, not vectors."""
     return any(
-        int(loop.annotations[EARLY_EXIT]) == 1
-        for loop in _annotated(module)
-        if EARLY_EXIT in loop.annotations
+        SCALARS in loop.annotations or int(loop.annotations[EARLY_EXIT]) == 1
+        for loop in _annotated(module, (SCALARS, EARLY_EXIT))
     )
 
 
@@ -92,7 +94,7 @@ def rewrite_loops(
     )
 
 
-def _annotated(module: Any, rewrites: Rewrites = REWRITES) -> list[Any]:
+def _annotated(module: Any, rewrites: Collection[str] = REWRITES) -> list[Any]:
     loops: list[Any] = []
 
     def look(loop: Any) -> None:

@@ -43,6 +43,11 @@ def _index(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype:
     return _within(tables[argument.name], bounds["below"])
 
 
+def _byte_column(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Check numbers of columns of bytes (`hbtvm.strategies.trees.ranked_bytes`)."""
+    return _within(tables[argument.name], len(tables["source"]))
+
+
 def _sorted(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
     """Check that rows ascend."""
     rows = tables[argument.name]
@@ -89,13 +94,6 @@ def _node_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], dt
     axis = -2 if bounds["trees_inner"] else -1
     column = np.take(words, 1, axis) if dtype == "float64" else words >> 32
     return _within(column, bounds["below"])
-
-
-def _interval(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
-    """Check tests of `hbtvm.strategies.trees.intervals`: their columns, and the leaves they lead to."""
-    axis = -2 if bounds["trees_inner"] else -1
-    column, _, _, leaf = np.moveaxis(tables[argument.name], axis, 0)
-    return _within(column, bounds["columns"]) and _within(leaf, bounds["leaves"])
 
 
 def _mask(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
@@ -279,9 +277,9 @@ def _within(values: np.ndarray, below: int) -> bool:
 
 CHECKS: Mapping[str, Check] = {
     "index": _index,
+    "byte_column": _byte_column,
     "sorted": _sorted,
     "ranked_word": _ranked_word,
-    "interval": _interval,
     "placed_rank": _placed_rank,
     "placed_link": _placed_link,
     "node_word": _node_word,
