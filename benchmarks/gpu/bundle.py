@@ -1,13 +1,14 @@
 """Build the bundle of `hbtvm.gpucheck`: ``python -m benchmarks.gpu.bundle --out bundle.tar``.
 
-Trains models, compiles packages of every strategy for the target, and keeps rows, expected outputs and
-trials. The machine that runs the bundle needs numpy and NVIDIA's driver.
+Trains models, compiles packages of every strategy for the target, builds trials, and keeps rows and expected
+outputs. The machine that runs the bundle needs numpy and NVIDIA's driver.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 from benchmarks.common import higgs_like
 from benchmarks.gpu import recursive
 from benchmarks.peers.train import trained
-from hbtvm import api
+from hbtvm import api, trials
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import HbtvmError
 from hbtvm.gpucheck import bundle
@@ -31,6 +32,11 @@ from hbtvm.strategies import strategies_on
 H100 = {"kind": "cuda", "arch": "sm_90", "cores": 132}
 COUNTS = (1, 63, 1_000, 100_003)
 SAMPLE = 4096  # rows of a file; calls repeat them
+MOST_BYTES = 60_000_000  # of a bundle: what machines that are lent take at once
+TRIALS = {"lightgbm": 120, "xgboost": 60}
+"""Candidates to build by default, by library: mostly the tables of so many layouts of trees."""
+
+_EVERY = 5  # of a recursive model's nodes, one of this many is compared; its children decide its states
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
@@ -94,7 +100,7 @@ def networks() -> dict[str, Any]:
 
 
 def contents(target: Target, counts: Sequence[int] = COUNTS, sample: int = SAMPLE) -> Contents:
-    """Return the checks and measurements of small models; trials are added by `main`."""
+    """Return the checks of small models."""
     made = Contents([Step("the device", "device", alone=True)])
     rows = higgs_like(sample, 28, 1)[0]
     small = made.put("rows/rows.npy", rows)
@@ -116,8 +122,6 @@ def contents(target: Target, counts: Sequence[int] = COUNTS, sample: int = SAMPL
             sanitized += [
                 Step(f"{tool}: {title}", "sanitize", {"tool": tool, "fields": few}, 90.0) for tool in TOOLS
             ]
-    for title, fields in _recursive(target, made):
-        made.steps.append(Step(title, "recursive", {**fields, "atol": 1e-5}))
     ((_, _, package),) = [one for one in checked if one[0] == "bitvector as lightgbm"]
     for library in ("torch", "cupy"):
         fields = {"package": made.put("packages/rows.tar", package), "rows": small, "library": library}
@@ -127,7 +131,7 @@ def contents(target: Target, counts: Sequence[int] = COUNTS, sample: int = SAMPL
 
 
 def measurements(target: Target, made: Contents, counts: Sequence[int], cache: Path) -> None:
-    """Add times of default kernels of 500 trees, of carve-outs and of recursive models."""
+    """Add times of default kernels of 500 trees, of contributions and of carve-outs."""
     for library in ("lightgbm", "xgboost", "catboost-6"):
         about = trained(library, "higgs", cache)
         package = api.compile(about["path"], target=dict(target), batch_sizes=tuple(counts)).package
@@ -149,11 +153,15 @@ def measurements(target: Target, made: Contents, counts: Sequence[int], cache: P
     fields = {"package": made.put("packages/walk.tar", walk), "rows": "rows/higgs.npy", "count": 100_000}
     sizes = {"sizes": [32 * 1024, 132 * 1024, SIZES[-1]]}
     made.steps.append(Step("carve-outs of shared memory", "carveouts", {**fields, **sizes}, 90.0, True))
-    made.steps += [
-        Step(f"time of {step.name}", "recursive_time", _without(step.fields, "expected", "atol"), 90.0, True)
-        for step in made.steps
-        if step.kind == "recursive"
-    ]
+
+
+def recursive_models(target: Target, made: Contents) -> None:
+    """Add checks and times of recursive models."""
+    checks = [Step(title, "recursive", fields) for title, fields in _recursive(target, made)]
+    made.steps += checks
+    for step in checks:
+        fields = {name: step.fields[name] for name in ("package", "structures")}
+        made.steps.append(Step(f"time of {step.name}", "recursive_time", fields, 90.0, True))
 
 
 def _trees(target: Target) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray], Package]]:
@@ -185,10 +193,13 @@ def _recursive(
         drawn = recursive.batches_of(cell, batches)
         structures, wants = io.BytesIO(), io.BytesIO()
         np.savez(structures, **recursive.arrays_of(drawn))
-        np.savez(wants, **{f"want{n}": recursive.want(cell, batch) for n, batch in enumerate(drawn)})
+        np.savez(
+            wants, **{f"want{n}": recursive.want(cell, batch)[::_EVERY] for n, batch in enumerate(drawn)}
+        )
         shared = {
             "structures": made.put(f"rows/{name}.npz", structures.getvalue()),
             "expected": made.put(f"expected/{name}.npz", wants.getvalue()),
+            "every": _EVERY,
         }
         for levels in recursive.LEVELS:
             package = recursive.package_of(cell, target, batches[1], levels)
@@ -225,34 +236,56 @@ def _explained(target: Target, made: Contents, cache: Path) -> Iterator[tuple[st
         )
 
 
-def _without(fields: Any, *names: str) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name not in names}
+def trials_of(library: str, target: Target, cache: Path, folder: Path) -> Path:
+    """Build candidates of a library's model of 500 trees; return the archive, in the folder."""
+    path, sizes = folder / f"{library}.tar", (1, 1_000, 10_000, 100_000, 1_000_000)
+    model = trained(library, "higgs", cache)["path"]
+    done = trials.export(model, path, target=dict(target), trials=TRIALS[library], batch_sizes=sizes)
+    print(f"trials of {library}: {done.built} of {done.planned} candidates", flush=True)
+    return path
+
+
+def add_trials(made: Contents, path: Path, seconds: float) -> None:
+    """Add a measurement of an archive's candidates."""
+    fields = {
+        "archive": made.put(f"trials/{path.name}", path.read_bytes()),
+        "out": f"{path.stem}.times.jsonl",
+    }
+    made.steps.append(Step(f"trials of {path.stem}", "trials", fields, seconds, True))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.bundle", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("bundle.tar"))
-    parser.add_argument("--trials", type=Path, nargs="*", default=[], help="archives of hbtvm tune --export")
-    parser.add_argument("--trial-seconds", type=float, default=150.0, help="for each archive (default: 150)")
+    parser.add_argument(
+        "--trials", type=Path, nargs="*", help="archives of hbtvm tune --export (default: builds some)"
+    )
+    parser.add_argument("--trial-seconds", type=float, default=100.0, help="for each archive (default: 100)")
     parser.add_argument("--head", type=Path, help="a folder of benchmarks.gpu.head_models")
     parser.add_argument("--cores", type=int, default=132, help="multiprocessors (default: an H100's)")
     parser.add_argument("--cache", type=Path, default=Path(".cache/gpu/models"))
     given = parser.parse_args()
     target = resolve({**H100, "cores": given.cores})
     made = contents(target)
-    for archive in given.trials:
-        name = made.put(f"trials/{archive.name}", archive.read_bytes())
-        fields = {"archive": name, "out": f"{archive.stem}.times.jsonl"}
-        made.steps.append(Step(f"trials of {archive.stem}", "trials", fields, given.trial_seconds, True))
+    with tempfile.TemporaryDirectory(prefix="hbtvm-bundle-") as folder:
+        archives = given.trials
+        if archives is None:
+            archives = [trials_of(library, target, given.cache, Path(folder)) for library in TRIALS]
+        for archive in archives:
+            add_trials(made, archive, given.trial_seconds)
     measurements(target, made, (1, 1_000, 10_000, 100_000, 1_000_000), given.cache)
     if given.head is not None:
         for path in sorted(given.head.iterdir()):
             made.put(f"head/{path.name}", path.read_bytes())
         fields = {"models": "head", "out": "head.jsonl"}
         made.steps.append(Step("nvForest, in turns", "head_to_head", fields, 180.0, True))
+    recursive_models(target, made)
     bundle.write(given.out, target, made.steps, made.files)
-    print(f"{given.out}: {len(made.steps)} steps, {given.out.stat().st_size / 2**20:.1f} MiB")
-    return 0
+    size = given.out.stat().st_size
+    print(f"{given.out}: {len(made.steps)} steps, {size / 1e6:.1f} MB")
+    if size > MOST_BYTES:
+        print(f"{given.out} is larger than {MOST_BYTES / 1e6:.0f} MB; leave out --head or some --trials.")
+    return int(size > MOST_BYTES)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def compare(workload: Workload, threads: int, log: Path, database: Path) -> Time
     peers: dict[str, Call] = {}
     best = tuning.best(task, log)
     written = outputs_of(module)
-    peers["hbtvm"] = _bound(best.function, best.pack(*arrays))
+    peers["hbtvm"] = bound(best.function, best.pack(*arrays))
     expected = best.run(*(array for place, array in enumerate(arrays) if place not in written))
     trials = {"hbtvm": len({json.dumps(r.config, sort_keys=True) + r.strategy for r in _records(task, log)})}
     if database.exists():
@@ -62,7 +62,7 @@ def compare(workload: Workload, threads: int, log: Path, database: Path) -> Time
         if found is not None:
             function, shapes = found
             rng = np.random.default_rng(0)
-            peers["MetaSchedule"] = _bound(
+            peers["MetaSchedule"] = bound(
                 function, [rng.standard_normal(shape).astype(dtype) for shape, dtype in shapes]
             )
             trials["MetaSchedule"] = metaschedule.records(database)
@@ -104,7 +104,8 @@ def _agree(result: np.ndarray, expected: np.ndarray, name: str) -> None:
         raise ValueError(f"{name} differs by {off:.3g}")
 
 
-def _bound(function: Any, arrays: list[np.ndarray]) -> Call:
+def bound(function: Any, arrays: list[np.ndarray]) -> Call:
+    """Return a call of a scheduled function on arrays, packed if its layouts are."""
     from tvm import runtime
 
     values = [runtime.tensor(np.ascontiguousarray(array)) for array in arrays]

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.tensor_programs.transfer import WITHIN
 from benchmarks.tensor_programs.workloads import WORKLOADS
 
 
@@ -49,13 +50,15 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def transfer_table(rows: Sequence[dict[str, Any]]) -> str:
     """Return a table of trials with and without transfer (see `benchmarks.tensor_programs.transfer`)."""
+    heads = [f"{percent}%: without → with" for percent in WITHIN]
     lines = [
-        "| workload | seed | reached, ms | trials without | trials with | fewer |",
-        "|---|---|---|---|---|---|",
+        f"| workload | seed | reached, ms | {' | '.join(heads)} |",
+        "|---|---|---" + "|---" * len(heads) + "|",
     ]
     for row in rows:
         cells = [row["workload"], str(row["seed"]), f"{row['seconds'] * 1e3:.3f}"]
-        cells += [str(row["without"]), str(row["with"] or "not reached")]
-        cells.append(f"{row['without'] / row['with']:.1f}×" if row["with"] else "-")
+        for percent in WITHIN:
+            without, taught = (row[f"{name} {percent}%"] for name in ("without", "with"))
+            cells.append(f"{without} → {taught or 'not reached'}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -39,6 +39,7 @@ from hbtvm.errors import PackageError, package_file_error
 from hbtvm.logs.bounds import is_name
 from hbtvm.logs.record import Record, canonical
 from hbtvm.runtime.package.archive import read_archive, replace_file
+from hbtvm.runtime.package.facts import Target
 from hbtvm.runtime.package.tables import table_bytes
 
 FORMAT, VERSION = "hbtvm-trials", 1
@@ -130,7 +131,7 @@ class _Document:
     tvm: str
     date: str
     model: str
-    target: Mapping[str, Any]
+    target: Target
     threads: Annotated[int, Within(1, 2**16)]
     executor: str | None
     data: tuple[_Rows, ...]
@@ -157,6 +158,8 @@ class _Document:
         for name in (*names, *filter(None, [self.executor])):
             if name not in self.members:
                 raise ValueError(f"there is no member {name!r:.100}")
+        if self.target.get("kind") not in ("llvm", "cuda"):
+            raise ValueError(f"the target's kind is {self.target.get('kind')!r:.100}")
         if (self.executor is None) != (self.target["kind"] == "cuda"):
             raise ValueError(f"the executor is {self.executor!r:.100}")
 

@@ -42,6 +42,7 @@ class Operand:
     `dims`: for each dimension, the numbers of the axes that index it.
     `pure`: for each dimension, the axis that alone is the index; None for other indices.
     `strides`: the change of the last dimension's index along each axis, by number.
+    `fixed`: whether its layout can't change.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Operand:
     dims: tuple[frozenset[int], ...]
     pure: tuple[int | None, ...]
     strides: tuple[int, ...]
+    fixed: bool = False
 
 
 @dataclass(frozen=True)

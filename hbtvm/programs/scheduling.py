@@ -12,6 +12,7 @@ from tvm import s_tir
 from tvm.tirx import IndexMap
 
 from hbtvm.programs.computation import ENTRY, Main, Operand, blocks
+from hbtvm.programs.fusing import fused
 from hbtvm.programs.layouts import Layout, layout_of
 from hbtvm.programs.tiling import IN_BLOCK, IN_TILE, PACKED, PACKED_TILE, PLAIN, PLAIN_TILE, Roles
 from hbtvm.schedules.space import Config
@@ -33,6 +34,10 @@ def schedule(
     module: Any, main: Main, roles: Roles, config: Config, constants: Sequence[int], threads: int
 ) -> Scheduled:
     """Schedule a program."""
+    if roles.fuses:
+        known = fused(module, main)
+        assert known is not None
+        module, main = known
     sch = s_tir.Schedule(module)
     return _Scheduling(sch, main, roles, config, constants, threads).run()
 
@@ -144,10 +149,11 @@ class _Scheduling:
         if extents != [int(extent) for extent in produced.shape]:
             return False
         reads = [region for region in known.reads if region.source.same_as(produced)]
+        writes = [] if self.roles.fuses else [known.writes[0]]
         return all(
             len(region.region) == len(axes)
             and all(part.min.same_as(axis) for part, axis in zip(region.region, axes, strict=True))
-            for region in [*reads, known.writes[0]]
+            for region in [*reads, *writes]
         )
 
     def _inline_after(self, block: Any) -> bool:
@@ -232,7 +238,7 @@ class _Scheduling:
         if self.blocked:
             mine = self._tiles_within(mine, tiled)
         order = [number for number in self.main.written if number is not None and tiled.get(number, 1) > 1]
-        if len(order) != len(mine):
+        if len(order) != len(mine) or roles.vector.number not in order:
             store = "scalar"
         if store == "lanes":
             at = order.index(roles.vector.number)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
 
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.errors import InputError
-from hbtvm.programs import computation, scheduling, tiling
+from hbtvm.programs import computation, fusing, scheduling, tiling
 from hbtvm.programs.computation import ENTRY, Main
 from hbtvm.programs.scheduling import Scheduled
 from hbtvm.schedules.space import Config, Knob, Space
@@ -195,12 +195,24 @@ def _default_strategies(
             raise InputError("the program's main block writes no element by an axis; define a space for it")
         axes = [(known[-1], 1)]
     strategies = {}
-    for axis, lanes in axes:
-        roles = tiling.roles_of(main, axis, lanes, registers)
+
+    def add(main: Main, roles: tiling.Roles, name: str) -> None:
         space = tiling.space_of(main, roles, definition.threads, definition.constants)
         first = tuple(tiling.defaults(main, roles, space, definition.threads))
-        name = f"vector {axis.name}"
         strategies[name] = Strategy(name, space, roles, first)
+
+    fused = fusing.fused(definition.module, main) if fusing.widens(main, native) else None
+    # Vectors over both axes are longer than over the last.
+    last = main.written[-1] if fused is not None else None
+    for axis, lanes in axes:
+        if axis.number != last:
+            add(main, tiling.roles_of(main, axis, lanes, registers), f"vector {axis.name}")
+    if fused is not None:
+        whole = fused[1]
+        axis = whole.spatial[-1]
+        roles = tiling.roles_of(whole, axis, math.gcd(axis.extent, native), registers)
+        names = [main.axes[number].name for number in main.written[-2:] if number is not None]
+        add(whole, replace(roles, fuses=True), f"vector {' and '.join(names)}")
     return strategies
 
 

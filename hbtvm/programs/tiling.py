@@ -44,6 +44,7 @@ class Roles:
 
     `lanes`: elements of a vector.
     `registers`: the target's vector registers.
+    `fuses`: whether the axes are those of the program with two axes fused (`hbtvm.programs.fusing`).
     """
 
     vector: Axis
@@ -53,6 +54,7 @@ class Roles:
     small: tuple[Axis, ...]
     lanes: int
     registers: int
+    fuses: bool = False
 
     @property
     def spatial(self) -> dict[str, Axis]:
@@ -146,6 +148,8 @@ def _numbers(numbers: list[int]) -> tuple[Choice, ...]:
 
 
 def _layouts(operand: Operand, constants: Sequence[int]) -> tuple[Choice, ...]:
+    if operand.fixed:
+        return (PLAIN,)
     if operand.argument in constants:
         return PLAIN, PACKED
     if operand.argument is not None:
@@ -231,7 +235,7 @@ def _base(
     for place, operand in enumerate(main.operands):
         layouts = choices[f"operand_{place}"]
         pure = roles.vector.number in operand.pure and operand.argument is not None
-        packed = PACKED_TILE if PACKED_TILE in layouts else PACKED
+        packed = next(layout for layout in (PACKED_TILE, PACKED, PLAIN) if layout in layouts)
         base[f"operand_{place}"] = packed if pure else PLAIN
     return base
 

@@ -26,6 +26,7 @@ from hbtvm.strategies.reasons.strategy import Quadrature
 from hbtvm.strategies.trees.bitvector import Bitvector
 from hbtvm.strategies.trees.forest import Forest, make_forest
 from hbtvm.strategies.trees.gemm import Gemm
+from hbtvm.strategies.trees.intervals import LeafIntervals
 from hbtvm.strategies.trees.oblivious import Oblivious
 from hbtvm.strategies.trees.perfect import PerfectTreeTraversal
 from hbtvm.strategies.trees.ranked import RankedTraversal
@@ -37,7 +38,9 @@ _CPU = (Bitvector(), Oblivious(), RankedTraversal(), PerfectTreeTraversal(), Tre
 STRATEGIES: dict[str, Strategy] = {
     name: next(strategy for strategy in _CPU if strategy.name == name) for name in NAMES
 }
-"""Strategies for trees on CPUs, by name. `TreeTraversal` supports every forest."""
+"""Strategies for trees on all CPUs, by name. `TreeTraversal` supports every forest."""
+
+_ON_ARM: dict[str, Strategy] = {**STRATEGIES, LeafIntervals.name: LeafIntervals()}
 
 _ON_GPUS = (
     CudaBitvector(),
@@ -65,6 +68,8 @@ _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
 
 def strategies_on(target: Mapping[str, Any], family: str = "trees") -> dict[str, Strategy]:
     """Return the strategies that have kernels for a target's kind, by name; empty for unknown kinds."""
+    if family == "trees" and target.get("arch") == "aarch64":
+        return _ON_ARM
     return _BY_KIND.get((str(target.get("kind")), family), {})
 
 

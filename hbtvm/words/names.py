@@ -7,10 +7,10 @@ from collections.abc import Mapping
 STRATEGIES = (
     "bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal", "gemm", "oblivious",
 )  # fmt: skip
-"""The strategies of `hbtvm.strategies.STRATEGIES`, in their order."""
+"""The strategies of `hbtvm.strategies.STRATEGIES`, in their order; Arm CPUs have one more."""
 
 BY_FAMILY: Mapping[str, tuple[str, ...]] = {
-    "trees": STRATEGIES,
+    "trees": (*STRATEGIES, "leaf_intervals"),
     "linear": ("linear",),
     "contract": ("fused", "product"),
     "distance": ("fused",),

@@ -41,6 +41,7 @@ from hbtvm.schedules.network.nodes import (
     in_register_blocks,
     may_expand,
     nearest,
+    only_one_hot,
 )
 from hbtvm.schedules.network.plan import (
     LONG,
@@ -115,7 +116,8 @@ def _default(network: NetworkWorkload, target: Target) -> Config:
     # Cancellation between close points is far below the precision that an exponential keeps.
     distances = "expanded" if fused and may_expand(network["nodes"]) else "direct"
     tile = max(row_tiles(rows, lanes[-1:]))
-    if tile < lanes[-1]:
+    # (Vectors of 256 bits gain nothing from that.)
+    if tile < lanes[-1] or (lanes[-1] > 4 and only_one_hot(network["nodes"])):
         return {
             "axis": "outputs", "row_tile": 1, "lanes": lanes[-1], "vectors": 4, "output_tile": 1, "block": 0,
             "unroll": 1, "distances": distances,

@@ -73,6 +73,11 @@ def in_one_pass(node: Mapping[str, Any]) -> bool:
     return bool(node["kind"] == "top_k" and node["k"] <= MOST_NEAREST)
 
 
+def only_one_hot(nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a network only compares codes, so that storing its many columns is most of the work."""
+    return nodes[-1]["kind"] == "one_hot" and {node["kind"] for node in nodes[1:-1]} <= {"bucketize"}
+
+
 def is_product(nodes: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a network is a product of all columns with weights, and perhaps a constant that is added."""
     if len(nodes) < 2 or nodes[0]["kind"] != "input" or nodes[1]["kind"] not in ("linear_sum", "contract"):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.bounds import integers, latency, memory, pipes, sass
-from benchmarks.gpu.bounds.bound import bound
+from benchmarks.gpu.bounds.bound import INTERPRETED_LANES, bound
 from benchmarks.gpu.bounds.kernels import TARGET, own_kernel
 from benchmarks.gpu.bounds.machine import Machine
 from benchmarks.gpu.bounds.nvforest_nodes import LAYOUTS, nodes_of
@@ -252,6 +252,28 @@ def same_sums(ensemble: TreeEnsemble, X: np.ndarray) -> Callable[[np.ndarray], N
         np.testing.assert_allclose(scores, np.resize(sums, scores.shape), rtol=1e-5, atol=1e-5)
 
     return check
+
+
+@needs_tools
+@pytest.mark.parametrize("name", ["bitvector", "ranked_traversal"])
+def test_all_blocks_of_few_rows_are_interpreted(name: str) -> None:
+    rng, rows = np.random.default_rng(6), 3
+    ensemble = random_ensemble(rng, trees=500, max_leaves=4, features=9, missing="left")
+    forest = make_forest(ensemble, "float32", "float32")
+    X = rng.normal(size=(rows, 9)).astype(np.float32)
+    strategy, workload = strategies_on(TARGET)[name], workload_of(forest, rows)
+    drawn = strategy.space(workload, TARGET).sample(rng, 1000)
+    config = max(drawn, key=lambda config: int(config["tree_blocks"]))
+    assert int(config["tree_blocks"]) * 32 > INTERPRETED_LANES  # a block has a warp or more
+    kernel, seen = own_kernel(strategy, forest, config, X, rows), []
+    check = same_sums(ensemble, X)
+
+    def looked(scores: np.ndarray) -> None:
+        seen.append(len(scores))
+        check(scores[:rows])
+
+    found = bound(kernel, 500, rows, looked)
+    assert kernel.grid[1] > 1 and seen[0] >= rows and found.total > 0
 
 
 @needs_tools

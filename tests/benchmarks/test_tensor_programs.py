@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.tensor_programs.report import table
 from benchmarks.tensor_programs.torch_peer import calls
-from benchmarks.tensor_programs.transfer import reached
+from benchmarks.tensor_programs.transfer import in_turns, key, reached, readings
 from benchmarks.tensor_programs.workloads import Workload, conv2d, depthwise, lstm_cell, matmul
 from hbtvm import tuning
 from hbtvm.logs.record import Record
@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 
 SMALL = (
     Workload("1x1", conv2d, (8, 16, 32, 1, 2), ("W",), 1.0),
+    Workload("1x1, dense", conv2d, (4, 16, 32, 1, 1), ("W",), 1.0),
     Workload("3x3", conv2d, (7, 16, 32, 3, 1), ("W",), 1.0),
     Workload("matmul", matmul, (32,), (), 1.0),
     Workload("depthwise", depthwise, (16, 16, 3), ("W",), 1.0),
@@ -41,12 +42,27 @@ def test_workloads_are_those_of_pytorch(workload: Workload) -> None:
 
 
 def test_trials_until_a_time_is_reached() -> None:
-    def record(seconds: float, **extra: object) -> Record:
-        config = {"a": round(seconds)}
-        return Record(workload={}, strategy="s", target={}, config=config, times=(seconds,), extra=extra)
+    seconds = [3.0, None, 2.0, 1.0]
+    assert [reached(seconds, goal, 1.02) for goal in (3.0, 2.0, 1.0, 0.5)] == [1, 3, 4, None]
+    assert reached(seconds, 2.8, 1.1) == 1
 
-    history = [record(3.0), record(1.0, final={"id": "x"}), record(2.0), record(1.0)]
-    assert [reached(history, seconds) for seconds in (3.0, 2.0, 1.0, 0.5)] == [1, 2, 3, None]
+
+def test_promising_candidates_are_timed_again() -> None:
+    workload = SMALL[2]
+    task = tuning.tensor_task(workload.program, workload.args, constants=workload.constants)
+    strategy = next(iter(task.strategies.values()))
+    configs = strategy.space.sample(np.random.default_rng(0), 3)
+
+    def record(place: int, seconds: float, **extra: object) -> Record:
+        config = configs[place]
+        return Record(
+            workload={}, strategy=strategy.name, target={}, config=config, times=(seconds,), extra=extra
+        )
+
+    history = [record(0, 3.0), record(1, 1.0, final={"id": "x"}), record(1, 1.0), record(2, 1.4)]
+    assert readings(history) == [history[0], history[2], history[3]]
+    times = in_turns(workload, 1, readings(history))
+    assert set(times) == {key(history[2]), key(history[3])} and min(times.values()) > 0
 
 
 def test_the_table_takes_the_last_comparison_and_pytorchs_fastest_way() -> None:

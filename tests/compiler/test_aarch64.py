@@ -18,6 +18,7 @@ import hbtvm
 from hbtvm.compiler.building import compilers
 from hbtvm.compiler.building.cpu import compile_module, link_library
 from hbtvm.compiler.candidates.samples import error_scale, plain_sums, sample_rows
+from hbtvm.compiler.selection.choose import default_strategy
 from hbtvm.compiler.targets import target as targets
 from hbtvm.compiler.targets.target import resolve, tvm_target
 from hbtvm.errors import BuildError, PackageError, TargetError
@@ -27,7 +28,6 @@ from hbtvm.runtime import cpu
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import (
-    STRATEGIES,
     Operand,
     make_forest,
     make_linear,
@@ -40,6 +40,7 @@ from tests import aarch64, networks
 from tests.aarch64 import ARM
 from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import tolerance
+from tests.knobs import assert_knobs_matter
 from tests.strategies.test_linear import random_linear
 
 TRIPLE = "aarch64-linux-gnu"
@@ -63,20 +64,68 @@ def count(lines: list[str], pattern: str) -> int:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", strategies_on(ARM))
 def test_trees(name: str, dtype: Any) -> None:
     rng = np.random.default_rng(5)
     kinds: dict[str, Any] = {"missing": "mixed", "categories": True, "oblivious": name == "oblivious"}
     ensemble = random_ensemble(rng, trees=9, compare_dtype=dtype, **kinds)
     forest = make_forest(ensemble, dtype, dtype)
     X = random_rows(rng, ensemble, 70, dtype)
-    space = STRATEGIES[name].space(workload_of(forest, 64), ARM)
+    space = strategies_on(ARM)[name].space(workload_of(forest, 64), ARM)
     configs = [(rows, default(forest, name, rows)) for rows in (1, 64)]
     for rows, config in [*configs, (64, space.sample(rng, 1)[0])]:
         sums = aarch64.run(forest, name, config, X, rows)
         got = sums / ensemble.divisor + ensemble.base_score
         bound = tolerance(ensemble, dtype)
         np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=bound, err_msg=str(config))
+
+
+@pytest.mark.parametrize("mcpu", ["neoverse-n1", "neoverse-v1", "neoverse-v2", "apple-m1"])
+def test_default_strategies(mcpu: str) -> None:
+    target = resolve({"kind": "llvm", "mtriple": TRIPLE, "mcpu": mcpu})
+    known = strategies_on(target)
+    rng = np.random.default_rng(4)
+    # Ranks of a row in one to four registers of bytes; more columns; and more leaves than a byte numbers.
+    cases = [
+        (5, 20, 31, True),
+        (30, 40, 128, True),
+        (60, 99, 31, True),
+        (70, 99, 31, False),
+        (5, 9, 130, False),
+    ]
+    for features, trees, leaves, by_bytes in cases:
+        ensemble = random_ensemble(rng, features=features, trees=trees, max_leaves=leaves, missing="left")
+        forest = make_forest(ensemble, "float32", "float32")
+        X = random_rows(rng, ensemble, 70, "float32")
+        for rows in (1, 20, 64):
+            workload = workload_of(forest, rows)
+            able = {name: one for name, one in known.items() if one.refuse(workload) is None}
+            name = default_strategy(able, workload, target)
+            assert (name == "leaf_intervals") == by_bytes, (features, leaves)
+            config = able[name].default(workload, target)
+            assert able[name].space(workload, target).contains(config)
+            sums = aarch64.run(forest, name, config, X, rows, target)
+            got = sums / ensemble.divisor + ensemble.base_score
+            np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+def test_every_knob_is_a_choice(rows: int) -> None:
+    forest = make_forest(
+        random_ensemble(np.random.default_rng(7), trees=40, max_leaves=9), "float32", "float32"
+    )
+    tied = {"row_tile", "tree_tile", "lanes", "vectors", "axis"}
+    assert_knobs_matter(strategies_on(ARM)["leaf_intervals"], workload_of(forest, rows), ARM, 30, tied)
+
+
+def test_splits_are_tested_by_bytes() -> None:
+    rng = np.random.default_rng(3)
+    forest = make_forest(random_ensemble(rng, trees=40, max_leaves=31, features=20), "float32", "float32")
+    lines = assembly(forest, "leaf_intervals", 1000, node_unroll=1)
+    # Four registers of 16 rows: ranks are compared, and leaves replaced.
+    assert count(lines, r"cmeq\s+v\d+\.16b") >= 4 and count(lines, r"(bit|bif|bsl)\s+v\d+\.16b") >= 4
+    lines = assembly(forest, "leaf_intervals", 1)
+    assert count(lines, r"tbl\s+v\d+\.16b, \{ v\d+\.16b, v\d+\.16b \}") >= 1
 
 
 @pytest.mark.parametrize("numbers", [{"numbers": 7, "codes": 5, "outputs": 2}, {"numbers": 14}])
@@ -275,6 +324,6 @@ def test_defaults_use_more_registers_than_those_of_narrow_x86() -> None:
     forest = make_forest(random_ensemble(np.random.default_rng(1)), "float32", "float32")
     narrow: Target = resolve({"kind": "llvm", "mcpu": "x86-64", "mtriple": "x86_64-linux-gnu"})
     workload = workload_of(forest, 1000)
-    own, other = (STRATEGIES["bitvector"].default(workload, target) for target in (ARM, narrow))
+    own, other = (strategies_on(ARM)["bitvector"].default(workload, target) for target in (ARM, narrow))
     assert (own["lanes"], own["vectors"], own["leaf_lookup"]) == (4, 8, "permute")
     assert (other["lanes"], other["vectors"], other["leaf_lookup"]) == (4, 4, "scalar")

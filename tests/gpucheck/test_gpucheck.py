@@ -160,12 +160,35 @@ def test_recursive_models_are_checked_and_timed(
         written(made, tmp_path)
         assert title == f"mv_rnn, levels by {levels}"
         assert "readouts of" in kinds.recursive(tmp_path, **fields)[0]
-        del fields["expected"]
-        assert set(kinds.recursive_time(tmp_path, **fields, calls=2)[1]) == {"1 structures", "2 structures"}
+        timed = {name: fields[name] for name in ("package", "structures")}
+        assert set(kinds.recursive_time(tmp_path, **timed, calls=2)[1]) == {"1 structures", "2 structures"}
         with np.load(tmp_path / "expected/mv_rnn.npz") as arrays:
             np.savez(tmp_path / "wrong.npz", **{name: values + 1e-3 for name, values in arrays.items()})
         with pytest.raises(AssertionError, match="Not equal to tolerance"):
-            kinds.recursive(tmp_path, **fields, expected="wrong.npz")
+            kinds.recursive(tmp_path, **{**fields, "expected": "wrong.npz"})
+
+
+def test_a_bundle_has_trials_and_a_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def trials_of(library: str, target: Any, cache: Path, folder: Path) -> Path:
+        (folder / f"{library}.tar").write_bytes(library.encode())
+        return folder / f"{library}.tar"
+
+    for name in ("measurements", "recursive_models"):
+        monkeypatch.setattr(building, name, lambda *_: None)
+    monkeypatch.setattr(building, "contents", lambda target: Contents([Step("the device", "device")]))
+    monkeypatch.setattr(building, "trials_of", trials_of)
+    monkeypatch.setattr("sys.argv", ["bundle", "--out", str(tmp_path / "bundle.tar")])
+    assert building.main() == 0
+    found = bundle.unpack(tmp_path / "bundle.tar", tmp_path)
+    assert [step.name for step in found.steps] == ["the device", "trials of lightgbm", "trials of xgboost"]
+    assert [(tmp_path / step.fields["archive"]).read_text() for step in found.steps[1:]] == [
+        "lightgbm",
+        "xgboost",
+    ]
+    monkeypatch.setattr(building, "MOST_BYTES", 100)
+    assert building.main() == 1 and "is larger than 0 MB" in capsys.readouterr().out
 
 
 def test_kernels_and_sizes_of_shared_memory_are_timed(

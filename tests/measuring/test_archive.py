@@ -133,7 +133,13 @@ def rewritten(path: Path, **fields: Any) -> None:
         ({"tvm": 5}, "tvm is 5; expected a text"),
         ({"hbtvm": "a\n"}, "hbtvm must be a string"),
         ({"target": {"kind": "llvm", "features": 3}}, "features"),
-        ({"target": {"kind": "llvm", "cores": 10**400}}, "64 bits"),
+        ({"target": {"kind": "llvm", "features": [], "cores": 10**400}}, "64 bits"),
+        (
+            {"target": {"kind": "opencl", "arch": "a", "max_threads_per_block": 8}},
+            "target's kind is 'opencl'",
+        ),
+        ({"target": {"kind": "cuda"}, "executor": None}, "the target's arch is None"),
+        ({"target": {}}, "the target's features are None"),
         ({"members": {}}, "is not listed"),
         (
             {"candidates": [{"task": 0, "kernel": KERNEL | {"library": "../x"}, "build_seconds": 0}]},

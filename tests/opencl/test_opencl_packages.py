@@ -135,15 +135,6 @@ def test_a_fault_ends_the_worker(
     assert "OpenCL refuses clFinish: CL_INVALID_COMMAND_QUEUE (-36)." in capsys.readouterr().err
 
 
-@needs_device
-def test_devices_without_float64_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver.device(), "doubles", False)
-    with pytest.raises(PackageError, match=r"opencl:0 \(.*\) has no float64 \(cl_khr_fp64\)"):
-        hbtvm.load(path).predict(np.ones((2, 4)))
-    with pytest.raises(TargetError, match=r"opencl:0 \(.*\) computes no float64"):
-        resolve("opencl")
-
-
 def test_forked_processes_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "_known", {(os.getppid(), driver.LIBRARY, 0): None})
     with pytest.raises(PackageError, match="a forked process can't use OpenCL"):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hbtvm.graph.networks.network import Network
+from hbtvm.operators.base import Input
+from hbtvm.operators.tables import Bucketize, OneHot
 from hbtvm.strategies import make_network, strategies_on, workload_of
 from tests import networks
 from tests.kernels import CPU
@@ -32,3 +35,14 @@ def test_random_configurations(name: str) -> None:
     space = strategies_on(CPU, operand.family)["fused"].space(workload_of(operand, 1000), CPU)
     for config in space.sample(rng, 2):
         check(networks.run(network, config, X), network, X)
+
+
+def test_one_hot_of_many_rows() -> None:
+    x = Input(3)
+    column, value = np.repeat(np.arange(3, dtype=np.int32), [4, 9, 6]), np.arange(19.0) % 5
+    X = np.random.default_rng(0).integers(-1, 6, (77, 3)).astype(float)
+    X[5, 1], X[6, 2] = np.nan, np.inf
+    for node in (OneHot(x, column, value), OneHot(Bucketize(x, np.array([[0.5, 2.0]] * 3)), column, value)):
+        network = Network(3, node)
+        got = networks.run(network, networks.default(network, 1000), X)
+        np.testing.assert_array_equal(got, network.reference(X))

@@ -44,6 +44,35 @@ def conv2d(size: int, inputs: int, outputs: int, stride: int = 1) -> list[Any]:
     return [X, W, Y]
 
 
+def pointwise(
+    height: int, width: int, inputs: int, outputs: int, stride: int = 1, turned: int = 0
+) -> list[Any]:
+    """Return a 1x1 convolution, NCHW; `turned`: of an image whose columns are stored first."""
+    shape = (width * stride, height * stride) if turned else (height * stride, width * stride)
+    X = te.placeholder((1, inputs, *shape), name="X")
+    W = te.placeholder((outputs, inputs), name="W")
+    c = te.reduce_axis((0, inputs), name="c")
+
+    def value(n: Any, o: Any, h: Any, w: Any) -> Any:
+        place = (w, h) if turned else (h * stride, w * stride)
+        return te.sum(X[(n, c, *place)] * W[o, c], axis=c)
+
+    return [X, W, te.compute((1, outputs, height, width), value, name="Y")]
+
+
+def scaled(height: int, width: int, inputs: int) -> list[Any]:
+    """Return the sum of images, scaled and cut off at zero."""
+    X = te.placeholder((inputs, height, width), name="X")
+    scale = te.placeholder((height, width), name="scale")
+    c = te.reduce_axis((0, inputs), name="c")
+    total = te.compute((height, width), lambda h, w: te.sum(X[c, h, w], axis=c), name="total")
+    return [
+        X,
+        scale,
+        te.compute((height, width), lambda h, w: te.max(total[h, w] * scale[h, w], 0.0), name="Y"),
+    ]
+
+
 def doubled(n: int) -> list[Any]:
     """Return y = 2 x."""
     x = te.placeholder((n,), name="x")

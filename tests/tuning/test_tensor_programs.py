@@ -17,7 +17,17 @@ from hbtvm.errors import BuildError, InputError
 from hbtvm.logs.store import Log
 from hbtvm.programs.computation import samples
 from hbtvm.programs.layouts import Layout
-from tests.tuning.tensor_templates import KNOBS, apply_doubled, conv2d, doubled, matmul
+from tests.tuning.tensor_templates import (
+    KNOBS,
+    apply_doubled,
+    conv2d,
+    doubled,
+    matmul,
+    pointwise,
+    scaled,
+)
+
+AVX2 = {"kind": "llvm", "mcpu": "x86-64-v3"}
 
 
 def inputs_of(task: Any, outputs: int = 1) -> list[np.ndarray]:
@@ -78,6 +88,43 @@ def test_default_schedules_pack_operands_in_vectors(threads: int) -> None:
                 np.testing.assert_allclose(built.run(A, B, b), np.maximum(A @ B + b, 0), atol=1e-4)
                 if name == "vector j":
                     assert "scatter" not in built.library.mod.inspect_source("asm")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_vectors_over_two_axes(threads: int) -> None:
+    """Rows and columns of a convolution without a window are one axis."""
+    task = tuning.tensor_task(pointwise, (6, 10, 8, 16), constants=["W"], threads=threads, target=AVX2)
+    assert set(task.strategies) == {"vector o", "vector h and w"}
+    strategy = task.strategies["vector h and w"]
+    X, W = inputs_of(task)
+    expected = np.einsum("nchw,oc->nohw", X.astype(np.float64), W.astype(np.float64))
+    kinds = {config["accumulate"]: config for config in strategy.initial}
+    assert set(kinds) == {"tile", "block"}
+    for config in [*kinds.values(), *strategy.space.sample(np.random.default_rng(threads), 3)]:
+        built = tuning.built(task, strategy.name, config)
+        np.testing.assert_allclose(built.run(X, W), expected, atol=1e-4, err_msg=str(config))
+    asm = tuning.built(task, strategy.name, strategy.initial[0]).library.mod.inspect_source("asm")
+    assert "vfmadd" in asm and "gather" not in asm
+
+
+@pytest.mark.parametrize("args", [(6, 10, 8, 16, 2), (6, 16, 8, 16), (6, 10, 8, 16, 1, 1), (3, 5, 8, 16)])
+def test_axes_that_are_not_fused(args: tuple[int, ...]) -> None:
+    """Strides, vectors that fit a row, transposed operands, and odd numbers of pixels."""
+    assert "vector h and w" not in tuning.tensor_task(pointwise, args, target=AVX2).strategies
+
+
+@pytest.mark.parametrize("size", [(6, 20), (3, 5)])
+def test_an_epilogue_of_two_axes(size: tuple[int, int]) -> None:
+    """It is computed where the sums are, also with fused axes, and where nothing can be vectorised."""
+    task = tuning.tensor_task(scaled, (*size, 16), target=AVX2)
+    assert set(task.strategies) == {"vector h and w" if size == (6, 20) else "vector w"}
+    X, scale = inputs_of(task)
+    for name, strategy in task.strategies.items():
+        for config in strategy.initial:
+            built = tuning.built(task, name, config)
+            assert built.mod.script().count("\n        total") == 1  # one buffer of sums
+            expected = np.maximum(X.sum(axis=0) * scale, 0)
+            np.testing.assert_allclose(built.run(X, scale), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_search_of_a_convolution_learns_from_another(tmp_path: Path) -> None:

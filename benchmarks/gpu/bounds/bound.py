@@ -106,7 +106,8 @@ def interpret(kernel: Launched, check: object = None) -> tuple[Counts, int]:
     """Interpret some blocks; returns their counts, and how many there were."""
     along, groups = kernel.grid
     lanes = kernel.use.warps * 32
-    number = max(1, min(along * groups, INTERPRETED_LANES // lanes))
+    # All blocks of each tile, whose scores are checked.
+    number = groups * max(1, min(along, INTERPRETED_LANES // lanes // groups))
     chosen = [(n // groups, n % groups) for n in range(number)]
     resident = max(1, min(occupancy.resident_blocks(kernel.use), -(-along * groups // MULTIPROCESSORS)))
     cache = Cache(occupancy.l1_bytes(kernel.use, resident) * min(number, resident) // resident)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.compiler.lowering.cuda import kept_bits, near_entries, prefetch
 from hbtvm.compiler.lowering.cuda.constants import exact_constants
 from hbtvm.compiler.lowering.cuda.grid_stride import grid_stride
+from hbtvm.compiler.lowering.cuda.pairs import EITHER, FLOAT64, with_pairs
 from hbtvm.compiler.lowering.cuda.shapley.walk import make_steps
 from hbtvm.compiler.lowering.cuda.tensor_cores import multiply
 from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
@@ -68,6 +70,9 @@ _OPENCL = """#pragma OPENCL FP_CONTRACT {}
 """First lines of OpenCL source: whether a product and a sum may be rounded once, and a function of OpenCL
 that is overloaded, which TVM calls with numbers of other types than the function's."""
 
+
+_DOUBLES = re.compile(r"#ifdef cl_khr_fp64\n.*?#endif\n", re.DOTALL)
+"""What the generator writes before OpenCL kernels with float64 numbers: devices without them are refused."""
 
 PORTABLE = "{}{}".format(*OLDEST_PORTABLE)
 """Compute capability of the PTX in portable code: the oldest that CUDA 13 compiles for; later GPUs run it."""
@@ -139,11 +144,15 @@ def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, 
     if shared is not None:
         kernels[shared] = kernels[shared].with_attr("tirx.noalias", False)
     final = finalize()(kernels)
+    operations = ""
     if target["kind"] == "opencl":
-        final = exact_constants(final)
+        summed = with_pairs(final)
+        operations = FLOAT64 if summed is None else EITHER
+        final = exact_constants(final if summed is None else summed)
     with tvm_device:
         generated = tvm.get_global_func(f"target.build.{target['kind']}")(final, device)
-    return _with_whole_warps(str(generated.inspect_source())), host, kernels
+    source = _DOUBLES.sub("", _with_whole_warps(str(generated.inspect_source())))
+    return operations + source, host, kernels
 
 
 def _with_whole_warps(source: str) -> str:

@@ -1,7 +1,8 @@
 """Lower lookups of bytes: entries of a table of bytes, at indices that are bytes.
 
 AVX-512 VBMI permutes the 64 bytes of a register. AVX2 and AVX-512 BW look up 16 bytes, and give 0 where the
-highest bit of an index is set.
+highest bit of an index is set. NEON looks up 16 to 64 bytes, and gives 0, or the lane's old byte, where an
+index is too large.
 """
 
 from __future__ import annotations
@@ -13,21 +14,41 @@ from tvm import tirx
 
 _SHUFFLED = 16  # entries of a table of `pshufb`
 _PERMUTED = 64  # entries of a table of `vpermb`
+_REGISTERS = 4  # most registers of a table of `tbl`
 
 
 def bytes_at(load: Any, index: Any, entries: int, lanes: int) -> Any:
     """Return the bytes at an unsigned index, which int8 holds, of the run that begins at a load.
 
-    `load`: int8, the same for all lanes, of which there are 1, 32 or 64.
-    `entries`: a multiple of 64, at most 256.
+    `load`: int8, the same for all lanes, of which there are 1, 16, 32 or 64.
+    `entries`: at most 256, a multiple of 64, or of 16 for 16 lanes.
     """
     if lanes == 1:
         at = tirx.Cast("int32", tirx.Cast("uint8", index))
         return tirx.BufferLoad(load.source, [load.indices[0] + tirx.Cast(str(load.indices[0].ty.dtype), at)])
     load, name = load.value, tirx.Var("byte", f"int8x{lanes}")
-    wide = lanes == _PERMUTED and "avx512vbmi" in _features()
-    made = _permuted(load, name, entries) if wide else _shuffled(load, name, entries, lanes)
+    if "neon" in _features():
+        made = _looked_up(load, name, entries)
+    elif lanes == _PERMUTED and "avx512vbmi" in _features():
+        made = _permuted(load, name, entries)
+    else:
+        made = _shuffled(load, name, entries, lanes)
     return tirx.Let(name, index, made)
+
+
+def _looked_up(load: Any, index: Any, entries: int) -> Any:
+    kind, step = "int8x16", _REGISTERS * _SHUFFLED
+    result = None
+    for start in range(0, entries, step):
+        table = [_run(load, at, _SHUFFLED) for at in range(start, min(start + step, entries), _SHUFFLED)]
+        if result is None:
+            result = tirx.call_llvm_pure_intrin(kind, f"llvm.aarch64.neon.tbl{len(table)}", *table, index)
+            continue
+        # Modulo 256, indices below the table's start are beyond its end.
+        moved = index + tirx.const((-start + 128) % 256 - 128, kind)
+        name = f"llvm.aarch64.neon.tbx{len(table)}"
+        result = tirx.call_llvm_pure_intrin(kind, name, result, *table, moved)
+    return result
 
 
 def _permuted(load: Any, index: Any, entries: int) -> Any:

@@ -177,6 +177,11 @@ def masks_loads() -> bool:
     return _unit() in ("avx512", "avx2")
 
 
+def on_arm() -> bool:
+    """Return whether the current target is a 64-bit Arm CPU."""
+    return _unit() == "neon"
+
+
 def register_lanes(dtype: str) -> int:
     """Return the lanes of a dtype in the current target's widest register; 0 for SSE."""
     return _WIDEST[_unit()] // np.dtype(dtype).itemsize

@@ -11,7 +11,7 @@ import numpy as np
 from tvm import tirx
 from tvm.tirx.op import register_intrin_lowering
 
-from hbtvm.compiler.lowering.lookups import register_lanes
+from hbtvm.compiler.lowering.lookups import on_arm, register_lanes
 from hbtvm.strategies.intrinsics.rank import KEYS, RANK_OF, levels_of, starts_of
 from hbtvm.strategies.intrinsics.subtree import NODES, REGISTER, TESTS_OF, blocks_of, record_size
 from hbtvm.strategies.intrinsics.walk import COLUMN_BITS, END_OF
@@ -84,25 +84,40 @@ def lower_rank(call: Any) -> Any:
     registers, below = levels_of(number)
     starts = starts_of(number)
 
-    def above(start: Any, keys: int = KEYS) -> Any:
-        """Return how many of a node's thresholds x is above; LLVM counts the bits of a mask."""
-        entries = tirx.BufferLoad(table.source, [tirx.Ramp(at + tirx.Cast(str(at.ty.dtype), start), 1, keys)])
-        kind = f"int32x{keys}"
-        # The comparison is false for NaN, which therefore ranks highest.
-        ones = tirx.Select(tirx.Broadcast(x, keys) <= entries, tirx.const(0, kind), tirx.const(1, kind))
-        return tirx.call_llvm_pure_intrin("int32", "llvm.vector.reduce.add", ones)
+    def entries(start: Any) -> Any:
+        return tirx.BufferLoad(table.source, [tirx.Ramp(at + tirx.Cast(str(at.ty.dtype), start), 1, KEYS)])
+
+    def above(start: Any, count: int = 1) -> Any:
+        """Return how many of some registers' thresholds x is above."""
+        # The comparisons are false for NaN, which therefore ranks highest.
+        kind = f"int32x{KEYS}"
+        ends = [start + const(KEYS * register) for register in range(count)]
+        tests = [tirx.Broadcast(x, KEYS) <= entries(end) for end in ends]
+        if on_arm():  # sums of masks take an instruction each, and counts of a mask's bits several
+            masks = [tirx.Select(test, tirx.const(-1, kind), tirx.const(0, kind)) for test in tests]
+            total = masks[0]
+            for mask in masks[1:]:
+                total = total + mask
+            return _summed(total) + const(KEYS * count)
+        ones = [tirx.Select(test, tirx.const(0, kind), tirx.const(1, kind)) for test in tests]
+        return sum(map(_summed, ones[1:]), _summed(ones[0]))
 
     def const(constant: int) -> Any:
         return tirx.const(constant, "int32")
 
     nodes = [tirx.Var(f"node_{level}", "int32") for level in range(below + 1)]
-    steps = [above(const(0), KEYS * registers)]
+    steps = [above(const(0), registers)]
     for start, node in zip(starts[1:], nodes[:-1], strict=False):
         steps.append(node * const(KEYS + 1) + above(node * const(KEYS) + const(start)))
     result = tirx.min(nodes[-1], const(2**number - 1))
     for node, step in zip(reversed(nodes), reversed(steps), strict=True):
         result = tirx.Let(node, step, result)
     return tirx.Let(x, value, result)
+
+
+def _summed(vector: Any) -> Any:
+    """Return the sum of a vector's lanes, int32."""
+    return tirx.call_llvm_pure_intrin("int32", "llvm.vector.reduce.add", vector)
 
 
 def lower_end(call: Any) -> Any:

@@ -12,7 +12,7 @@ from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.targets import target_key
 from hbtvm.runtime.gpu.names import on_gpu
-from hbtvm.schedules.cpu import ranked_rows
+from hbtvm.schedules.cpu import intervals, ranked_rows
 from hbtvm.schedules.cpu.gathers import gathers
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload, family_of, is_known
@@ -134,6 +134,8 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         return "oblivious"
     if "ranked_traversal" in strategies and ranked_rows.pays(workload, target):
         return "ranked_traversal"
+    if "leaf_intervals" in strategies and intervals.pays(workload):
+        return "leaf_intervals"
     few, fast = workload["rows"] < _FEW_ROWS, gathers(target)
     if few and fast:
         return _by_gathers(strategies, workload)

@@ -68,8 +68,6 @@ def device(index: int = 0) -> Target:
         raise TargetError(
             f"there is no OpenCL device that can be used: {error} For another machine's, name {_ANY}"
         ) from None
-    if not here.doubles:
-        raise TargetError(f"{here.place} computes no float64 (cl_khr_fp64), in which kernels add scores")
     fields = {
         "kind": "opencl",
         "arch": here.arch,

@@ -152,7 +152,10 @@ static int run_step(struct block *b, const struct feed_step *s) {
 /* Compute a feed. numbers: the type of numbers from values. */
 int run_feed(struct reading *r, const struct feed *feed, enum series_type type, enum series_type numbers, int none,
              double *out) {
-  struct block b = {.r = r, .feed = feed, .numbers = numbers};
+  struct block b; /* filled in step by step: setting its arrays to zeros takes longer than a row */
+  b.r = r;
+  b.feed = feed;
+  b.numbers = numbers;
   for (b.first = 0; b.first < r->n; b.first += b.n) {
     b.n = r->n - b.first < ROWS ? r->n - b.first : ROWS;
     b.mixed = type == MIXED;

@@ -10,7 +10,7 @@ import ctypes
 import itertools
 import math
 import operator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from hbtvm.errors import PackageError
 from hbtvm.runtime.gpu.launch import COUNT, EPILOGUE, Scaling
 from hbtvm.runtime.gpu.spare import spare_lane
 from hbtvm.runtime.memory import empty
+from hbtvm.runtime.opencl import pairs
 from hbtvm.runtime.opencl.driver import Device
 from hbtvm.runtime.opencl.resources import Buffer, Event, Kernel, Program, Queue
 from hbtvm.runtime.package.kernel import KernelEntry
@@ -43,7 +44,8 @@ class TableStore:
         """Return an array's copy on the device."""
         if id(array) not in self._known:
             buffer, queue = Buffer(self._device, array.nbytes), Queue(self._device)
-            queue.write(buffer, np.ascontiguousarray(array))
+            wide = array.dtype == np.float64 and not self._device.doubles
+            queue.write(buffer, pairs.to_pairs(array) if wide else np.ascontiguousarray(array))
             queue.wait()
             # Keep the array, so that no other array gets its id.
             self._known[id(array)] = array, buffer
@@ -83,7 +85,8 @@ class Work(Protocol):
 class DeviceKernel:
     """A package's kernel with its tables, compiled for a device; a `Work`.
 
-    Raises `PackageError` if the device can't run it. Raises `OpenclError` if it has no room for the tables.
+    Raises `PackageError` if the device can't run it, as one without float64 runs only kernels that can use
+    pairs (`hbtvm.runtime.opencl.pairs`). Raises `OpenclError` if it has no room for the tables.
 
     `entry`: the kernel; it has a `launch`.
     `tables`: copies tables to the device.
@@ -98,6 +101,11 @@ class DeviceKernel:
             raise PackageError(
                 f"a kernel takes blocks of {threads} threads, and {device.place} has at most "
                 f"{device.most_threads}; compile the model for this device."
+            )
+        if not device.doubles and not pairs.can_use_pairs(entry.library):
+            raise PackageError(
+                f"{device.place} has no float64 (cl_khr_fp64), in which a kernel for {entry.dtype} rows "
+                "computes."
             )
         self.device, self.launch, self.signature = device, entry.launch, entry.signature
         self.row_tile, self.outputs = entry.signature.row_tile, entry.signature.outputs
@@ -135,6 +143,9 @@ class Starter:
         handles = [rows.handle, *(table.handle for table in kernel.tables), into.handle]
         shapes = kernel.signature.shapes(kernel.arrays, 0)
         values = launch.values(handles, shapes, 0, scaling)
+        divisor: Any = ctypes.c_double(scaling.divisor)
+        if not kernel.device.doubles:
+            values, divisor = list(map(pairs.argument, values)), pairs.argument(divisor)
         self._main = Kernel(kernel.program, launch.function, values)
         arguments = kernel.signature.arguments
         self._follow = [
@@ -149,7 +160,7 @@ class Starter:
                 EPILOGUE,
                 [
                     *(ctypes.c_uint64(handle) for handle in (sums.handle, out.handle, scaling.base)),
-                    ctypes.c_double(scaling.divisor),
+                    divisor,
                     *(ctypes.c_int64(number) for number in (0, kernel.outputs, kernel.row_tile)),
                 ],
             )
@@ -239,6 +250,8 @@ class DeviceExecutor:
             for lane in lanes:  # the caller's rows may be released after an error, too
                 lane.queue.wait()
         self._spare += lanes
+        if not self._work.device.doubles:
+            pairs.from_pairs(out)
         return out
 
     def _lane(self, rows: int) -> _Lane:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
-from hbtvm.errors import DeviceError, PackageError
+from hbtvm.errors import DeviceError, InputError, PackageError
 from hbtvm.runtime.gpu.host_rows import DeviceKernelSet, HostRows
 from hbtvm.runtime.gpu.stages import Steps, steps_of
-from hbtvm.runtime.opencl import driver
+from hbtvm.runtime.opencl import driver, pairs
 from hbtvm.runtime.opencl.execution import DeviceExecutor, DeviceKernel, TableStore
 from hbtvm.runtime.opencl.staged import StagedKernels
 from hbtvm.runtime.package.entry import Package
@@ -31,10 +35,12 @@ class OpenclModel(HostRows[DeviceExecutor]):
             raise
         except DeviceError as error:
             raise PackageError(f"the model was compiled for OpenCL, but {error}") from None
-        if not here.doubles:
-            raise PackageError(f"{here.place} has no float64 (cl_khr_fp64), in which kernels add scores.")
+        self._place = here.place
         base, divisor = np.array(package.forest["base_score"], np.float64), float(package.forest["divisor"])
         tables = TableStore(here)
+        if not here.doubles and not package.stages:
+            narrow = [entry for entry in package.kernels if pairs.can_use_pairs(entry.library)]
+            package = replace(package, kernels=tuple(narrow or package.kernels))
         loaded = {id(entry): DeviceKernel(here, entry, tables) for entry in package.all_kernels}
 
         def executor(steps: Steps, dtype: np.dtype) -> DeviceExecutor:
@@ -48,3 +54,15 @@ class OpenclModel(HostRows[DeviceExecutor]):
             )
             for dtype, sequences in steps_of(package).items()
         }
+
+    def scores(self, rows: np.ndarray, look: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
+        """Return raw scores as `HostRows.scores`.
+
+        Raises `InputError` for float64 rows on a device without float64.
+        """
+        if rows.dtype not in self.kernels:
+            raise InputError(
+                f"{self._place} has no float64 (cl_khr_fp64), in which this model compares {rows.dtype} "
+                "rows; pass float32 rows."
+            )
+        return super().scores(rows, look)

@@ -13,12 +13,13 @@ import numpy as np
 
 from hbtvm.errors import DeviceError, PackageError
 from hbtvm.runtime.opencl.driver import BUILD_FAILURE, Device, OpenclError
+from hbtvm.runtime.opencl.pairs import PAIRS
 
 _PROFILED, _READ_WRITE, _NOW = 2, 1, 1
 _REGION = 0x1220
 _STARTED, _ENDED = 0x1282, 0x1283
 _LOCAL_BYTES = 0x11B2
-_OPTIONS = b"-cl-std=CL1.2"
+_OPTIONS = "-cl-std=CL1.2"
 
 
 class _Resource:
@@ -153,7 +154,8 @@ class Program(_Resource):
         )
         devices = (ctypes.c_void_p * 1)(device.handle)
         try:
-            device.library.call("clBuildProgram", self.handle, 1, devices, _OPTIONS, None, None)
+            options = _OPTIONS if device.doubles else f"{_OPTIONS} -D {PAIRS}"
+            device.library.call("clBuildProgram", self.handle, 1, devices, options.encode(), None, None)
         except OpenclError as error:
             if error.code != BUILD_FAILURE:
                 raise

@@ -96,6 +96,13 @@ def _node_word(argument: Argument, tables: Tables, bounds: Mapping[str, int], dt
     return _within(column, bounds["below"])
 
 
+def _interval(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
+    """Check tests of `hbtvm.strategies.trees.intervals`: their columns, and the leaves they lead to."""
+    axis = -2 if bounds["trees_inner"] else -1
+    column, _, _, leaf = np.moveaxis(tables[argument.name], axis, 0)
+    return _within(column, bounds["columns"]) and _within(leaf, bounds["leaves"])
+
+
 def _mask(argument: Argument, tables: Tables, bounds: Mapping[str, int], dtype: str) -> bool:
     """Check that masks leave one of ``leaves`` leaves: the last leaf's bit, unless no bit is valid, too."""
     masks, leaves = tables[argument.name], bounds["leaves"]
@@ -280,6 +287,7 @@ CHECKS: Mapping[str, Check] = {
     "byte_column": _byte_column,
     "sorted": _sorted,
     "ranked_word": _ranked_word,
+    "interval": _interval,
     "placed_rank": _placed_rank,
     "placed_link": _placed_link,
     "node_word": _node_word,

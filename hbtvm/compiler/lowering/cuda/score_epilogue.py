@@ -14,6 +14,7 @@ from tvm import te
 from tvm.s_tir import Schedule
 
 from hbtvm.runtime.gpu.launch import EPILOGUE, EPILOGUE_THREADS
+from hbtvm.runtime.opencl.pairs import ADD, DIVIDE
 
 
 class Words(NamedTuple):
@@ -43,6 +44,12 @@ def epilogue_source(parts: int, kind: str = "cuda") -> str:
     Every module in a package contains this kernel.
     """
     kernel, thread, long, memory = words(kind, EPILOGUE_THREADS)
+    # OpenCL's numbers may be pairs.
+    add, divide = (
+        (f"{ADD}({{}}, {{}})".format, f"{DIVIDE}({{}}, {{}})".format)
+        if kind == "opencl"
+        else ("{} + {}".format, "{} / {}".format)
+    )
     return f"""
 {kernel} {EPILOGUE}(
     {memory}const double* scores, {memory}double* out, {memory}const double* base, double divisor,
@@ -53,8 +60,8 @@ def epilogue_source(parts: int, kind: str = "cuda") -> str:
   {memory}const double* part =
     scores + (row / row_tile * {parts} * outputs + output) * row_tile + row % row_tile;
   double sum = *part;
-  for (int n = 1; n < {parts}; ++n) sum += part[n * outputs * row_tile];
-  out[at] = sum / divisor + base[output];
+  for (int n = 1; n < {parts}; ++n) sum = {add("sum", "part[n * outputs * row_tile]")};
+  out[at] = {add(divide("sum", "divisor"), "base[output]")};
 }}
 """
 
