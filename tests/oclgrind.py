@@ -26,7 +26,7 @@ from tests.cuda_kernels import _by_rows
 PROGRAM = "oclgrind-kernel"
 NO_OCLGRIND = None if shutil.which(PROGRAM) else "oclgrind is not installed"
 
-_TARGET = resolve({"kind": "opencl", "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152})
+TARGET = resolve({"kind": "opencl", "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152})
 _SHARED = 233_472  # bytes of local memory
 _REPORT = re.compile(
     r"[Rr]ead-write data race|[Ww]rite-write data race|[Uu]ninitialized value|Invalid \w+|"
@@ -58,7 +58,7 @@ def run(
     `change`: changes the OpenCL source, to plant a fault.
     """
     signature = strategy.signature(workload, config)
-    source, launch = source_and_launch(strategy.module(workload, config), _TARGET, signature.parts)
+    source, launch = source_and_launch(strategy.module(workload, config), TARGET, signature.parts)
     tiles, direct = -(-len(X) // signature.row_tile), signature.parts == 1
     scores = np.zeros((len(X), signature.outputs) if direct else signature.scores.sizes(tiles=tiles))
     arrays = [X, *tables, scores]

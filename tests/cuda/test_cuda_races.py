@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hbtvm.compiler.candidates.samples import error_scale, plain_sums, sample_rows
 from hbtvm.graph.trees.reference import margins
-from hbtvm.strategies import make_forest, strategies_on, workload_of
-from tests import oclgrind
+from hbtvm.strategies import make_forest, make_linear, make_network, strategies_on, workload_of
+from tests import networks, oclgrind
 from tests.cuda_kernels import GPU
 from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import tolerance
+from tests.strategies.test_linear import CASES, random_linear
 
 pytestmark = pytest.mark.skipif(oclgrind.NO_OCLGRIND is not None, reason=str(oclgrind.NO_OCLGRIND))
 
@@ -69,6 +71,46 @@ def test_no_race_and_no_unwritten_memory(name: str, tmp_path: Path) -> None:
     for config, got, (want, atol) in sampled(name, 7, _SAMPLES, tmp_path):
         assert got.reports == (), config
         np.testing.assert_allclose(got.scores, want, rtol=0, atol=atol, err_msg=str(config))
+
+
+def of_operand(operand: Any, X: np.ndarray, base: np.ndarray, folder: Path, **run: Any) -> list[Any]:
+    """Run configurations of a network or a linear model, whose rows several threads share if they can."""
+    (strategy,) = strategies_on(oclgrind.TARGET, operand.family).values()
+    workload, rng = workload_of(operand, 1_000), np.random.default_rng(len(operand.family))
+    drawn = [
+        config
+        for config in strategy.space(workload, oclgrind.TARGET).sample(rng, 200)
+        if int(config["row_threads"]) * int(config.get("column_threads", 1)) <= _MOST_THREADS
+    ]
+    drawn.sort(key=lambda config: int(config.get("column_threads", 1)) == 1)
+    found = []
+    for config in drawn[: _SAMPLES // 2]:
+        tables = [*strategy.shared(operand).values(), *strategy.tables(operand, config).values()]
+        found.append((config, oclgrind.run(strategy, workload, config, tables, X, base, 1.0, folder, **run)))
+    return found
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+def test_networks_have_no_race_and_no_unwritten_memory(name: str, tmp_path: Path) -> None:
+    network, X = networks.network(name), networks.rows(5, "float32")
+    want = network.reference(X)
+    operand = make_network(network, "float32")
+    for config, got in of_operand(operand, X, np.zeros(want.shape[1]), tmp_path):
+        assert got.reports == (), config
+        np.testing.assert_allclose(got.scores, want, rtol=1e-5, atol=1e-5, err_msg=str(config))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_linear_models_have_no_race_and_no_unwritten_memory(case: str, tmp_path: Path) -> None:
+    linear = random_linear(np.random.default_rng(len(case)), **CASES[case])
+    X, operand = sample_rows(linear, 5, "float32"), make_linear(linear, "float32", True)
+    base = np.zeros(plain_sums(linear, X).shape[1])
+    for config, got in of_operand(operand, X, base, tmp_path):
+        assert got.reports == (), config
+        scale = 1e-5 * error_scale(linear, X)
+        np.testing.assert_allclose(
+            got.scores, plain_sums(linear, X), rtol=1e-5, atol=scale, err_msg=str(config)
+        )
 
 
 def test_planted_faults_are_seen(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tvm_ffi
 from tvm import ir, tirx
 
@@ -56,6 +57,7 @@ float2 {WIDE}(float a) {{ return (float2)(a, 0.0f); }}
 """The same for kernels that `with_pairs` returns."""
 
 _OPERATIONS = ((tirx.Add, ADD), (tirx.Div, DIVIDE), (tirx.EQ, EQUAL))
+_MOST = float(np.finfo(np.float32).max)
 _PARAMETERS = (f"{BASE}_ptr", "scores_ptr", BASE_SCORE, DIVISOR)
 
 
@@ -103,9 +105,10 @@ def _widened(cast: Any) -> Any:
 
 
 def _constant(number: Any) -> Any:
-    if not _is_wide(number):
+    value = float(number.value)
+    if not _is_wide(number) or abs(value) > _MOST or float(np.float32(value)) != value:
         return number
-    return tirx.call_pure_extern("float64", WIDE, tirx.const(float(number.value), "float32"))
+    return tirx.call_pure_extern("float64", WIDE, tirx.const(value, "float32"))
 
 
 def _only_pairs(body: Any) -> bool:
