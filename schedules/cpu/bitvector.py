@@ -45,6 +45,7 @@ from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
 _WIDE_LANES = 16  # numbers in vectors of 512 bits
+_FEW_LEAVES = 8  # of trees so small that more of them share a tile
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -121,7 +122,7 @@ def _of_wide_vectors(workload: Workload, lanes: int) -> Config:
     return {
         "row_tile": lanes * vectors,
         "vectors": vectors,
-        "tree_tile": least_padded(workload["trees"], (1, 2, 4)),
+        "tree_tile": least_padded(workload["trees"], (1, 2, 4, 8) if leaves <= _FEW_LEAVES else (1, 2, 4)),
         "node_unroll": unroll,
         "index_dtype": index,
     }

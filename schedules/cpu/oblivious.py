@@ -35,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from hbtvm.schedules.cpu.gathers import gathers
 from hbtvm.schedules.cpu.steps import (
     MAX_SUMMED,
     SMALL_BATCH,
@@ -43,6 +44,7 @@ from hbtvm.schedules.cpu.steps import (
     few_or_many,
     finish,
     is_arm,
+    least_padded,
     lookup_default,
     lookup_is_valid,
     lookup_knob,
@@ -166,7 +168,11 @@ def default(workload: Workload, target: Target) -> Config:
         count = workload["numeric"] + workload["categorical"]
         common["row_lookup"] = "scalar" if by_row else lookup_default(target, count, True)
     if not by_row:
-        return {**common, "axis": "trees", "row_tile": 1, "vectors": 1, "tree_tile": lanes}
+        tile, lookups = lanes, ("leaf_lookup", "search_lookup")
+        if gathers(target):
+            common |= {name: "gather" for name in lookups if common[name] == "scalar"}
+            tile = max(lanes, least_padded(workload["trees"], (1, 2 * lanes)))
+        return {**common, "axis": "trees", "row_tile": 1, "vectors": tile // lanes, "tree_tile": tile}
     item = np.dtype(workload["dtype"]).itemsize
     if rows >= lanes * item and "digits" in known["leaf_lookup"]:
         shape: Config = {"row_tile": lanes * item, "vectors": item, "tree_tile": 64}

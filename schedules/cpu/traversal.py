@@ -42,7 +42,7 @@ _TILE_BYTES = 1 << 20
 _ALONE = 8  # trees that walk side by side in a row tile of a single row
 _DEEP = 12  # depth from which a tree is too large to reload for every few rows
 _GATHERED = 9  # depth from which trees are walked by gathers on CPUs where these are fast
-_NODES_IN_L1 = 4096
+_NODES_IN_L1, _NODE_BYTES = 4096, 8
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -102,7 +102,8 @@ def default(workload: Workload, target: Target) -> Config:
         "lookup": "scalar",
     }
     alone: Config = {"axis": "rows", "row_tile": 1, "lanes": 1, "vectors": 1}
-    alone |= {"tree_tile": _ALONE, "together": _ALONE}
+    together = min(_ALONE, 1 << (int(workload["trees"]) - 1).bit_length())
+    alone |= {"tree_tile": together, "together": together}
     if rows < walks:
         if 2 * int(workload["trees"]) <= walks:
             return {**common, **alone, "level_unroll": 2 if workload["depth"] >= _DEEP else 1}
@@ -129,16 +130,17 @@ def default(workload: Workload, target: Target) -> Config:
 def _by_gathers(workload: Workload) -> Config:
     """Return what a default has of its own for several rows on a CPU that gathers fast."""
     rows, nodes = int(workload["rows"]), int(workload["nodes"])
-    pair = 2 if workload["trees"] > 1 else 1
-    wide: Config = {"lanes": 16, "lookup": "gather", "tree_tile": pair, "together": pair}
+    wide: Config = {"lookup": "gather", "vectors": 8, "tree_tile": 1, "together": 1}
     if rows < 1000 * int(workload["threads"]):
-        if pair == 2 and nodes <= _NODES_IN_L1:
+        if workload["trees"] > 1 and nodes <= _NODES_IN_L1:
             small: Config = {"row_tile": 8, "lanes": 1, "vectors": 8, "tree_tile": 8, "together": 2}
             return {**small, "level_unroll": 2}
-        return {**wide, "row_tile": 128, "vectors": 8, "tree_tile": 1, "together": 1}
+        return {**wide, "row_tile": 128, "lanes": 16}
+    # Each row tile reloads every tree, so tiles are large if the trees leave the second-level cache.
     if nodes <= _NODES_IN_L1:
-        return {**wide, "row_tile": 512, "vectors": 4}
-    # Each row tile reloads every tree, so tiles are large.
+        far = nodes * _NODE_BYTES * int(workload["trees"]) * int(workload["groups"]) > _TILE_BYTES
+        row_tile = 2048 if far and _tile_bytes(workload, 2048) <= _TILE_BYTES else 512
+        return {**wide, "row_tile": row_tile, "lanes": 8}
     return {"row_tile": 2048, "lanes": 1, "vectors": 16, "tree_tile": 1, "level_unroll": 2}
 
 

@@ -14,6 +14,7 @@ from hbtvm.logs.targets import target_key
 from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.schedules.cpu import intervals, ranked_rows
 from hbtvm.schedules.cpu.gathers import gathers
+from hbtvm.schedules.cpu.steps import MAX_PERMUTED
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target, Workload, family_of, is_known
 from hbtvm.strategies import Strategy, strategies_on
@@ -52,6 +53,9 @@ _GATHERED, _GATHERED_DEPTH, _LEVEL = 8, 8, 5
 """On CPUs that gather fast: trees of a group from which vectors of trees pay, for few rows; depth up to which
 a perfect tree's tables stay small; nodes that bitvector tests (in words of 32 bits) while a walk takes a
 level. A level below is loaded lane by lane, so that a walk takes twice the time."""
+
+_LEVEL_GATHERED = 3
+"""The same for few rows of more columns than permutes look up: each test gathers its column."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +145,8 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         return _by_gathers(strategies, workload)
     limits = _SHALLOW_WIDE if target["vector_bits"] == 512 else _SHALLOW
     shallow = next((most for leaves, most in limits.items() if workload["leaves"] <= leaves), 0)
-    if fast and _walks_pay(workload, 1):
-        shallow = _GATHERED_DEPTH + 1
+    if fast:
+        shallow = _GATHERED_DEPTH + 1 if _walks_pay(workload, 1) or _is_whole(workload) else 0
     if perfect in strategies and depth <= shallow:
         return perfect
     sparse = depth > _PERFECT_DEPTH and not is_full(workload)
@@ -177,8 +181,15 @@ def _walks_pay(workload: Workload, more: int) -> bool:
     """Return whether a walk is faster than bitvector's tests; `more`: levels that may be loaded by lane."""
     depth, leaves = workload["depth"], workload["leaves"]
     tests = leaves * (1 + (leaves > 32))
-    by_lane = depth > _GATHERED_DEPTH
-    return tests > _LEVEL * depth * (1 + by_lane) and depth <= _GATHERED_DEPTH + more
+    level = _LEVEL * (1 + (depth > _GATHERED_DEPTH))
+    if workload["rows"] < _FEW_ROWS and workload["numeric"] + workload["categorical"] > MAX_PERMUTED:
+        level = _LEVEL_GATHERED
+    return tests > level * depth and depth <= _GATHERED_DEPTH + more
+
+
+def _is_whole(workload: Workload) -> bool:
+    """Return whether the largest tree is shallow and lacks few leaves of a perfect tree."""
+    return 5 * workload["leaves"] >= 4 * 2 ** workload["depth"] and workload["depth"] <= _SHALLOW_WIDE[32]
 
 
 def default_record(records: Sequence[Record]) -> Record | None:
