@@ -28,6 +28,7 @@ from hbtvm.schedules.space import Choice, Config, Knob, Space
 
 MOST_BODY = 640  # most vector operations in the unrolled body of the innermost loop
 MOST_CHOICES = 12  # most divisors that a knob offers
+FEW_USES = 32  # operations with an element, up to which computing it near them pays
 NEAR = 2048  # elements that stay in the nearest cache while a block of tiles reads them
 
 PLAIN, PACKED, PLAIN_TILE, PACKED_TILE = "plain", "packed", "plain tile", "packed tile"
@@ -202,7 +203,7 @@ def defaults(main: Main, roles: Roles, space: Space, threads: int) -> list[Confi
         ]
     else:
         variants = [(large, {}), (large, {"unroll": 2}), (small, {"unroll": 2}), (small, blocks)]
-    found: list[Config] = []
+    found = _streamed(main, roles, base, space, tiles)
     for candidates, changes in variants:
         for tile in candidates:
             config = {
@@ -215,6 +216,35 @@ def defaults(main: Main, roles: Roles, space: Space, threads: int) -> list[Confi
                 found.append(config)
                 break
     return found
+
+
+def _streamed(
+    main: Main, roles: Roles, base: dict[str, Choice], space: Space, tiles: Sequence[Config]
+) -> list[Config]:
+    """Return the configuration that computes rows of operands just before few operations read them.
+
+    Such a program, as a depthwise convolution with its padding, takes as long as its memory: an operand that
+    another block computes stays in the nearest cache if that is done for each row of vectors. Tiles are of a
+    quarter of the registers, since the others hold what the unrolled reductions share.
+    """
+    names = {knob.name for knob in space.knobs}
+    operations = math.prod(axis.extent for axis in main.axes)
+    streamed = [
+        f"operand_{place}"
+        for place, operand in enumerate(main.operands)
+        if operand.argument is None
+        and operand.strides[roles.vector.number] == 1
+        and operations <= FEW_USES * math.prod(operand.shape)
+    ]
+    if not streamed:
+        return []
+    changes = {**base, "small": "unrolled", **dict.fromkeys(streamed, PLAIN_TILE)}
+    for tile in tiles:
+        config = {name: tile.get(name, choice) for name, choice in changes.items() if name in names}
+        config["block_v"] = roles.vector.extent // roles.tile("v", config)
+        if _vectors(tile) <= roles.registers // 4 and space.contains(config):
+            return [config]
+    return []
 
 
 def _base(

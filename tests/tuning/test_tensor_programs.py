@@ -12,6 +12,7 @@ import pytest
 import tvm
 from tvm import te, tirx
 
+from benchmarks.tensor_programs.workloads import depthwise
 from hbtvm import tuning
 from hbtvm.errors import BuildError, InputError
 from hbtvm.logs.store import Log
@@ -111,6 +112,21 @@ def test_vectors_over_two_axes(threads: int) -> None:
 def test_axes_that_are_not_fused(args: tuple[int, ...]) -> None:
     """Strides, vectors that fit a row, transposed operands, and odd numbers of pixels."""
     assert "vector h and w" not in tuning.tensor_task(pointwise, args, target=AVX2).strategies
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_padding_is_computed_near_few_operations(threads: int) -> None:
+    task = tuning.tensor_task(depthwise, (24, 8, 3), constants=["W"], threads=threads, target=AVX2)
+    strategy = task.strategies["vector w"]
+    config = strategy.initial[0]
+    assert config["operand_0"] == "plain tile" and config["block_v"] == 3 // int(config["tile_v"])
+    X, W = inputs_of(task)
+    padded = np.pad(X.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    result = tuning.built(task, "vector w", config).run(X, W)
+    np.testing.assert_allclose(result, np.einsum("nchwij,cij->nchw", windows, W), atol=1e-4)
+    many = tuning.tensor_task(conv2d, (8, 8, 16), constants=["W"], target=AVX2).strategies["vector w"]
+    assert all(config["operand_0"] == "plain" for config in many.initial)
 
 
 @pytest.mark.parametrize("size", [(6, 20), (3, 5)])
