@@ -42,10 +42,21 @@ from hbtvm.schedules.cpu.steps import (
     vector_lanes,
 )
 from hbtvm.schedules.space import Config, Knob, Space
-from hbtvm.schedules.workload import Target, Workload
+from hbtvm.schedules.workload import Target, Workload, apart_of
 
 _WIDE_LANES = 16  # numbers in vectors of 512 bits
 _FEW_LEAVES = 8  # of trees so small that more of them share a tile
+
+_PIECES_DEPTH = 20
+"""Depth up to which trees are cut into pieces: each repeats the splits above its subtree."""
+
+
+def in_pieces(leaves: int, depth: int, apart: bool) -> bool:
+    """Whether kernels with vectors of rows cut trees of a shape into pieces of 32 leaves.
+
+    `apart`: whether trees have outputs of their own, so that a tree's pieces would not be summed.
+    """
+    return leaves > 32 and depth <= _PIECES_DEPTH and not apart
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -75,13 +86,15 @@ def space(workload: Workload, target: Target) -> Space:
 def default(workload: Workload, target: Target) -> Config:
     """Return a good single-thread configuration for unmeasured workloads."""
     lanes = vector_lanes(target, workload["dtype"])[-1]
-    rows = int(workload["rows"])
+    rows, entries = int(workload["rows"]), workload["leaves"] * workload["width"]
+    if rows >= lanes and in_pieces(workload["leaves"], workload["depth"], bool(apart_of(workload))):
+        entries = 32 * workload["width"]
     common: Config = {
         "lanes": lanes,
         "order": "trees",
         "node_unroll": 1,
         "index_dtype": "int32",
-        "leaf_lookup": lookup_default(target, workload["leaves"] * workload["width"], rows >= lanes),
+        "leaf_lookup": lookup_default(target, entries, rows >= lanes),
     }
     if rows < lanes:
         return common | _of_few_rows(workload, target, lanes)
@@ -116,7 +129,8 @@ def _of_wide_vectors(workload: Workload, lanes: int) -> Config:
     few = workload["threads"] > 1 and rows < 8 * workload["threads"] * 8 * lanes
     padded = -(-rows // (8 * lanes)) * 8 * lanes
     # Words of 64 bits fill twice the registers, and padding a batch costs the transposition of wide rows.
-    if leaves > 32 or workload["numeric"] >= WIDE or few or padded > max(1.05 * rows, rows + 4 * lanes - 1):
+    long = leaves > 32 and not in_pieces(leaves, workload["depth"], bool(apart_of(workload)))
+    if long or workload["numeric"] >= WIDE or few or padded > max(1.05 * rows, rows + 4 * lanes - 1):
         vectors, unroll = 4, 8
     index = "int16" if leaves > 16 and workload["numeric"] + workload["categorical"] < 2**15 else "int32"
     return {

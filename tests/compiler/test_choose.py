@@ -124,7 +124,9 @@ def test_vectors_of_rows_are_as_many_as_words_of_leaves_allow() -> None:
         return config
 
     assert (default(leaves=31)["vectors"], default(leaves=31)["row_tile"]) == (8, 128)
-    assert (default(leaves=64)["vectors"], default(leaves=64)["node_unroll"]) == (4, 8)
+    assert default(leaves=64, depth=12)["vectors"] == 8  # pieces of 32 leaves
+    long = default(leaves=64, depth=40)  # words of 64 bits
+    assert (long["vectors"], long["node_unroll"]) == (4, 8)
     assert default(leaves=31, rows=130)["row_tile"] == 64  # half of a second tile of 128 would be padding
     assert default(leaves=31, threads=2)["row_tile"] == 64  # a tile for each thread
     assert [default(leaves=31, trees=n)["tree_tile"] for n in (12, 6, 1)] == [4, 2, 1]

@@ -7,10 +7,14 @@ place of (multiply, add)::
 
     bits[t, r]  = AND over nodes j of (column[feature[t, j], r] <= threshold[t, j] ? ~0 : mask[t, j])
     score[r]    = sum over trees t of value[t, lowest_bit(bits[t, r])]
+
+Where vectors hold rows, trees of more leaves than a word of 32 bits has are cut into pieces (see `pieces`):
+words of 64 bits would fill twice the registers for every node, and most nodes have few leaves below them.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,13 +22,18 @@ from tvm import te, tirx
 
 from hbtvm.runtime.package.signature import Argument
 from hbtvm.schedules.cpu import bitvector as bitvector_cpu
+from hbtvm.schedules.cpu.bitvector import in_pieces
 from hbtvm.schedules.space import Config
-from hbtvm.schedules.workload import Workload
+from hbtvm.schedules.workload import Workload, apart_of
 from hbtvm.strategies.base import Strategy, leaf_ranges, rank_in_tree, spread, tile_trees
+from hbtvm.strategies.memo import remembered
 from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 from hbtvm.strategies.trees.forest import Forest
+from hbtvm.strategies.trees.pieces import cut
 
 MAX_LEAVES = 64
+
+_PIECE = 32  # most leaves of a piece
 
 
 def word_bits(leaves: int) -> int:
@@ -46,15 +55,18 @@ EMPTY = {"column": 0, "threshold": np.inf, "mask": -1, "value": 0}
 """The tables' padding for missing nodes and trees."""
 
 
-def tree_tables(forest: Forest, index_dtype: str, rows: int, step: int = 1) -> dict[str, np.ndarray]:
+def tree_tables(
+    forest: Forest, index_dtype: str, rows: int, step: int = 1, leaves: int = 0
+) -> dict[str, np.ndarray]:
     """Return the tables of all trees.
 
     `rows`: entries of a tree's leaf table, at least `table_leaves`.
     `step`: the number of nodes is rounded up to a multiple of this.
+    `leaves`: leaves for which a tree has room; those of the largest, if that has more.
     Returns ``column``, ``threshold`` and ``mask``, shape (T, splits), and ``value``, shape (T, `rows`, V).
     """
     sizes = np.diff(forest.offset)
-    leaves = int(sizes.max() + 1) // 2
+    leaves = max(leaves, int(sizes.max() + 1) // 2)
     bits = word_bits(leaves)
     word = np.dtype(f"int{bits}")
     start, count = leaf_ranges(forest)
@@ -93,6 +105,12 @@ def node_count(leaves: int, step: int = 1) -> int:
     return -(-max(leaves - 1, 1) // step) * step
 
 
+def _leaves(workload: Workload, config: Config) -> int:
+    """Return the leaves of a kernel's trees, or of their pieces."""
+    leaves, apart = workload["leaves"], bool(apart_of(workload))
+    return _PIECE if config["axis"] == "rows" and in_pieces(leaves, workload["depth"], apart) else leaves
+
+
 class Bitvector(Strategy):
     """AND of node masks; for trees of at most 64 leaves."""
 
@@ -109,14 +127,17 @@ class Bitvector(Strategy):
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         trees_inner = config["axis"] == "trees"
+        leaves = int(np.diff(forest.offset).max() + 1) // 2
+        if not trees_inner and in_pieces(leaves, forest.depth, bool(forest.apart)):
+            forest = remembered(forest.memo, "pieces", partial(cut, forest, _PIECE))
+            leaves = _PIECE
         tiles = tile_trees(forest, int(config["tree_tile"]))
-        leaves = table_leaves(int(np.diff(forest.offset).max() + 1) // 2)
-        rows = leaf_rows(leaves, forest.value_dtype, config)
-        tables = tree_tables(forest, str(config["index_dtype"]), rows)
+        rows = leaf_rows(table_leaves(leaves), forest.value_dtype, config)
+        tables = tree_tables(forest, str(config["index_dtype"]), rows, leaves=leaves)
         return {name: spread(table, tiles, EMPTY[name], trees_inner) for name, table in tables.items()}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
-        leaves, columns = workload["leaves"], workload["numeric"] + workload["categorical"]
+        leaves, columns = _leaves(workload, config), workload["numeric"] + workload["categorical"]
         splits, word = (max(leaves - 1, 1),), f"int{word_bits(leaves)}"
         value = leaf_table(workload, config, table_leaves(leaves))
         ends = leaf_rows(table_leaves(leaves), workload["value_dtype"], config)
@@ -133,7 +154,7 @@ class Bitvector(Strategy):
         builder = StageBuilder(workload, config)
         tables = builder.placeholders(self.arguments(workload, config))
         column, threshold, mask, value = tables
-        splits, word = max(workload["leaves"] - 1, 1), str(mask.dtype)
+        splits, word = max(_leaves(workload, config) - 1, 1), str(mask.dtype)
 
         both = te.comm_reducer(lambda a, b: a & b, lambda t: tirx.const(-1, t), name="both")
         node = te.reduce_axis((0, splits), "node")
