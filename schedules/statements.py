@@ -33,13 +33,18 @@ class Scratch(Place):
         return [tirx.AllocBuffer(self.buffer)]
 
 
-def scratch(name: str, count: int, dtype: str, scope: str = "local") -> Scratch:
-    """Return a small array, which stays in registers if all its indices are constant.
+def scratch(name: str, count: int, dtype: str, scope: str = "global") -> Scratch:
+    """Return a small array of a CPU, which stays in registers if all its indices are constant.
 
-    `scope`: TVM allocates arrays of scope ``"local"`` by a call wherever they are declared, on CPUs; with
-        ``"global"``, those below 1 KB are on the stack.
+    `scope`: TVM puts arrays of scope ``"global"`` below 1 KB on a CPU's stack. It allocates those of other
+        scopes by a call wherever they are declared.
     """
     return Scratch(tirx.decl_buffer((count,), dtype, name, scope=scope), tirx.const(0, "int64"))
+
+
+def registers(name: str, count: int, dtype: str) -> Scratch:
+    """Return a small array of a thread of a GPU."""
+    return scratch(name, count, dtype, "local")
 
 
 def const(value: int) -> Any:

@@ -73,7 +73,7 @@ class _Rows:
 
     def _block(self, first: Any, size: int) -> Any:
         lanes, kind = self.lanes, vector_type(_NUMBER, self.lanes)
-        sums = scratch("sums", size * self.outputs * lanes, _NUMBER, "global")
+        sums = scratch("sums", size * self.outputs * lanes, _NUMBER)
 
         def add(step: Any) -> Any:
             k = step * lanes

@@ -10,7 +10,7 @@ import numpy as np
 from tvm import tirx
 
 from hbtvm.recursive.cell import BINARY, UNARY, Value
-from hbtvm.schedules.statements import broadcast, scratch, sequence, span
+from hbtvm.schedules.statements import Scratch, broadcast, scratch, sequence, span
 from hbtvm.strategies.recursive.functions import Functions
 from hbtvm.strategies.recursive.nests import padded, row_starts
 from hbtvm.strategies.recursive.parameters import Parameters
@@ -52,6 +52,10 @@ class Vectors:
         self.functions = self._functions(self.statements, lanes)
         self._load = load
         self._memo: dict[Any, Any] = {}
+
+    def _array(self, name: str) -> Scratch:
+        """Return a small array of a vector's numbers."""
+        return scratch(name, self.lanes, "float32")
 
     def moved(self, at: Any, lanes: int) -> Vectors:
         """Return expressions at another place of the same node, which reuse these rows' addresses."""
@@ -157,7 +161,7 @@ class Vectors:
 
     def _gathered(self, entry: Callable[[int], Any]) -> Any:
         """Return a vector of single values."""
-        memory = scratch("gathered", self.lanes, "float32")
+        memory = self._array("gathered")
         self.statements.extend(memory.allocation())
         for lane in range(self.lanes):
             self.statements.append(memory.store(entry(lane), lane))
@@ -180,7 +184,7 @@ class Vectors:
     def _over_children(self, op: str, term: int) -> Any:
         """Return a sum or maximum over any number of children."""
         low = 0.0 if op == "total" else -3.0e38
-        memory = scratch("over", self.lanes, "float32")
+        memory = self._array("over")
         child = tirx.Var("c", "int64")
         index = [self.place.tile, self.place.node, child]
         row = tirx.Var("row", "int64")

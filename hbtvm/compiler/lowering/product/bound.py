@@ -47,10 +47,10 @@ class Check:
         widths = segments(outputs, lanes)
         self._room = sum(widths)
         self._columns = [
-            (start, scratch("columns", count, "float32", "global"))
+            (start, scratch("columns", count, "float32"))
             for start, count in pieces(self._period * features, lanes)
         ]
-        self._most = {start: scratch("most", count, "float32", "global") for start, count in starts(widths)}
+        self._most = {start: scratch("most", count, "float32") for start, count in starts(widths)}
 
     @property
     def vectors(self) -> list[tuple[int, int]]:
@@ -94,13 +94,13 @@ class Check:
 
         If an output may be too far off, they set `failed` to 1 and run `otherwise`.
         """
-        largest = scratch("largest", self._features, "float32", "global")
-        doubtful = scratch("doubtful", 1, "int32", "global")
+        largest = scratch("largest", self._features, "float32")
+        doubtful = scratch("doubtful", 1, "int32")
         steps = [*largest.allocation(), *doubtful.allocation(), doubtful.store(tirx.const(0, "int32"), 0)]
         steps += self._roots(largest)
         for start, most in self._most.items():
             lanes = lanes_of(most)
-            error = scratch("error", lanes, "float32", "global")
+            error = scratch("error", lanes, "float32")
             steps += [
                 *error.allocation(),
                 error.store(self._slack.load(start, lanes), 0, lanes),
@@ -118,7 +118,7 @@ class Check:
 
     def _roots(self, largest: Any) -> list[Any]:
         """Return the statements that store the largest number of each column."""
-        squares = scratch("squares", self._period * self._features, "float32", "global")
+        squares = scratch("squares", self._period * self._features, "float32")
         steps = squares.allocation()
         for start, vector in self._columns:
             steps.append(squares.store(vector.load(0, lanes_of(vector)), start, lanes_of(vector)))
@@ -132,7 +132,7 @@ class Check:
     def _add_bound(self, largest: Any, error: Any, start: int, lanes: int) -> list[Any]:
         """Return the statements that add the bounds of the terms' errors, for a vector of outputs."""
         chains = next(count for count in (4, 3, 2, 1) if self._features % count == 0)
-        parts = [scratch("part", lanes, "float32", "global") for _ in range(chains)]
+        parts = [scratch("part", lanes, "float32") for _ in range(chains)]
         zero = splat(0.0, "float32", lanes)
 
         def add(step: Any) -> Any:

@@ -52,7 +52,7 @@ def make_product(loop: Any) -> Any:
     if not more:
         return _with_body(loop, wide)
     narrow, bound, narrow_bias, slack = more
-    failed = scratch("failed", 1, "int32", "global")
+    failed = scratch("failed", 1, "int32")
     check = Check(tile.features, tile.outputs, 2 * tile.lanes, tile.block, bound, slack)
     steps = [*tile.in_float32(bias, narrow, narrow_bias, check), *check.end(failed, wide)]
     return sequence(
@@ -91,7 +91,7 @@ class _Tile:
             numbers: Sequence[Place] = self._numbers(first)
             if narrow:
                 # One conversion serves all vectors of outputs.
-                wide = [scratch("widened", self.features, "float64", "global") for _ in numbers]
+                wide = [scratch("widened", self.features, "float64") for _ in numbers]
                 for place, copy in zip(numbers, wide, strict=True):
                     steps += [*copy.allocation(), *_widen(place, copy, self.features, self.lanes)]
                 numbers = wide
@@ -120,8 +120,7 @@ class _Tile:
     def _parts(self, dtype: str, vectors: Sequence[tuple[int, int]], steps: list[Any]) -> list[_Part]:
         """Return a vector for each row of a block and each vector of outputs, and allocate them."""
         parts = [
-            (start, [scratch("sums", lanes, dtype, "global") for _ in range(self.block)])
-            for start, lanes in vectors
+            (start, [scratch("sums", lanes, dtype) for _ in range(self.block)]) for start, lanes in vectors
         ]
         steps += [statement for _, part in parts for vector in part for statement in vector.allocation()]
         return parts

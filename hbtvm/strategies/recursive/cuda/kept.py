@@ -21,7 +21,7 @@ import numpy as np
 from tvm import tirx
 
 from hbtvm.errors import UnsupportedModel
-from hbtvm.schedules.statements import Scratch, const, scratch, sequence
+from hbtvm.schedules.statements import Scratch, const, registers, sequence
 from hbtvm.strategies.recursive.cuda.parameters import DeviceParameters
 from hbtvm.strategies.recursive.cuda.step import SHARED_BYTES, block_barrier
 from hbtvm.strategies.recursive.cuda.steps import LevelStep
@@ -142,7 +142,7 @@ class KeptStep(LevelStep):
         places: dict[int, int] = {}
         stores: list[Any] = []
         for (operands, weights, products), array in zip(self._groups(), self.packed(), strict=True):
-            sums = [[scratch("sums", blocking.tile, "float32") for _ in weights] for _ in operands]
+            sums = [[registers("sums", blocking.tile, "float32") for _ in weights] for _ in operands]
             start, _ = self.kept.tables[p.tables.number(array)]
             statements += self._partial(operands, weights, sums, start, (first, last, row), output, share)
             for of_operand, numbers in zip(sums, products, strict=True):
@@ -233,7 +233,7 @@ class KeptStep(LevelStep):
         """Add the threads' sums, then compute and store a thread's output for its share of the nodes."""
         n, r, here = (tirx.Var(name, "int64") for name in ("n", "r", "here"))
         place = Place(here, const(0), column)
-        totals = {number: scratch("total", 1, "float32") for number in places}
+        totals = {number: registers("total", 1, "float32") for number in places}
         statements: list[Any] = []
         for number, memory in totals.items():
             other = tirx.Var("other", "int64")

@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.backend.cuda.op import cuda_func_call
 
 from hbtvm.runtime.recursive.entry import Program, Step
-from hbtvm.schedules.statements import Scratch, const, scratch, sequence
+from hbtvm.schedules.statements import Scratch, const, registers, sequence
 from hbtvm.strategies.recursive.cuda.kept import Kept, KeptStep
 from hbtvm.strategies.recursive.cuda.nests import inlined, is_shared_out, steps_on
 from hbtvm.strategies.recursive.cuda.parameters import DeviceParameters
@@ -140,7 +140,7 @@ class _Kernel:
         p = self.parameters
         numbers = self._shared(list(named.values()))
         shared = tirx.decl_buffer((numbers,), "float32", "operands", scope="shared")
-        done = scratch("done", 1, "int64")
+        done = registers("done", 1, "int64")
         of_class = dict(zip(named, memory, strict=True))
         level = p.count
         early = const(2 if "first" in named else 1)

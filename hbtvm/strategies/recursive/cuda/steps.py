@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from hbtvm.schedules.statements import Scratch, const, scratch, sequence
+from hbtvm.schedules.statements import Scratch, const, registers, sequence
 from hbtvm.strategies.recursive.cuda.step import SHARED_BYTES, DeviceStep, block_barrier
 from hbtvm.strategies.recursive.cuda.values import DeviceVectors
 from hbtvm.strategies.recursive.nests import Nest
@@ -53,7 +53,7 @@ class LevelStep(DeviceStep):
         ]
         sums: dict[int, Scratch] = {}
         for operands, weights, products in self._groups():
-            group_sums = [[scratch("sums", nodes, "float32") for _ in weights] for _ in operands]
+            group_sums = [[registers("sums", nodes, "float32") for _ in weights] for _ in operands]
             statements += self._sums(operands, weights, group_sums, first, last, row, column)
             for i in range(len(operands)):
                 sums |= dict(zip(products[i], group_sums[i], strict=True))

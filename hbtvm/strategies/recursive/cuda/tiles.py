@@ -13,7 +13,7 @@ from typing import Any
 from tvm import tirx
 
 from hbtvm.recursive.cell import Shape
-from hbtvm.schedules.statements import Scratch, const, scratch, sequence
+from hbtvm.schedules.statements import Scratch, const, registers, sequence
 from hbtvm.strategies.recursive.cuda.step import block_barrier, where, zero
 from hbtvm.strategies.recursive.cuda.values import DeviceVectors
 from hbtvm.strategies.recursive.nests import operands, padded
@@ -86,7 +86,7 @@ class TiledProduct:
         across = const(-(-padded(columns) // (_OWN * columns_of_grid)))
         thread_row = tirx.truncdiv(self._thread, const(columns_of_grid))
         thread_column = tirx.truncmod(self._thread, const(columns_of_grid))
-        sums = scratch("sums", _OWN * _OWN, "float32")
+        sums = registers("sums", _OWN * _OWN, "float32")
         statements: list[Any] = [
             tirx.Bind(row, tirx.truncdiv(panel, across) * const(_OWN * rows_of_grid)),
             tirx.Bind(column, tirx.truncmod(panel, across) * const(_OWN * columns_of_grid)),
@@ -123,7 +123,7 @@ class TiledProduct:
         rows, columns = self._tile.grid
         tile, behind = self._tile.shape[0] + 1, self._tile.shape[1]
         statements: list[Any] = []
-        x, y = scratch("x", _OWN, "float32"), scratch("y", _OWN, "float32")
+        x, y = registers("x", _OWN, "float32"), registers("y", _OWN, "float32")
         statements += [*x.allocation(), *y.allocation()]
         for i in range(_OWN):
             place = k * const(tile) + thread_row + const(i * rows)

@@ -8,7 +8,7 @@ import numpy as np
 from tvm import ir, tirx
 
 from hbtvm.recursive.cell import Shape, Value
-from hbtvm.schedules.statements import const, scratch
+from hbtvm.schedules.statements import Scratch, const, registers
 from hbtvm.strategies.network import functions
 from hbtvm.strategies.recursive.functions import Functions
 from hbtvm.strategies.recursive.nests import flat, is_whole, padded, row_starts
@@ -28,7 +28,7 @@ class DeviceFunctions(Functions):
             return super().shared(value, name)
         if isinstance(value, ir.TensorLoad) and str(value.source.name) == _REGISTER:
             return value
-        memory = scratch(_REGISTER, 1, "float32")
+        memory = registers(_REGISTER, 1, "float32")
         self.statements += [*memory.allocation(), memory.store(value, tirx.const(0, "int64"))]
         return memory.load(tirx.const(0, "int64"))
 
@@ -46,6 +46,9 @@ class DeviceVectors(Vectors):
     """Expressions at one place, cached; rearranged values included."""
 
     _functions = DeviceFunctions
+
+    def _array(self, name: str) -> Scratch:
+        return registers(name, self.lanes, "float32")
 
     def moved(self, at: Any, lanes: int = 1) -> DeviceVectors:
         vectors = super().moved(at, lanes)

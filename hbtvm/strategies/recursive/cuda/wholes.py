@@ -15,7 +15,7 @@ from typing import Any
 
 from tvm import tirx
 
-from hbtvm.schedules.statements import Scratch, const, scratch, sequence
+from hbtvm.schedules.statements import Scratch, const, registers, sequence
 from hbtvm.strategies.recursive.cuda.step import DeviceStep, where, zero
 from hbtvm.strategies.recursive.cuda.tiles import Tile, TiledProduct
 from hbtvm.strategies.recursive.cuda.values import DeviceVectors
@@ -107,7 +107,7 @@ class WholesStep(DeviceStep):
         rows, terms = self.facts.values[matrix].shape
         n, lane, start = (tirx.Var(name, "int64") for name in ("n", "lane", "start"))
         warp = panel * const(self.blocking.threads // WARP) + tirx.truncdiv(self.thread, const(WARP))
-        sums = scratch("sums", _ROWS, "float32")
+        sums = registers("sums", _ROWS, "float32")
         k, bounded = tirx.Var("k", "int64"), tirx.Var("bounded", "int64")
         moved = vectors.moved(bounded)
         x = where(k < const(terms), moved.of(vector))
@@ -144,7 +144,7 @@ class WholesStep(DeviceStep):
         (source,) = self.facts.values[result.number].of
         count, threads = self.facts.values[result.number].shape[0], self.blocking.threads
         lane = tirx.Var("lane", "int64")
-        most, total = scratch("most", 1, "float32"), scratch("total", 1, "float32")
+        most, total = registers("most", 1, "float32"), registers("total", 1, "float32")
 
         def loop_over(step: int, start: Any, stop: int, body: Body) -> Any:
             n, k, bounded = (tirx.Var(name, "int64") for name in ("n", "k", "bounded"))

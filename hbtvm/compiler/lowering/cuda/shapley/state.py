@@ -10,7 +10,7 @@ from tvm import sym, tirx
 
 from hbtvm.compiler.lowering.indices import index_at
 from hbtvm.schedules.reasons.cuda import SHAPLEY_STEPS
-from hbtvm.schedules.statements import Place, Scratch, const, scratch, sequence, serial
+from hbtvm.schedules.statements import Place, Scratch, const, registers, sequence, serial
 from hbtvm.strategies.reasons import steps
 
 _MOST_UNROLLED = 32  # points in straight-line code
@@ -79,13 +79,13 @@ class State:
         self.up = self._array("up", outputs * k * rows)
         self.value, self.total = self._array("value", rows), self._array("total", rows)
         self.points = self._array("points", 2 * k)
-        self.taken = scratch("taken", -(-levels // WORD) * rows, "uint32")
-        self.word = scratch("word", steps.WORDS, "int32")
+        self.taken = registers("taken", -(-levels // WORD) * rows, "uint32")
+        self.word = registers("word", steps.WORDS, "int32")
         self.weight = self._array("weight", steps.NUMBERS)
         self.leaf = self._array("leaf", 2)
 
     def _array(self, name: str, count: int) -> Scratch:
-        return scratch(name, count, self.dtype)
+        return registers(name, count, self.dtype)
 
     # Short ways
 
