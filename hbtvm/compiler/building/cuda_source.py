@@ -23,6 +23,7 @@ from hbtvm.compiler.lowering.cuda.pairs import EITHER, FLOAT64, with_pairs
 from hbtvm.compiler.lowering.cuda.shapley.walk import make_steps
 from hbtvm.compiler.lowering.cuda.tensor_cores import multiply
 from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
+from hbtvm.compiler.lowering.row_loops import make_row_loop
 from hbtvm.compiler.targets.target import tvm_target
 from hbtvm.errors import BuildError
 from hbtvm.runtime.cuda.kernel import OLDEST_PORTABLE
@@ -30,7 +31,9 @@ from hbtvm.runtime.native.objects.cache import KERNELS, kept
 from hbtvm.schedules.cuda.gemm import TENSOR
 from hbtvm.schedules.cuda.network import MULTIPLY_ADD
 from hbtvm.schedules.cuda.steps import GRID_STRIDED, PREFETCHED
+from hbtvm.schedules.network.loops import LOOP_ROWS
 from hbtvm.schedules.reasons.cuda import SHAPLEY_STEPS
+from hbtvm.schedules.statements import registers
 from hbtvm.schedules.workload import Target
 
 LOWERING = (
@@ -51,6 +54,7 @@ LOWERING = (
 
 _REWRITES = {
     **REWRITES,
+    LOOP_ROWS: lambda loop: make_row_loop(loop, registers),
     TENSOR: multiply,
     PREFETCHED: prefetch.prefetch,
     GRID_STRIDED: grid_stride,

@@ -227,7 +227,8 @@ def usable(
             f"there are no kernels of {_HOLDS[forest.family]} for the target kind {target['kind']!r} yet; "
             "compile the model for a CPU."
         )
-    for name in of_family if names is None else names:
+    machine = "x86-64 CPUs" if target["kind"] == "llvm" else target["kind"]  # Arm CPUs have them all
+    for name in [name for name in of_family if name in available] if names is None else names:
         if name not in of_family:
             holds = next(family for family, known in BY_FAMILY.items() if name in known)
             refused[name] = f"{name} holds {_HOLDS[holds]} only"
@@ -236,8 +237,7 @@ def usable(
             refused[name] = _BY_NAME_ALONE[target["kind"], name]
             continue
         strategy = available.get(name)
-        missing = f"{name} has no kernels for {target['kind']}"
-        reason = refusal(strategy, workload, target) if strategy else missing
+        reason = refusal(strategy, workload, target) if strategy else f"{name} has no kernels for {machine}"
         if strategy and reason is None:
             chosen[name] = strategy
         else:

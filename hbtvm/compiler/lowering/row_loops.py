@@ -12,6 +12,7 @@ from hbtvm.compiler.lowering.indices import index_at
 from hbtvm.operators.coupling import TOLERANCE
 from hbtvm.schedules.statements import (
     Place,
+    Scratch,
     any_lane,
     broadcast,
     scratch,
@@ -20,6 +21,9 @@ from hbtvm.schedules.statements import (
     splat,
 )
 from hbtvm.strategies.network.row_loops import COUPLING, IMPUTATION
+
+Array = Callable[[str, int, str], Scratch]
+"""Returns an array by its name, number of elements, and dtype."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,13 @@ class Columns:
         return self.first.store(value, column * self.step + row, lanes)
 
 
-def make_row_loop(loop: Any) -> Any:
+def make_row_loop(loop: Any, array: Array = scratch) -> Any:
     """Return the replacement of an annotated loop of a lowered function.
 
     The loop is ``for row: for output: out[.., output, row] = call(..)``, with unit strides of rows unless
     there is a single row.
+
+    `array`: returns a small array of the target.
     """
     inner = loop.body
     store = inner.body
@@ -64,18 +70,23 @@ def make_row_loop(loop: Any) -> Any:
         for first, second in zip(loads[0 : 2 * count : 2], loads[1 : 2 * count : 2], strict=True)
     ]
     tables = [Place(load.source, at(load.indices[0])) for load in loads[2 * count :]]
-    return build(out, inputs, tables, sizes, int(loop.extent))
+    return build(out, inputs, tables, sizes, int(loop.extent), array)
 
 
 def _imputation(
-    out: Columns, inputs: Sequence[Columns], tables: Sequence[Place], sizes: Sequence[int], n: int
+    out: Columns,
+    inputs: Sequence[Columns],
+    tables: Sequence[Place],
+    sizes: Sequence[int],
+    n: int,
+    array: Array,
 ) -> Any:
     """Compute `hbtvm.operators.imputation.Imputation` for n rows together."""
     (state, missing), (column, weight, intercept, low, high) = inputs, tables
     steps, width = sizes
 
     def step(s: Any) -> Any:
-        here, total = tirx.Var("here", "int64"), scratch("total", n, "float64")
+        here, total = tirx.Var("here", "int64"), array("total", n, "float64")
 
         def add(f: Any) -> Any:
             term = broadcast(weight.load(s * width + f), n) * out.load(f, n)
@@ -107,17 +118,22 @@ def _imputation(
 
 
 def _coupling(
-    out: Columns, inputs: Sequence[Columns], tables: Sequence[Place], sizes: Sequence[int], n: int
+    out: Columns,
+    inputs: Sequence[Columns],
+    tables: Sequence[Place],
+    sizes: Sequence[int],
+    n: int,
+    array: Array,
 ) -> Any:
     """Compute `hbtvm.operators.coupling.coupled` row by row: numbers of rounds differ."""
     classes, rounds = sizes
-    return serial("row", n, lambda row: _coupled_row(out, inputs[0], classes, rounds, row))
+    return serial("row", n, lambda row: _coupled_row(out, inputs[0], classes, rounds, row, array))
 
 
-def _coupled_row(out: Columns, pairs: Columns, classes: int, rounds: int, row: Any) -> Any:
-    diagonal, product = (scratch(name, classes, "float64") for name in ("diagonal", "product"))
-    total, error, scale = (scratch(name, 1, "float64") for name in ("total", "error", "scale"))
-    done = scratch("round", 1, "int64")
+def _coupled_row(out: Columns, pairs: Columns, classes: int, rounds: int, row: Any, array: Array) -> Any:
+    diagonal, product = (array(name, classes, "float64") for name in ("diagonal", "product"))
+    total, error, scale = (array(name, 1, "float64") for name in ("total", "error", "scale"))
+    done = array("round", 1, "int64")
     one = tirx.const(1.0, "float64")
 
     def share(i: Any, j: Any) -> Any:
