@@ -48,7 +48,8 @@ def test_a_similar_workload_is_better_than_none() -> None:
     workload, strategies = shape()
     near, far = shape(trees=120)[0], shape(trees=900)[0]
     known = [record(far, "gemm", 1e-6), record(near, "perfect_tree_traversal", 1e-5, together=4)]
-    choice = choose(known, strategies, workload, V4)
+    assert choose(known, strategies, workload, V4).origin == "default"  # which nobody measured
+    choice = choose([*known, record(near, "bitvector", 2e-5)], strategies, workload, V4)
     assert (choice.strategy, choice.config["together"]) == ("perfect_tree_traversal", 4)
     assert (choice.seconds, choice.origin) == (None, "similar")
 
@@ -67,10 +68,14 @@ def test_another_machine_counts_if_its_vectors_are_as_wide() -> None:
 
 def test_rules_for_fast_gathers_are_better_than_measurements_of_slow_ones() -> None:
     workload, strategies = shape()
-    other, same = (record({**workload, "trees": 110}, "gemm", 1e-6, target) for target in (V4, SAPPHIRE))
-    assert choose([other], strategies, workload, SAPPHIRE).origin == "default"
-    assert choose([other], strategies, workload, ZEN).origin == "similar"
-    assert choose([other, same], strategies, workload, SAPPHIRE).strategy == "gemm"
+    near = {**workload, "trees": 110}
+    other, same = (
+        [record(near, "gemm", 1e-6, target), record(near, "bitvector", 1e-5, target)]
+        for target in (V4, SAPPHIRE)
+    )
+    assert choose(other, strategies, workload, SAPPHIRE).origin == "default"
+    assert choose(other, strategies, workload, ZEN).origin == "similar"
+    assert choose([*other, *same], strategies, workload, SAPPHIRE).strategy == "gemm"
 
 
 def test_what_does_not_fit_is_translated_or_passed_over() -> None:

@@ -81,22 +81,7 @@ def choose(
     """
     target_keys = canonical(workload), target_key(target)
     default = default_strategy(strategies, workload, target)
-    if default == "oblivious":  # measurements of models without such trees had slower strategies only
-        records = [record for record in records if record.workload.get("oblivious")]
-    if default == "ranked_traversal" and ranked_rows.pays(workload, target):
-        # The same holds for measurements of other workloads from before this program.
-        records = [
-            record
-            for record in records
-            if (record.workload_key, record.target_key) == target_keys
-            or (record.strategy == default and record.config.get("axis") == "rows")
-        ]
-    if default == "product":  # others' measurements may have had slower strategies only
-        records = [
-            record
-            for record in records
-            if record.strategy == "product" or record.workload_key == target_keys[0]
-        ]
+    config = strategies[default].default(workload, target)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.strategy in strategies and _suits(record.target, target):
@@ -108,16 +93,20 @@ def choose(
     for key in sorted(groups, key=lambda key: (distances[key], key)):
         if distances[key] > _FAR:
             break
+        # Other workloads' measurements from before the default's program say nothing about it.
+        others = key[0] != target_keys[0]
+        if others and all(_program(one) != (default, config.get("axis")) for one in groups[key]):
+            continue
         choice = _fit(groups[key], strategies, workload, target)
         if choice is not None:
-            strategy, config, record = choice
+            strategy, logged, record = choice
             if key == target_keys:
-                return Choice(strategy, config, statistics.median(record.times), "log")
-            if "parallel" in config:
+                return Choice(strategy, logged, statistics.median(record.times), "log")
+            if "parallel" in logged:
                 # The benefit of threads depends on this model's call times and rows.
-                config = strategies[strategy].with_sharing(config, workload, target)
-            return Choice(strategy, config, None, "similar")
-    return Choice(default, strategies[default].default(workload, target), None, "default")
+                logged = strategies[strategy].with_sharing(logged, workload, target)
+            return Choice(strategy, logged, None, "similar")
+    return Choice(default, config, None, "default")
 
 
 def default_strategy(strategies: dict[str, Strategy], workload: Workload, target: Target) -> str:
@@ -215,6 +204,11 @@ def default_record(records: Sequence[Record]) -> Record | None:
         return None  # the workload is not of this version's models
     same = (record for record in records if record.strategy == name and dict(record.config) == dict(config))
     return next(iter(ranking(same)), None)
+
+
+def _program(record: Record) -> tuple[str, Any]:
+    """Return a record's strategy, and which of its programs it measured."""
+    return record.strategy, record.config.get("axis")
 
 
 def _suits(one: Mapping[str, Any], other: Target) -> bool:
