@@ -22,7 +22,7 @@ from hbtvm.strategies.trees import oblivious
 from hbtvm.strategies.trees.perfect import is_full
 from hbtvm.tuning.learning.transfer import distance, translate
 
-_FAR = 5.0
+_FAR = 4.0
 """Factors of two by which a logged workload may differ; beyond, a default is better."""
 
 _OTHER_MACHINE = 1.0
