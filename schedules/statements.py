@@ -47,6 +47,15 @@ def registers(name: str, count: int, dtype: str) -> Scratch:
     return scratch(name, count, dtype, "local")
 
 
+def prefetch(load: Any, locality: int) -> Any:
+    """Return the statement that fetches a load's cache line, for reading.
+
+    `locality`: LLVM's number: 3 for the first-level cache, 2 for the second-level cache.
+    """
+    arguments = [tirx.const(value, "int32") for value in (0, locality, 1)]
+    return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", tirx.address_of(load), *arguments))
+
+
 def const(value: int) -> Any:
     """Return an int64 constant, such as an index or a count."""
     return tirx.const(value, "int64")

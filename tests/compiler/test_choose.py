@@ -48,7 +48,7 @@ def test_a_similar_workload_is_better_than_none() -> None:
     workload, strategies = shape()
     near, far = shape(trees=120)[0], shape(trees=900)[0]
     known = [record(far, "gemm", 1e-6), record(near, "perfect_tree_traversal", 1e-5, together=4)]
-    assert choose(known, strategies, workload, V4).origin == "default"  # which nobody measured
+    assert choose(known, strategies, workload, V4).origin == "default"  # the default was not measured
     choice = choose([*known, record(near, "bitvector", 2e-5)], strategies, workload, V4)
     assert (choice.strategy, choice.config["together"]) == ("perfect_tree_traversal", 4)
     assert (choice.seconds, choice.origin) == (None, "similar")

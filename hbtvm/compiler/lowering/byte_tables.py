@@ -12,6 +12,8 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from hbtvm.compiler.lowering.indices import entry_at
+
 _SHUFFLED = 16  # entries of a table of `pshufb`
 _PERMUTED = 64  # entries of a table of `vpermb`
 _REGISTERS = 4  # most registers of a table of `tbl`
@@ -24,8 +26,7 @@ def bytes_at(load: Any, index: Any, entries: int, lanes: int) -> Any:
     `entries`: at most 256, a multiple of 64, or of 16 for 16 lanes.
     """
     if lanes == 1:
-        at = tirx.Cast("int32", tirx.Cast("uint8", index))
-        return tirx.BufferLoad(load.source, [load.indices[0] + tirx.Cast(str(load.indices[0].ty.dtype), at)])
+        return entry_at(load, tirx.Cast("int32", tirx.Cast("uint8", index)))
     load, name = load.value, tirx.Var("byte", f"int8x{lanes}")
     if "neon" in _features():
         made = _looked_up(load, name, entries)

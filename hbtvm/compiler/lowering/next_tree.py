@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from hbtvm.schedules.cpu.traversal import NEXT_TREE
-from hbtvm.schedules.statements import const, serial
+from hbtvm.schedules.statements import const, prefetch, serial
 
 _LINE = 64  # bytes of a cache line
 _LINES_PER_ROW = 12
@@ -47,10 +47,7 @@ def prefetch_next(loop: Any) -> Any:
 
     def line(number: Any) -> Any:
         at = there + (loop.loop_var.astype("int64") * lines + number) * const(per_line)
-        address = tirx.address_of(tirx.BufferLoad(node.source, [at]))
-        # For reading, into the second-level cache, data.
-        arguments = [tirx.const(value, "int32") for value in (0, 2, 1)]
-        return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *arguments))
+        return prefetch(tirx.BufferLoad(node.source, [at]), 2)
 
     fetch = tirx.SeqStmt(
         [

@@ -11,6 +11,7 @@ import numpy as np
 from tvm import tirx
 from tvm.tirx.op import register_intrin_lowering
 
+from hbtvm.compiler.lowering.indices import entry_at
 from hbtvm.compiler.lowering.lookups import on_arm, register_lanes
 from hbtvm.strategies.intrinsics.rank import KEYS, RANK_OF, levels_of, starts_of
 from hbtvm.strategies.intrinsics.subtree import NODES, REGISTER, TESTS_OF, blocks_of, record_size
@@ -133,16 +134,10 @@ def lower_end(call: Any) -> Any:
         here, there = nodes[number - level : number - level + 2]
         entry = tirx.Var(f"word_{number}", "int32")
         limit = (entry >> tirx.const(COLUMN_BITS, "int32")).astype(dtype)
-        is_left = _entry(row, entry & tirx.const(2**COLUMN_BITS - 1, "int32")) < limit
+        is_left = entry_at(row, entry & tirx.const(2**COLUMN_BITS - 1, "int32")) < limit
         following = tirx.Let(there, here * 2 - is_left.astype("int32"), result)
-        result = tirx.Let(entry, _entry(word, here + tirx.const(2**number - 1, "int32")), following)
+        result = tirx.Let(entry, entry_at(word, here + tirx.const(2**number - 1, "int32")), following)
     return tirx.Let(nodes[0], node + 1, result)
-
-
-def _entry(load: Any, offset: Any) -> Any:
-    """Return the entry at an offset from a load's."""
-    at = load.indices[0]
-    return tirx.BufferLoad(load.source, [at + tirx.Cast(str(at.ty.dtype), offset)])
 
 
 register_intrin_lowering(END_OF, target="llvm", f=lower_end)

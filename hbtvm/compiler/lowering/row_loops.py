@@ -42,6 +42,18 @@ class Columns:
         return self.first.store(value, column * self.step + row, lanes)
 
 
+@dataclass(frozen=True)
+class RowLoop:
+    """An annotated loop: its result, and the operands of its call."""
+
+    out: Columns
+    inputs: Sequence[Columns]
+    tables: Sequence[Place]
+    sizes: Sequence[int]
+    rows: int
+    array: Array
+
+
 def make_row_loop(loop: Any, array: Array = scratch) -> Any:
     """Return the replacement of an annotated loop of a lowered function.
 
@@ -70,20 +82,14 @@ def make_row_loop(loop: Any, array: Array = scratch) -> Any:
         for first, second in zip(loads[0 : 2 * count : 2], loads[1 : 2 * count : 2], strict=True)
     ]
     tables = [Place(load.source, at(load.indices[0])) for load in loads[2 * count :]]
-    return build(out, inputs, tables, sizes, int(loop.extent), array)
+    return build(RowLoop(out, inputs, tables, sizes, int(loop.extent), array))
 
 
-def _imputation(
-    out: Columns,
-    inputs: Sequence[Columns],
-    tables: Sequence[Place],
-    sizes: Sequence[int],
-    n: int,
-    array: Array,
-) -> Any:
-    """Compute `hbtvm.operators.imputation.Imputation` for n rows together."""
-    (state, missing), (column, weight, intercept, low, high) = inputs, tables
-    steps, width = sizes
+def _imputation(loop: RowLoop) -> Any:
+    """Compute `hbtvm.operators.imputation.Imputation` for all rows together."""
+    out, n, array = loop.out, loop.rows, loop.array
+    (state, missing), (column, weight, intercept, low, high) = loop.inputs, loop.tables
+    steps, width = loop.sizes
 
     def step(s: Any) -> Any:
         here, total = tirx.Var("here", "int64"), array("total", n, "float64")
@@ -117,20 +123,13 @@ def _imputation(
     return sequence([begin, serial("step", steps, step)])
 
 
-def _coupling(
-    out: Columns,
-    inputs: Sequence[Columns],
-    tables: Sequence[Place],
-    sizes: Sequence[int],
-    n: int,
-    array: Array,
-) -> Any:
+def _coupling(loop: RowLoop) -> Any:
     """Compute `hbtvm.operators.coupling.coupled` row by row: numbers of rounds differ."""
-    classes, rounds = sizes
-    return serial("row", n, lambda row: _coupled_row(out, inputs[0], classes, rounds, row, array))
+    return serial("row", loop.rows, lambda row: _coupled_row(loop, row))
 
 
-def _coupled_row(out: Columns, pairs: Columns, classes: int, rounds: int, row: Any, array: Array) -> Any:
+def _coupled_row(loop: RowLoop, row: Any) -> Any:
+    out, (pairs,), (classes, rounds), array = loop.out, loop.inputs, loop.sizes, loop.array
     diagonal, product = (array(name, classes, "float64") for name in ("diagonal", "product"))
     total, error, scale = (array(name, 1, "float64") for name in ("total", "error", "scale"))
     done = array("round", 1, "int64")
@@ -217,7 +216,7 @@ def _coupled_row(out: Columns, pairs: Columns, classes: int, rounds: int, row: A
     )
 
 
-_BUILDERS: dict[str, tuple[Callable[..., Any], int]] = {
+_BUILDERS: dict[str, tuple[Callable[[RowLoop], Any], int]] = {
     IMPUTATION: (_imputation, 2),
     COUPLING: (_coupling, 1),
 }

@@ -13,6 +13,7 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from hbtvm.schedules.cpu.ranked_rows import SCALARS
+from hbtvm.schedules.statements import prefetch
 from hbtvm.strategies.intrinsics.walk import END_OF
 
 
@@ -28,8 +29,5 @@ def keep_scalar(loop: Any) -> Any:
 
     (at,) = row.indices
     there = tirx.BufferLoad(row.source, [tvm_ffi.structural_map(at, (tirx.Var, of_row))])
-    # For reading, into the first-level cache, data.
-    arguments = [tirx.const(value, "int32") for value in (0, 3, 1)]
-    fetch = tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", tirx.address_of(there), *arguments))
-    body = tirx.SeqStmt([fetch, loop.body])
+    body = tirx.SeqStmt([prefetch(there, 3), loop.body])
     return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, {})
