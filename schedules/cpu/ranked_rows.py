@@ -34,8 +34,8 @@ from hbtvm.schedules.space import Config, Knob
 from hbtvm.schedules.workload import Target, Workload, apart_of
 
 SCALARS = "hbtvm.scalars"
-"""Annotation of a loop over rows whose walks stay scalar; its value: how many rows ahead ranks are prefetched
-(see `hbtvm.compiler.lowering.scalar_rows`)."""
+"""Annotation of a loop over rows whose walks stay scalar; its value: trees of a tile, groups, and a tree's
+nodes and leaf values (see `hbtvm.compiler.lowering.scalar_rows`)."""
 
 _BYTES = 4  # of an int32
 _BYTE, _MOST_BITS = 8, 16  # bits of ranks
@@ -46,7 +46,6 @@ row's subtree."""
 
 ROW_TILES = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
-_AHEAD = 4  # rows whose ranks are prefetched
 _MOST_MASKED = 7  # levels whose nodes are all tested: their numbers fit a byte
 
 _LOADED = 64
@@ -204,7 +203,9 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         sch.reorder(r, tree, v)
         for loop in (tree, v):
             sch.unroll(loop)
-        sch.annotate(r, SCALARS, _AHEAD)
+        nodes = 2 ** workload["depth"]
+        sizes = [workload["groups"], nodes, nodes * workload["width"]]
+        sch.annotate(r, SCALARS, [config["tree_tile"], *sizes])
         state_tile(sch, sums, "row_ranks", 4, by_row=True)
         sch.compute_at(walk, outer[1], True)
     else:
