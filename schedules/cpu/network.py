@@ -36,12 +36,15 @@ from hbtvm.schedules.network import nearest as network_nearest
 from hbtvm.schedules.network.nodes import (
     REGISTER_BLOCKS,
     SUMS,
+    chained,
     even_outputs,
+    follows_tables,
     fusible,
     in_register_blocks,
     may_expand,
     nearest,
     only_one_hot,
+    sums_and_weights,
 )
 from hbtvm.schedules.network.plan import (
     LONG,
@@ -54,6 +57,9 @@ from hbtvm.schedules.network.plan import (
 )
 from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
+
+_PADDED = 9 / 8  # rows of a batch's tiles, over its own, from which small tiles pay for all networks
+_WEIGHTS = 1 << 16  # bytes that about fit the first-level cache, where each small tile reads them again
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -122,22 +128,47 @@ def _default(network: NetworkWorkload, target: Target) -> Config:
             "axis": "outputs", "row_tile": 1, "lanes": lanes[-1], "vectors": 4, "output_tile": 1, "block": 0,
             "unroll": 1, "distances": distances,
         }  # fmt: skip
-    tile = min(tile, 32)
-    # AVX2 has half as many registers as AVX-512 and Arm.
-    many = lanes[-1] > 4 or is_arm(target)
-    vectors = max(n for n in ((1, 2, 4) if many else (1, 2)) if n * lanes[-1] <= tile)
+    tile, vectors, output_tile, unroll = _rows(network, target, min(tile, 32))
     outputs = [int(network["nodes"][at]["width"]) for at in in_register_blocks(network["nodes"])]
-    block = 16 if fused else REGISTER_BLOCKS[0] if outputs and max(outputs) <= 2 else 0
+    # (A block in registers is cut for as many outputs, and leaves no room for more.)
+    small = bool(outputs) and max(outputs) <= 2 and output_tile <= REGISTER_BLOCKS[0]
+    block = 16 if fused else REGISTER_BLOCKS[0] if small else 0
     return {
         "axis": "rows",
         "row_tile": tile,
         "lanes": lanes[-1],
         "vectors": vectors,
-        "output_tile": min(4, even_outputs(network["nodes"])),
+        "output_tile": output_tile,
         "block": block,
-        "unroll": 2,
+        "unroll": unroll,
         "distances": distances,
     }
+
+
+def _rows(network: NetworkWorkload, target: Target, most: int) -> tuple[int, int, int, int]:
+    """Return a tile's rows, and the vectors, outputs and terms of a step of its sums; `most`: of the rows.
+
+    Large tiles share loads of tables and weights, which matters for wide or chained sums and for weights that
+    outgrow the first-level cache. Small tiles keep the values between stages near, and pad a batch less.
+    """
+    nodes, lanes = network["nodes"], vector_lanes(target, "float64")[-1]
+    widest, weights = sums_and_weights(nodes)
+    even = min(4, even_outputs(nodes))
+    # AVX2 has half as many registers as AVX-512 and Arm.
+    many = lanes > 4 or is_arm(target)
+    vectors = max(n for n in ((1, 2, 4) if many else (1, 2)) if n * lanes <= most)
+    if is_arm(target) or not widest or follows_tables(nodes):
+        return most, vectors, even, 2
+    if not many:
+        return vectors * lanes, vectors, even, 4
+    if -(-network["rows"] // most) * most > _PADDED * network["rows"]:
+        both = min(2, vectors) if chained(nodes) else 1
+        return both * lanes, both, 8, 4
+    if widest > MAX_SUMS or weights > _WEIGHTS or chained(nodes):
+        return most, vectors, even, 2
+    # Two additions start in each cycle, and take four: eight sums at a time hide that.
+    vectors = min(vectors, max(1, 8 >> (widest - 1).bit_length()))
+    return (lanes, 1, 8, 4) if vectors == 1 else (vectors * lanes, vectors, even, 2)
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:

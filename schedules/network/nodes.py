@@ -5,10 +5,13 @@ A node's number is its position; nodes come after their inputs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 SUMS = ("contract", "distance", "linear_sum")  # kinds of nodes that are sums
+
+_PLAIN = (*SUMS, "input", "constant", "elementwise", "reduce", "concat", "select", "repeat")
 
 FUSED_WIDTH = 192  # fewest columns of an input that a product may compute block by block (knob ``block``)
 
@@ -66,6 +69,27 @@ def even_outputs(nodes: Sequence[Mapping[str, Any]]) -> int:
     """Return a number of outputs that pads little: the largest power of two up to the widest sum."""
     widest = max([1, *(int(node["width"]) for node in nodes if node["kind"] in SUMS)])
     return 1 << (widest.bit_length() - 1)
+
+
+def sums_and_weights(nodes: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return the outputs of the widest sum, 0 without one, and the bytes of all sums' weights."""
+    sums = [node for node in nodes if node["kind"] in SUMS]
+    widths = [int(node["width"]) for node in sums]
+    terms = [int(nodes[node["inputs"][0]]["width"]) for node in sums]
+    return max(widths, default=0), 8 * sum(map(math.prod, zip(widths, terms, strict=True)))
+
+
+def chained(nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a sum reads another one."""
+    behind: list[bool] = []
+    for node in nodes:
+        behind.append(any(behind[at] or nodes[at]["kind"] in SUMS for at in node["inputs"]))
+    return any(late and node["kind"] in SUMS for late, node in zip(behind, nodes, strict=True))
+
+
+def follows_tables(nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a node reads tables for each column or code, loads that the rows of a tile share."""
+    return any(node["kind"] not in _PLAIN or "entries" in node["tables"] for node in nodes)
 
 
 def in_one_pass(node: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hbtvm.compiler.targets.target import resolve
 from hbtvm.graph.networks.network import Network
 from hbtvm.operators.base import Input
 from hbtvm.operators.tables import Bucketize, OneHot
@@ -35,6 +36,22 @@ def test_random_configurations(name: str) -> None:
     space = strategies_on(CPU, operand.family)["fused"].space(workload_of(operand, 1000), CPU)
     for config in space.sample(rng, 2):
         check(networks.run(network, config, X), network, X)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layers"])
+@pytest.mark.parametrize("mcpu", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("batch", [100, 1000])
+def test_tiles_pad_little(name: str, mcpu: str, batch: int) -> None:
+    target = resolve({"kind": "llvm", "mcpu": mcpu})
+    network = networks.network(name)
+    workload = workload_of(make_network(network, "float32"), batch)
+    strategy = strategies_on(target, workload["family"])["fused"]
+    config = strategy.default(workload, target)
+    tile = int(config["row_tile"])
+    assert config["axis"] == "rows" and -(-batch // tile) * tile <= 1.125 * batch
+    assert strategy.space(workload, target).contains(config)
+    X = networks.rows(batch, "float32")
+    check(networks.run(network, config, X, batch, target=target), network, X)
 
 
 def test_one_hot_of_many_rows() -> None:
