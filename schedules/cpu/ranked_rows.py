@@ -55,8 +55,11 @@ _DEPTHS_OF_WORDS = (6, 7, 8)  # where walks over ranks of two bytes are faster t
 _SHUFFLED = 64  # bytes of a row's ranks from which scalar walks are faster than shuffles
 _MASKED, _MASKED_ROWS = 6, 256  # levels by masks above scalar walks, and rows whose ranks stay in the caches
 
-_GATHERED = {8: 25, 9: 8, 10: 3}
+_GATHERED = {8: 17, 9: 8, 10: 3}
 """By depth: trees for each column from which the ranks of columns pay against walks that gather numbers."""
+
+_GATHERED_WORDS, _GATHERED_ROWS = 25, 512
+"""The same for ranks of two bytes and depth 8, and rows of a call, which share the loads of large tables."""
 
 _MOST_COLUMNS = 256  # a word of walks has a byte for a column
 _MOST_SHUFFLED = 128  # a subtree takes an instruction for 16 columns
@@ -84,8 +87,11 @@ def pays(workload: Workload, target: Target) -> bool:
         return False
     bits, leaves, depth = int(target["vector_bits"]), workload["leaves"], workload["depth"]
     if workload["rank_bits"] > _BYTE:
+        if gathers(target) and (columns * _GATHERED_WORDS > trees or workload["rows"] < _GATHERED_ROWS):
+            return False
         searched = columns * (1 + (_masked(workload) > 0))
-        return depth in _DEPTHS_OF_WORDS and leaves > 32 and bits <= 256 and searched * 512 <= trees * bits
+        depths = _DEPTHS_OF_WORDS if bits <= 256 else _DEPTHS_OF_WORDS[-1:]
+        return depth in depths and leaves > 32 and searched * 512 <= trees * min(bits, 256)
     wide = bits >= 512
     # Permutes of wide vectors look up the leaf values of shallow trees.
     if depth < (7 if wide else 5):

@@ -248,12 +248,13 @@ def test_every_feature_that_packages_tell_is_part_of_a_logs_key() -> None:
     ("leaves", "depth", "columns", "bits", "v3", "v4"),
     [
         (256, 8, 28, 8, "ranked_traversal", "ranked_traversal"),  # as XGBoost grows them on bins
-        (256, 8, 28, 13, "ranked_traversal", "perfect_tree_traversal"),  # with any thresholds
-        (256, 8, 60, 13, "ranked_traversal", "perfect_tree_traversal"),  # by scalar walks
+        (256, 8, 28, 13, "ranked_traversal", "ranked_traversal"),  # with any thresholds
+        (256, 8, 60, 13, "ranked_traversal", "ranked_traversal"),  # by scalar walks
         (256, 8, 150, 13, "perfect_tree_traversal", "perfect_tree_traversal"),  # searches for many columns
         (256, 9, 28, 13, "perfect_tree_traversal", "perfect_tree_traversal"),
         (256, 8, 600, 8, "perfect_tree_traversal", "perfect_tree_traversal"),  # more columns than trees
         (64, 6, 28, 8, "ranked_traversal", "perfect_tree_traversal"),
+        (64, 6, 28, 13, "ranked_traversal", "perfect_tree_traversal"),
         (31, 10, 28, 8, "bitvector", "bitvector"),  # as LightGBM does
     ],
 )
@@ -269,6 +270,22 @@ def test_byte_ranks_are_the_default_where_they_pay(
         assert able[expected].space(workload, target).contains(choice.config)
         few = default_strategy(able, {**workload, "rows": 4}, target)
         assert able[few].default({**workload, "rows": 4}, target)["axis"] != "rows" or few != expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "bits", "rows", "expected"),
+    [
+        (28, 8, 100, "ranked_traversal"),
+        (13, 13, 1000, "ranked_traversal"),
+        (13, 13, 100, "perfect_tree_traversal"),  # few rows share the loads of tables
+        (28, 13, 1000, "perfect_tree_traversal"),  # searches for many columns
+    ],
+)
+def test_ranks_against_fast_gathers(columns: int, bits: int, rows: int, expected: str) -> None:
+    shapes = {"leaves": 256, "nodes": 511, "depth": 8, "rows": rows, "trees": 500}
+    workload = {**shape()[0], **shapes, "numeric": columns, "rank_bits": bits}
+    able = {name: one for name, one in STRATEGIES.items() if one.refuse(workload) is None}
+    assert default_strategy(able, workload, SAPPHIRE) == expected
 
 
 def test_measurements_from_before_byte_ranks_do_not_hide_them() -> None:

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hbtvm.compiler.building.cpu import compile_module
+from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.graph.trees.ensemble import LEAF, TreeEnsemble
 from hbtvm.graph.trees.reference import margins
 from hbtvm.runtime.cpu import missing_features
+from hbtvm.runtime.package.contents import check_contents
 from hbtvm.schedules.cpu import ranked_rows
 from hbtvm.schedules.cpu.oblivious import COMPARE
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
@@ -98,6 +101,34 @@ def test_configurations_from_before_are_of_trees() -> None:
     workload = {**workload, "rows": 1000}
     space = RANKED.space(workload, CPU)
     assert space.contains(space.completed(before))
+
+
+def test_subtrees_need_no_gathers() -> None:
+    rng = np.random.default_rng(1)
+    ensemble = _with_many_thresholds(random_ensemble(rng, trees=400, features=3, width=2), rng)
+    workload = workload_of(make_forest(ensemble, "float32", "float32"), 150)
+    target = resolve({"kind": "llvm", "mcpu": "x86-64-v4"})
+    config = ranked_rows.default(workload, target)
+    assert not config["byte_levels"]
+    code = compile_module(RANKED.module(workload, config), target).mod.inspect_source("asm")
+    assert "vpshufb" in code
+    assert "vgather" not in code
+
+
+def test_columns_of_bytes_are_checked() -> None:
+    rng = np.random.default_rng(2)
+    ensemble = _with_many_thresholds(random_ensemble(rng, trees=400, features=3), rng)
+    forest = make_forest(ensemble, "float32", "float32")
+    workload = workload_of(forest, 150)
+    config = {**ranked_rows.default(workload, CPU), "byte_levels": 4, "together": 1}
+    entry = entry_of(forest, RANKED, workload, config)
+    check_contents(entry.signature, entry.tables)
+    names = [argument.name for argument in entry.signature.tables]
+    for spoiled in (-1, len(entry.tables[names.index("source")])):
+        tables = list(entry.tables)
+        tables[names.index("column")] = np.full_like(tables[names.index("column")], spoiled)
+        with pytest.raises(ValueError, match="column"):
+            check_contents(entry.signature, tuple(tables))
 
 
 def test_tests_lead_to_leaves() -> None:

@@ -17,7 +17,7 @@ from hbtvm.compiler.lowering import (
     lookups,  # noqa: F401 (registers how they become instructions)
     ranks,  # noqa: F401 (registers how they become instructions)
 )
-from hbtvm.compiler.lowering.rewrites import rewrite_loops, walks_by_scalars
+from hbtvm.compiler.lowering.rewrites import rewrite_loops, tests_subtrees, walks_by_scalars
 from hbtvm.compiler.targets.target import resolve, tvm_target
 from hbtvm.errors import BuildError
 from hbtvm.runtime.native.objects.build import SOURCES, compiled, compiled_once, executor_library, of_c
@@ -86,7 +86,9 @@ def _building_sources() -> tuple[Path, ...]:
 def _lowered(module: Any, target: Target) -> tuple[Any, Any]:
     """Return a module with rewritten loops, and TVM's target for it."""
     # LLVM would combine scalar walks into vectors that load nodes by gathers, which scalar walks avoid.
-    device = tvm_target(target, pack_scalars=not walks_by_scalars(module))
+    # It would also gather the leaf values of a few rows, for which extracting lanes takes longer than loads.
+    scalar, subtrees = walks_by_scalars(module), tests_subtrees(module)
+    device = tvm_target(target, pack_scalars=not scalar, gather=not subtrees)
     with device:
         return rewrite_loops(module), device
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import ir, s_tir, tirx
 
 from hbtvm.compiler.lowering.block_stores import store_by_row
 from hbtvm.compiler.lowering.block_transpose import transpose_block
@@ -28,6 +28,7 @@ from hbtvm.schedules.cuda.steps import RESIDENT
 from hbtvm.schedules.network.loops import LOOP_ROWS
 from hbtvm.schedules.network.nearest import NEAREST_ROWS
 from hbtvm.schedules.reasons.cpu import SHAPLEY
+from hbtvm.strategies.intrinsics.subtree import TESTS_OF
 
 LOWERING = (
     # TVM's first passes, until blocks are lowered and buffers are flat.
@@ -76,6 +77,14 @@ def walks_by_scalars(module: Any) -> bool:
         SCALARS in loop.annotations or int(loop.annotations[EARLY_EXIT]) == 1
         for loop in _annotated(module, (SCALARS, EARLY_EXIT))
     )
+
+
+def tests_subtrees(module: Any) -> bool:
+    """Return whether a scheduled module tests the nodes of subtrees together."""
+    calls: list[Any] = []
+    for function in module.functions.values():
+        tvm_ffi.structural_walk(function.body, (ir.Call, lambda call: calls.append(call.op)))
+    return ir.Op.get(TESTS_OF) in calls
 
 
 def rewrite_loops(

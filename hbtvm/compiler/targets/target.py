@@ -110,10 +110,11 @@ def _architecture(mtriple: object) -> str:
 _HOST = {"kind": "llvm"}  # of the functions that start kernels; packages have their launches instead
 
 
-def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
+def tvm_target(target: Target, pack_scalars: bool = True, gather: bool = True) -> Any:
     """Return the `tvm.target.Target` of a description.
 
     `pack_scalars`: whether LLVM may combine similar scalar operations into vectors.
+    `gather`: whether LLVM may combine loads of x86 into gathers.
     """
     if target["kind"] == "cuda":
         return tvm.target.Target(cuda_target.tvm_fields(target), host=_HOST)
@@ -126,6 +127,8 @@ def tvm_target(target: Target, pack_scalars: bool = True) -> Any:
     if architecture(target) == "aarch64":
         # LLVM would use it for single 128-bit instructions; packages don't list it.
         attributes += ["-sve", "-sme"]
+    if not gather:
+        attributes.append("+prefer-no-gather")
     if not pack_scalars:
         keys["cl-opt"] = ["-vectorize-slp:bool=0"]
     return tvm.target.Target(keys)
