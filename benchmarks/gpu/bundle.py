@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import io
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,30 @@ from hbtvm.schedules.workload import Target
 from hbtvm.strategies import strategies_on
 
 H100 = {"kind": "cuda", "arch": "sm_90", "cores": 132}
-COUNTS = (1, 63, 1_000, 100_003)
 SAMPLE = 4096  # rows of a file; calls repeat them
 MOST_BYTES = 60_000_000  # of a bundle: what machines that are lent take at once
-TRIALS = {"lightgbm": 120, "xgboost": 60}
-"""Candidates to build by default, by library: mostly the tables of so many layouts of trees."""
 
 _EVERY = 5  # of a recursive model's nodes, one of this many is compared; its children decide its states
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large a bundle's models and calls are.
+
+    `trees`: of the models of every strategy.
+    `checked`, `timed`, `explained`: rows of calls that are checked or timed, and of contributions.
+    `trials`: candidates to build by library; mostly the tables of so many layouts of trees.
+    `hidden`, `structures`: states of recursive models, and structures of their calls.
+    """
+
+    trees: int = 60
+    checked: Sequence[int] = (1, 63, 1_000, 100_003)
+    timed: Sequence[int] = (1, 1_000, 10_000, 100_000, 1_000_000)
+    explained: Sequence[int] = (1, 100, 10_000, 100_000)
+    trials: Mapping[str, int] = field(default_factory=lambda: {"lightgbm": 120, "xgboost": 60})
+    hidden: int = 128
+    structures: Sequence[int] = (1, 10, 50)
 
 
 @dataclass
@@ -59,7 +75,7 @@ class Contents:
         return name
 
 
-def models(trees: int = 60) -> dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray]]]:
+def models(trees: int) -> dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray]]]:
     """Return models of trees by library, each with a function that returns its predictions."""
     import catboost
     import lightgbm
@@ -99,13 +115,13 @@ def networks() -> dict[str, Any]:
     }
 
 
-def contents(target: Target, counts: Sequence[int] = COUNTS, sample: int = SAMPLE) -> Contents:
+def contents(target: Target, sizes: Sizes = Sizes()) -> Contents:
     """Return the checks of small models."""
     made = Contents([Step("the device", "device", alone=True)])
-    rows = higgs_like(sample, 28, 1)[0]
+    rows = higgs_like(SAMPLE, 28, 1)[0]
     small = made.put("rows/rows.npy", rows)
     sanitized: list[Step] = []
-    checked = list(_trees(target)) + list(_networks(target))
+    checked = list(_trees(target, sizes.trees)) + list(_networks(target))
     for title, oracle, package in checked:
         want = np.asarray(oracle(rows))
         output = "proba" if want.ndim > 1 else None  # what predict returns
@@ -116,7 +132,7 @@ def contents(target: Target, counts: Sequence[int] = COUNTS, sample: int = SAMPL
             "expected": made.put(f"expected/{title.split(' as ')[-1].replace(' ', '-')}.npy", want),
             "output": output,
         }
-        made.steps.append(Step(title, "scores", {**fields, "counts": list(counts)}))
+        made.steps.append(Step(title, "scores", {**fields, "counts": list(sizes.checked)}))
         if "xgboost" not in title and "scikit" not in title:
             few = {**fields, "counts": [1, 70]}
             sanitized += [
@@ -130,43 +146,49 @@ def contents(target: Target, counts: Sequence[int] = COUNTS, sample: int = SAMPL
     return made
 
 
-def measurements(target: Target, made: Contents, counts: Sequence[int], cache: Path) -> None:
+def measurements(target: Target, made: Contents, cache: Path, sizes: Sizes = Sizes()) -> None:
     """Add times of default kernels of 500 trees, of contributions and of carve-outs."""
     for library in ("lightgbm", "xgboost", "catboost-6"):
         about = trained(library, "higgs", cache)
-        package = api.compile(about["path"], target=dict(target), batch_sizes=tuple(counts)).package
+        package = api.compile(about["path"], target=dict(target), batch_sizes=tuple(sizes.timed)).package
         fields = {
             "package": made.put(f"packages/{library}-500.tar", package),
             "rows": made.put("rows/higgs.npy", np.load(about["rows"])[:SAMPLE].astype(np.float32)),
         }
         made.steps.append(
-            Step(f"times of {library}", "times", {**fields, "counts": list(counts)}, 90.0, True)
+            Step(f"times of {library}", "times", {**fields, "counts": list(sizes.timed)}, 90.0, True)
         )
-    for library, fields in _explained(target, made, cache):
+    for library, fields in _explained(target, made, cache, sizes.explained):
         made.steps.append(Step(f"contributions of {library}", "explain", fields, 90.0, True))
+    count = sizes.explained[-1]
     walk = api.compile(
         trained("lightgbm", "higgs", cache)["path"],
         target=dict(target),
         strategies=["tree_traversal"],
-        batch_sizes=(100_000,),
+        batch_sizes=(count,),
     ).package
-    fields = {"package": made.put("packages/walk.tar", walk), "rows": "rows/higgs.npy", "count": 100_000}
-    sizes = {"sizes": [32 * 1024, 132 * 1024, SIZES[-1]]}
-    made.steps.append(Step("carve-outs of shared memory", "carveouts", {**fields, **sizes}, 90.0, True))
+    fields = {
+        "package": made.put("packages/walk.tar", walk),
+        "rows": "rows/higgs.npy",
+        "count": count,
+        "sizes": [32 * 1024, 132 * 1024, SIZES[-1]],
+    }
+    made.steps.append(Step("carve-outs of shared memory", "carveouts", fields, 90.0, True))
 
 
-def recursive_models(target: Target, made: Contents) -> None:
+def recursive_models(target: Target, made: Contents, sizes: Sizes = Sizes()) -> None:
     """Add checks and times of recursive models."""
-    checks = [Step(title, "recursive", fields) for title, fields in _recursive(target, made)]
+    drawn = _recursive(target, made, sizes.hidden, sizes.structures)
+    checks = [Step(title, "recursive", fields) for title, fields in drawn]
     made.steps += checks
     for step in checks:
         fields = {name: step.fields[name] for name in ("package", "structures")}
         made.steps.append(Step(f"time of {step.name}", "recursive_time", fields, 90.0, True))
 
 
-def _trees(target: Target) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray], Package]]:
+def _trees(target: Target, trees: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray], Package]]:
     """Every strategy with every library's model that it takes."""
-    for library, (model, oracle) in models().items():
+    for library, (model, oracle) in models(trees).items():
         for name in strategies_on(target):
             try:
                 compiled = api.compile(
@@ -185,7 +207,7 @@ def _networks(target: Target) -> Iterator[tuple[str, Callable[[np.ndarray], np.n
 
 
 def _recursive(
-    target: Target, made: Contents, hidden: int = 128, batches: Sequence[int] = (1, 10, 50)
+    target: Target, made: Contents, hidden: int, batches: Sequence[int]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every cell by every way through levels."""
     for name in recursive.CELLS:
@@ -209,7 +231,9 @@ def _recursive(
             )
 
 
-def _explained(target: Target, made: Contents, cache: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _explained(
+    target: Target, made: Contents, cache: Path, counts: Sequence[int]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Packages with contributions, and the libraries' own."""
     import lightgbm
     import xgboost
@@ -231,16 +255,17 @@ def _explained(target: Target, made: Contents, cache: Path) -> Iterator[tuple[st
                 "package": made.put(f"packages/{library}-explained.tar", package),
                 "rows": made.put(f"rows/{library}-explained.npy", rows),
                 "expected": made.put(f"expected/{library}-explained.npy", np.asarray(want)),
-                "counts": [1, 100, 10_000, 100_000],
+                "counts": list(counts),
             },
         )
 
 
-def trials_of(library: str, target: Target, cache: Path, folder: Path) -> Path:
+def trials_of(library: str, target: Target, cache: Path, folder: Path, sizes: Sizes = Sizes()) -> Path:
     """Build candidates of a library's model of 500 trees; return the archive, in the folder."""
-    path, sizes = folder / f"{library}.tar", (1, 1_000, 10_000, 100_000, 1_000_000)
-    model = trained(library, "higgs", cache)["path"]
-    done = trials.export(model, path, target=dict(target), trials=TRIALS[library], batch_sizes=sizes)
+    path, model = folder / f"{library}.tar", trained(library, "higgs", cache)["path"]
+    done = trials.export(
+        model, path, target=dict(target), trials=sizes.trials[library], batch_sizes=tuple(sizes.timed)
+    )
     print(f"trials of {library}: {done.built} of {done.planned} candidates", flush=True)
     return path
 
@@ -270,10 +295,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="hbtvm-bundle-") as folder:
         archives = given.trials
         if archives is None:
-            archives = [trials_of(library, target, given.cache, Path(folder)) for library in TRIALS]
+            archives = [trials_of(library, target, given.cache, Path(folder)) for library in Sizes().trials]
         for archive in archives:
             add_trials(made, archive, given.trial_seconds)
-    measurements(target, made, (1, 1_000, 10_000, 100_000, 1_000_000), given.cache)
+    measurements(target, made, given.cache)
     if given.head is not None:
         for path in sorted(given.head.iterdir()):
             made.put(f"head/{path.name}", path.read_bytes())

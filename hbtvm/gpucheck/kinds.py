@@ -136,6 +136,8 @@ def on_device(folder: Path, package: str, rows: str, library: str) -> Result:
     if importlib.util.find_spec(library) is None:
         raise LeftOut(f"{library} is not installed")
     module = importlib.import_module(library)
+    if library == "torch" and not module.cuda.is_available():
+        raise LeftOut("torch sees no GPU")
     if library == "torch":
         stream: Any = module.cuda.stream(module.cuda.Stream())
     else:

@@ -45,6 +45,10 @@ RESIDENT = "hbtvm.resident"
 PREFETCHED = "hbtvm.prefetched"
 """As `RESIDENT`, for a loop over tiles of trees that prefetches the next tile's tables."""
 
+PAIRED = "hbtvm.pairs"
+"""Attribute of a function that may compare pairs on OpenCL devices without float64, since no leaf of a tree
+depends on the result."""
+
 GRID_STRIDED = "hbtvm.grid_strided"
 """Annotation of a loop over row tiles that runs as a grid-stride loop; its value: the number of blocks."""
 

@@ -19,7 +19,8 @@ from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.compiler.lowering.cuda import kept_bits, near_entries, prefetch
 from hbtvm.compiler.lowering.cuda.constants import exact_constants
 from hbtvm.compiler.lowering.cuda.grid_stride import grid_stride
-from hbtvm.compiler.lowering.cuda.pairs import EITHER, FLOAT64, with_pairs
+from hbtvm.compiler.lowering.cuda.pairs import with_pairs
+from hbtvm.compiler.lowering.cuda.pairs_source import operations
 from hbtvm.compiler.lowering.cuda.shapley.walk import make_steps
 from hbtvm.compiler.lowering.cuda.tensor_cores import multiply
 from hbtvm.compiler.lowering.rewrites import REWRITES, rewrite_loops
@@ -30,7 +31,7 @@ from hbtvm.runtime.cuda.kernel import OLDEST_PORTABLE
 from hbtvm.runtime.native.objects.cache import KERNELS, kept
 from hbtvm.schedules.cuda.gemm import TENSOR
 from hbtvm.schedules.cuda.network import MULTIPLY_ADD
-from hbtvm.schedules.cuda.steps import GRID_STRIDED, PREFETCHED
+from hbtvm.schedules.cuda.steps import GRID_STRIDED, PAIRED, PREFETCHED
 from hbtvm.schedules.network.loops import LOOP_ROWS
 from hbtvm.schedules.reasons.cuda import SHAPLEY_STEPS
 from hbtvm.schedules.statements import registers
@@ -78,6 +79,9 @@ that is overloaded, which TVM calls with numbers of other types than the functio
 _DOUBLES = re.compile(r"#ifdef cl_khr_fp64\n.*?#endif\n", re.DOTALL)
 """What the generator writes before OpenCL kernels with float64 numbers: devices without them are refused."""
 
+_LOCAL = re.compile(r"(__local \w+ \w+\[\d+\]);")
+"""An array in local memory; the generator may read it as one of a wider type."""
+
 PORTABLE = "{}{}".format(*OLDEST_PORTABLE)
 """Compute capability of the PTX in portable code: the oldest that CUDA 13 compiles for; later GPUs run it."""
 
@@ -91,7 +95,7 @@ def lower(module: Any, target: Target) -> tuple[str, Any]:
     """Return the source of a scheduled module's kernels, and the host function that starts them."""
     if target["kind"] == "opencl":
         source, host, _ = split(_lowered(module, _of_one_type), target)
-        return _OPENCL.format("ON" if _rounds_once(module) else "OFF") + source, host["main"]
+        return _OPENCL.format("ON" if _has(module, MULTIPLY_ADD) else "OFF") + source, host["main"]
     source, host, _ = split(_lowered(module), target)
     return _head(module) + helpers(source) + source, host["main"]
 
@@ -148,15 +152,18 @@ def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, 
     if shared is not None:
         kernels[shared] = kernels[shared].with_attr("tirx.noalias", False)
     final = finalize()(kernels)
-    operations = ""
-    if target["kind"] == "opencl":
-        summed = with_pairs(final)
-        operations = FLOAT64 if summed is None else EITHER
-        final = exact_constants(final if summed is None else summed)
+    opencl, paired = target["kind"] == "opencl", None
+    if opencl:
+        paired = with_pairs(final, _has(module, PAIRED))
+        final = exact_constants(final if paired is None else paired)
     with tvm_device:
         generated = tvm.get_global_func(f"target.build.{target['kind']}")(final, device)
     source = _DOUBLES.sub("", _with_whole_warps(str(generated.inspect_source())))
-    return operations + source, host, kernels
+    if opencl:
+        source = operations(source, paired is not None) + _LOCAL.sub(
+            r"\1 __attribute__((aligned(16)));", source
+        )
+    return source, host, kernels
 
 
 def _with_whole_warps(source: str) -> str:
@@ -169,13 +176,13 @@ def _with_whole_warps(source: str) -> str:
 
 
 def _head(module: Any) -> str:
-    return ROUNDED_ONCE if _rounds_once(module) else ""
+    return ROUNDED_ONCE if _has(module, MULTIPLY_ADD) else ""
 
 
-def _rounds_once(module: Any) -> bool:
-    """Return whether a product and a sum of a module may be rounded once."""
+def _has(module: Any, attribute: str) -> bool:
+    """Return whether a module's function ``main`` has an attribute."""
     attributes = module["main"].attrs
-    return attributes is not None and MULTIPLY_ADD in attributes
+    return attributes is not None and attribute in attributes
 
 
 def machine_code(source: str, target: Target, *options: str, portable: bool = False) -> tuple[bytes, str]:

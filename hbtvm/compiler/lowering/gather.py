@@ -15,6 +15,8 @@ def gather_source(kind: str = "cuda") -> str:
     that a kernel reads whole tiles of defined numbers.
     """
     kernel, thread, long, memory = words(kind, GATHER_THREADS)
+    # OpenCL's numbers may be pairs.
+    wide, narrow = ("hbtvm_wide", "hbtvm_narrow") if kind == "opencl" else ("(double)", "(float)")
     return f"""
 {kernel} {GATHER}(
     {memory}const void* rows, {memory}const double* made, {memory}void* out, {memory}const int* columns,
@@ -24,13 +26,13 @@ def gather_source(kind: str = "cuda") -> str:
   if (at >= padded * reads) return;
   const {long} row = at / reads;
   {memory}const int* from = columns + 3 * (at % reads);
-  double value = 0.0;
+  double value = {wide}(0.0f);
   if (row < count) {{
     if (from[2]) value = made[from[1] * stride + row * from[2] + from[0]];
-    else if (single) value = (({memory}const float*)rows)[row * features + from[0]];
+    else if (single) value = {wide}((({memory}const float*)rows)[row * features + from[0]]);
     else value = (({memory}const double*)rows)[row * features + from[0]];
   }}
-  if (narrow) (({memory}float*)out)[at] = (float)value;
+  if (narrow) (({memory}float*)out)[at] = {narrow}(value);
   else (({memory}double*)out)[at] = value;
 }}
 """

@@ -44,9 +44,9 @@ class TableStore:
         """Return an array's copy on the device."""
         if id(array) not in self._known:
             buffer, queue = Buffer(self._device, array.nbytes), Queue(self._device)
-            wide = array.dtype == np.float64 and not self._device.doubles
-            queue.write(buffer, pairs.to_pairs(array) if wide else np.ascontiguousarray(array))
-            queue.wait()
+            sent = np.ascontiguousarray(array if self._device.doubles else pairs.to_pairs(array))
+            queue.write(buffer, sent)
+            queue.wait()  # `sent` is read until then
             # Keep the array, so that no other array gets its id.
             self._known[id(array)] = array, buffer
         return self._known[id(array)][1]
@@ -105,7 +105,7 @@ class DeviceKernel:
         if not device.doubles and not pairs.can_use_pairs(entry.library):
             raise PackageError(
                 f"{device.place} has no float64 (cl_khr_fp64), in which a kernel for {entry.dtype} rows "
-                "computes."
+                "compares."
             )
         self.device, self.launch, self.signature = device, entry.launch, entry.signature
         self.row_tile, self.outputs = entry.signature.row_tile, entry.signature.outputs
@@ -198,6 +198,7 @@ class _Lane:
     def __init__(self, work: Work, scaling: Scaling, capacity: int, poison: bool) -> None:
         device = work.device
         self.capacity, self.queue, self._poison = capacity, Queue(device), poison
+        self._pairs = not device.doubles
         self._rows = Buffer(device, capacity * work.row_bytes)
         self._out = Buffer(device, 8 * capacity * work.outputs)
         self._chain = work.starter(scaling, self._rows, self._out, capacity)
@@ -205,7 +206,8 @@ class _Lane:
 
     def begin(self, X: np.ndarray, out: np.ndarray) -> None:
         """Queue a chunk's copies and kernels."""
-        self.queue.write(self._rows, X)
+        self._sent = pairs.to_pairs(X) if self._pairs else X  # until they are on the device
+        self.queue.write(self._rows, self._sent)
         if self._poison:
             for buffer in self._chain.written:
                 self.queue.fill(buffer, 0xFF)

@@ -24,7 +24,9 @@ def can_use_pairs(source: bytes) -> bool:
 
 
 def to_pairs(numbers: np.ndarray) -> np.ndarray:
-    """Return float64 numbers as pairs, float32, shape (..., 2)."""
+    """Return float64 numbers as pairs, float32, shape (..., 2); arrays of other types as they are."""
+    if numbers.dtype != np.float64:
+        return numbers
     with np.errstate(invalid="ignore"):  # infinities have no rest
         high = numbers.astype(np.float32)
         low = np.where(np.isfinite(high), numbers - high, 0)

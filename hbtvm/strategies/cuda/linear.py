@@ -9,6 +9,7 @@ from tvm import te
 
 from hbtvm.runtime.package.signature import GPU_ROW_ALIGNMENT, Argument, rows_argument
 from hbtvm.schedules.cuda import linear as linear_cuda
+from hbtvm.schedules.cuda.steps import PAIRED
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import LinearWorkload, Workload
 from hbtvm.strategies.linear import LinearSum, linear_arguments, linear_function, linear_tables
@@ -44,10 +45,11 @@ class CudaLinearSum(LinearSum):
                 return None
             return te.compute((tiles, features, row_tile), lambda i, f, r: rows[i, r, f], name="columns")
 
-        return linear_function(
+        function = linear_function(
             cast(LinearWorkload, workload),
             int(config["row_tile"]),
             self.arguments(workload, config),
             columns,
             lambda entries, index, o: entries[index, o],
         )
+        return function.with_attr(PAIRED, 1)

@@ -20,6 +20,7 @@ from hbtvm.runtime.package.signature import (
 )
 from hbtvm.schedules.cuda import network as network_cuda
 from hbtvm.schedules.cuda.network import MAX_NUMBERS, MULTIPLY_ADD, fewest_kept, planned
+from hbtvm.schedules.cuda.steps import PAIRED
 from hbtvm.schedules.network.nodes import in_one_pass
 from hbtvm.schedules.network.plan import Plan, Stage
 from hbtvm.schedules.space import Config
@@ -68,7 +69,7 @@ class CudaFused(Fused):
         network, plan = cast(NetworkWorkload, workload), planned(workload, config)
         staged = config["columns"] == "shared"
         expressions = _Expressions(plan, network, arguments_of(plan), staged)
-        return expressions.function().with_attr(MULTIPLY_ADD, 1)
+        return expressions.function().with_attr(MULTIPLY_ADD, 1).with_attr(PAIRED, 1)
 
 
 class _Expressions(Expressions):

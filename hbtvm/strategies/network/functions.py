@@ -203,7 +203,7 @@ def _minimum(a: Any, b: Any) -> Any:
     return _let(a, lambda a: _let(b, lambda b: tirx.Select(a > b, b, tirx.Select(known(b), a, b))))
 
 
-def tail_root(p: Any) -> Any:
+def tail_root(p: Any, log: Callable[[Any], Any]) -> Any:
     """Return sqrt(-log(min(p, 1 - p)))."""
 
     def of(p: Any) -> Any:

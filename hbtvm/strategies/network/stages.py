@@ -124,7 +124,9 @@ class Stages:
         ]
         if name == "normal_quantile":
             root = self._stage(
-                f"s{at}_root", stage.room, lambda i, w, r: functions.tail_root(values[0](i, w, r))
+                f"s{at}_root",
+                stage.room,
+                lambda i, w, r: functions.tail_root(values[0](i, w, r), self.functions["log"]),
             )
             return lambda i, w, r: functions.normal_quantile(values[0](i, w, r), root(i, w, r))
         if name in ("power", "cbrt") and name not in self.functions:

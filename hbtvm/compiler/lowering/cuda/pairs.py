@@ -1,11 +1,9 @@
-"""Sums of scores in pairs of float32 numbers, for OpenCL devices without float64.
+"""Float64 numbers as pairs of float32 numbers, for OpenCL devices without float64.
 
-A kernel that reads float32 rows and tables uses float64 for sums alone: it converts float32 numbers, adds,
-divides by the divisor and adds the base score. Its source names these operations, which are float64's, or,
-where the driver compiles it with the macro `PAIRS`, those of pairs: a high part, the number rounded to
-float32, and a low part, the rest (double-word arithmetic: Joldes, Muller and Popescu, 2017). With
-u = 2**-24, an addition errs by less than 3 * u**2 of its sum where parts are not denormal, and so does a sum
-of n numbers by less than 3 * n * u**2 of the sum of their magnitudes.
+A kernel's source names its operations on float64 numbers. They are float64's, or, where the driver compiles
+it with the macro `PAIRS`, those of pairs: a high part, the number rounded to float32, and a low part, the
+rest (double-word arithmetic, see `hbtvm.compiler.lowering.cuda.pairs_source`). With u = 2**-24, a sum of n
+numbers errs by less than 3 * n * u**2 of the sum of their magnitudes where parts are not denormal.
 """
 
 from __future__ import annotations
@@ -16,114 +14,137 @@ import numpy as np
 import tvm_ffi
 from tvm import ir, tirx
 
-from hbtvm.runtime.gpu.launch import BASE, BASE_SCORE, DIVISOR
-from hbtvm.runtime.opencl.pairs import ADD, DIVIDE, EQUAL, PAIRS, WIDE
+from hbtvm.compiler.lowering.cuda.pairs_source import FUNCTIONS
+from hbtvm.runtime.opencl.pairs import WIDE, to_pairs
 
-FLOAT64 = f"""#ifdef cl_khr_fp64
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#endif
-#define {ADD}(a, b) ((a) + (b))
-#define {DIVIDE}(a, b) ((a) / (b))
-#define {EQUAL}(a, b) ((a) == (b))
-#define {WIDE}(a) convert_double(a)
-"""
-"""The operations of float64; first lines of OpenCL source."""
-
-EITHER = f"""#ifdef {PAIRS}
-#define double float2
-float2 hbtvm_exact(float a, float b) {{
-  const float sum = a + b, rest = sum - a;
-  return (float2)(sum, (a - (sum - rest)) + (b - rest));
-}}
-float2 hbtvm_normal(float a, float b) {{
-  const float sum = a + b;
-  return (float2)(sum, b - (sum - a));
-}}
-float2 {ADD}(float2 a, float2 b) {{
-  const float2 high = hbtvm_exact(a.x, b.x), low = hbtvm_exact(a.y, b.y);
-  const float2 sum = hbtvm_normal(high.x, high.y + low.x);
-  return hbtvm_normal(sum.x, low.y + sum.y);
-}}
-float2 {DIVIDE}(float2 a, float2 b) {{
-  const float first = a.x / b.x, product = first * b.x;
-  const float rest = ((a.x - product) - fma(first, b.x, -product)) + (a.y - first * b.y);
-  return hbtvm_normal(first, rest / b.x);
-}}
-bool {EQUAL}(float2 a, float2 b) {{ return a.x == b.x && a.y == b.y; }}
-float2 {WIDE}(float a) {{ return (float2)(a, 0.0f); }}
-#else
-{FLOAT64}#endif
-"""
-"""The same for kernels that `with_pairs` returns."""
-
-_OPERATIONS = ((tirx.Add, ADD), (tirx.Div, DIVIDE), (tirx.EQ, EQUAL))
-_MOST = float(np.finfo(np.float32).max)
-_PARAMETERS = (f"{BASE}_ptr", "scores_ptr", BASE_SCORE, DIVISOR)
+_BINARY = {
+    tirx.Add: "add",
+    tirx.Sub: "subtract",
+    tirx.Mul: "multiply",
+    tirx.Div: "divide",
+    tirx.Min: "minimum",
+    tirx.Max: "maximum",
+    tirx.EQ: "equal",
+    tirx.LT: "less",
+    tirx.LE: "less_equal",
+}
+_SWAPPED = {tirx.GT: "less", tirx.GE: "less_equal"}
+_EXTERN = "tirx.call_pure_extern"
 
 
-def with_pairs(kernels: Any) -> Any | None:
-    """Return kernels that name their operations of float64; None if they have other uses of float64.
+def with_pairs(kernels: Any, ordered: bool) -> Any | None:
+    """Return kernels that name their operations on float64 numbers; None if some have no name.
 
     `kernels`: a module for the generator, with a single function.
+    `ordered`: whether pairs may be compared, which rounds the numbers; otherwise None for a kernel that does.
     """
     ((name, function),) = kernels.functions.items()
-    for parameter in function.params:
-        if "float64" in _types(parameter.ty) and str(parameter.name) not in _PARAMETERS:
-            return None
-    body = tvm_ffi.structural_map(
-        function.body,
-        [
-            *((kind, _named(operation)) for kind, operation in _OPERATIONS),
-            (tirx.Cast, _widened),
-            (tirx.FloatImm, _constant),
-        ],
-    )
+    if not ordered and _compares(function.body):
+        return None
+    callbacks = [
+        *((kind, _named(operation)) for kind, operation in _BINARY.items()),
+        *((kind, _named(operation, swapped=True)) for kind, operation in _SWAPPED.items()),
+        (tirx.NE, _different),
+        (tirx.Cast, _cast),
+        (tirx.FloatImm, _constant),
+        (ir.Call, _call),
+    ]
+    body = tvm_ffi.structural_map(function.body, callbacks)
     return ir.IRModule({name: function.with_body(body)}) if _only_pairs(body) else None
 
 
-def _types(kind: Any) -> str:
-    return str(getattr(kind, "element_type", None) or kind)
+def _compares(body: Any) -> bool:
+    """Return whether a kernel orders float64 numbers."""
+    found: list[Any] = []
+    kinds = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.Min, tirx.Max)
+
+    def look(node: Any) -> None:
+        if _dtype(node.a) == "float64":
+            found.append(node)
+
+    tvm_ffi.structural_walk(body, [(kind, look) for kind in kinds])
+    return bool(found)
 
 
-def _is_wide(value: Any) -> bool:
-    return str(value.ty.dtype) == "float64"
+def _dtype(value: Any) -> str:
+    return str(getattr(getattr(value, "ty", None), "dtype", ""))
 
 
-def _named(operation: str) -> Any:
+def _operation(name: str, dtype: str, *operands: Any) -> Any:
+    return tirx.call_pure_extern(dtype, f"hbtvm_{name}", *operands)
+
+
+def _named(operation: str, swapped: bool = False) -> Any:
     def replaced(node: Any) -> Any:
-        if not _is_wide(node.a):
+        if _dtype(node.a) != "float64":
             return node
-        return tirx.call_pure_extern(str(node.ty.dtype), operation, node.a, node.b)
+        operands = (node.b, node.a) if swapped else (node.a, node.b)
+        return _operation(operation, _dtype(node), *operands)
 
     return replaced
 
 
-def _widened(cast: Any) -> Any:
-    if not _is_wide(cast) or str(cast.value.ty.dtype) != "float32":
+def _different(node: Any) -> Any:
+    return node if _dtype(node.a) != "float64" else tirx.Not(_operation("equal", "bool", node.a, node.b))
+
+
+def _cast(cast: Any) -> Any:
+    """Return a conversion from or to float64 by its name."""
+    to, of = _dtype(cast), _dtype(cast.value)
+    if to == of or "float64" not in (to, of) or "x" in to:
         return cast
-    return tirx.call_pure_extern("float64", WIDE, cast.value)
+    if to == "float64":
+        if of == "float32":
+            return tirx.call_pure_extern(to, WIDE, cast.value)
+        return cast if of.startswith("float") else _operation("whole", to, cast.value.astype("int64"))
+    if to == "float32":
+        return _operation("narrow", to, cast.value)
+    return cast if to.startswith("float") else _operation("truncated", "int64", cast.value).astype(to)
 
 
 def _constant(number: Any) -> Any:
-    value = float(number.value)
-    if not _is_wide(number) or abs(value) > _MOST or float(np.float32(value)) != value:
+    """Return a constant that is exact as float64; as a pair, beyond float32's range, its largest number."""
+    if _dtype(number) != "float64":
         return number
-    return tirx.call_pure_extern("float64", WIDE, tirx.const(value, "float32"))
+    value = float(number.value)
+    with np.errstate(over="ignore"):
+        exact = float(np.float32(value)) == value
+    if exact and np.isfinite(value):
+        return tirx.call_pure_extern("float64", WIDE, tirx.const(value, "float32"))
+    largest = float(np.finfo(np.float32).max)
+    nearest = np.clip(value, -largest, largest) if np.isfinite(value) else value
+    parts = to_pairs(np.array(nearest)).view(np.int32)
+    bits = tirx.const(int(np.float64(value).view(np.int64)), "int64")
+    return _operation("constant", "float64", bits, *(tirx.const(int(part), "int32") for part in parts))
+
+
+def _call(call: Any) -> Any:
+    """Return a call of a driver's function by the name that pairs have."""
+    if str(getattr(call.op, "name", "")) != _EXTERN or _dtype(call) != "float64":
+        return call
+    name, *operands = call.args
+    return _operation(str(name.value), "float64", *operands) if str(name.value) in FUNCTIONS else call
 
 
 def _only_pairs(body: Any) -> bool:
-    """Return whether all operations on float64 are those of pairs."""
+    """Return whether all operations on float64 have names."""
     others: list[Any] = []
 
     def look(node: Any) -> None:
-        kind = str(getattr(getattr(node, "ty", None), "dtype", ""))
+        kind = _dtype(node)
         if kind.startswith("float64"):
-            known = isinstance(node, (tirx.Var, ir.TensorLoad, tirx.Select)) or _is_known_call(node)
+            known = isinstance(node, (tirx.Var, ir.TensorLoad, tirx.Select, tirx.Let)) or _is_known_call(node)
             if kind != "float64" or not known:
                 others.append(node)
-        for operand in ("a", "value"):
-            inner = getattr(node, operand, None)
-            if isinstance(node, tirx.Expr) and str(getattr(inner, "ty", "")).startswith("float64"):
+        elif (
+            kind
+            and isinstance(node, tirx.Expr)
+            and not isinstance(node, tirx.Let)
+            and not _is_known_call(node)
+        ):
+            operands = [getattr(node, name, None) for name in ("a", "value")]
+            operands += list(node.args) if isinstance(node, ir.Call) else []
+            if any(_dtype(operand).startswith("float64") for operand in operands):
                 others.append(node)
 
     tvm_ffi.structural_walk(body, look)
@@ -134,6 +155,4 @@ def _is_known_call(node: Any) -> bool:
     if not isinstance(node, ir.Call):
         return False
     name = str(getattr(node.op, "name", ""))
-    return name == "prim.if_then_else" or (
-        name == "tirx.call_pure_extern" and str(node.args[0].value) in (ADD, DIVIDE, WIDE)
-    )
+    return name == "prim.if_then_else" or (name == _EXTERN and str(node.args[0].value).startswith("hbtvm_"))
