@@ -3,7 +3,9 @@
 With ``u = 2**-24``, N sums of up to C terms each that are then added, and rounded weights ``v``, the error
 of an output's sum is at most::
 
-    bound[o] = sum over k of |x[k]| * ((C + N) u |v[k, o]| + |w[k, o] - v[k, o]|)
+    bound[o] = sum over k of |x[k]| * ((C[k] + N) u |v[k, o]| + |w[k, o] - v[k, o]|)
+
+where C[k] <= C counts the roundings from term k to the end of its sum.
 
 A kernel computes this bound for each tile of rows, with the largest |x[k]| of the tile. It keeps the tile's
 sums if each output's bound is at most `SHARE` of the output's largest score in the tile, which is far from
@@ -45,11 +47,18 @@ def linear_function(
 def rounded(weight: np.ndarray, bias: np.ndarray, terms: int) -> dict[str, np.ndarray]:
     """Return the tables of sums in float32: rounded values, and factors of their errors' bound."""
     narrow, narrow_bias = weight.astype(np.float32), bias.astype(np.float32)
-    roundings = terms + -(-len(weight) // terms)
+    share = _UNIT * _roundings(len(weight), terms)[:, None]
     # (The factor covers the roundings of the bound itself.)
-    bound = 1.01 * (roundings * _UNIT * np.abs(narrow) + np.abs(weight - narrow))
+    bound = 1.01 * (share * np.abs(narrow) + np.abs(weight - narrow))
     slack = 1.01 * np.abs(bias - narrow_bias) + _VANISHES * bound.sum(axis=0)
     return {"narrow": narrow, "bound": bound, "narrow_bias": narrow_bias, "slack": slack}
+
+
+def _roundings(count: int, terms: int) -> np.ndarray:
+    """Return how many roundings each term of a sum passes through if products and sums are not fused."""
+    places = np.arange(count)
+    length = np.minimum(terms, count - places // terms * terms)
+    return np.minimum(length, length - places % terms + 1) + -(-count // terms)
 
 
 def pays(weight: np.ndarray, bias: np.ndarray, terms: int) -> bool:

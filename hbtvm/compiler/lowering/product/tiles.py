@@ -25,6 +25,7 @@ from hbtvm.compiler.lowering.product.bound import Check, lanes_of, pieces, start
 from hbtvm.schedules.statements import Place, broadcast, const, scratch, sequence, serial, splat, vector_type
 from hbtvm.strategies.network.product import segments
 
+_UNROLLED = 512  # most operations of a block's sums, of one vector of outputs, without a loop over terms
 _FEW = 8  # rows of a block of which two runs of sums stay in registers
 
 _Part = tuple[int, list[Any]]  # first output of a vector of outputs, and the vector for each row of a block
@@ -54,7 +55,7 @@ def make_product(loop: Any) -> Any:
     narrow, bound, narrow_bias, slack = more
     failed = scratch("failed", 1, "int32")
     check = Check(tile.features, tile.outputs, 2 * tile.lanes, tile.block, bound, slack)
-    steps = [*tile.in_float32(bias, narrow, narrow_bias, check), *check.end(failed, wide)]
+    steps = [*tile.in_float32(loop.loop_var, bias, narrow, narrow_bias, check), *check.end(failed, wide)]
     return sequence(
         [
             *failed.allocation(),
@@ -107,6 +108,11 @@ class _Tile:
 
         return serial("block", self.count // self.block, of_block)
 
+    @property
+    def _unrolled(self) -> bool:
+        """Whether sums in float32 are computed without a loop over terms."""
+        return self.outputs <= 2 * self.lanes and _FEW <= self.block <= _UNROLLED // self.features
+
     def _numbers(self, first: Any) -> list[Place]:
         """Return the places of a block's rows."""
         starts = (self.rows.start + (first + row) * self.features for row in range(self.block))
@@ -137,15 +143,23 @@ class _Tile:
             steps.append(self.scores.store(_cast(value, dtype, width), place + piece, width))
         return steps
 
-    def in_float32(self, bias: Place, weight: Place, narrow_bias: Place, check: Check) -> list[Any]:
-        """Return the statements of scores in float32, which a check looks at."""
+    def in_float32(
+        self, tile: Any, bias: Place, weight: Place, narrow_bias: Place, check: Check
+    ) -> list[Any]:
+        """Return the statements of scores in float32, which a check looks at.
+
+        `tile`: number of the tile.
+        """
 
         def of_block(block: Any) -> Any:
             first = block * self.block
             numbers = self._numbers(first)
             statements: list[Any] = []
+            # This adds 0. Without it, LLVM loads unrolled loops' weights before all tiles, and spills them.
+            zero = tirx.shift_right(tile + block, const(40)) if self._unrolled else 0
+            moved = Place(weight.buffer, weight.start + zero)
             for group in self._together(check.vectors):
-                statements += self._products(numbers, weight, bias, narrow_bias, check, first, group)
+                statements += self._products(numbers, moved, bias, narrow_bias, check, first, group)
             # (Last: LLVM would keep loads that precede the sums' loops in memory until after them.)
             return sequence([*statements, *check.note_rows(numbers)])
 
@@ -167,7 +181,7 @@ class _Tile:
         room = sum(lanes for _, lanes in check.vectors)
         for count, begins in self._runs(len(vectors)):
             runs = [(begin, self._parts("float32", vectors, steps)) for begin in begins]
-            steps += _sums(numbers, weight, runs, room, count)
+            steps += _sums(numbers, weight, runs, room, count, self._unrolled)
             for _, parts in runs:
                 whole = whole or parts
                 if parts is not whole:
@@ -217,7 +231,8 @@ class _Tile:
         for at, width in pieces(min(lanes_of(sums), self.outputs - start), widest):
             value = sums.load(at, width)
             if bias:
-                value = _cast(value, "float64", width) + bias.load(start + at, width)
+                value = _cast(value, "float64", width)
+                value = value + bias.load(start + at, width) if self.adds else value
             steps.append(self.scores.store(value, (first + row) * self.outputs + start + at, width))
         return steps
 
@@ -228,10 +243,12 @@ def _sums(
     runs: Sequence[tuple[int, Sequence[_Part]]],
     room: int,
     count: int,
+    unrolled: bool = False,
 ) -> list[Any]:
     """Return the statements that sum runs of terms of rows, for vectors of outputs.
 
     `runs`: first term, and sums.
+    `unrolled`: whether there is no loop over terms.
     """
     dtype = str(weight.buffer.dtype)
     sums_of = [(first, start, sums) for first, parts in runs for start, sums in parts]
@@ -252,6 +269,8 @@ def _sums(
         for _, _, sums in sums_of
         for total in sums
     ]
+    if unrolled:
+        return [*zeros, *(add(const(k)) for k in range(count))]
     return [*zeros, serial("term", count, add)]
 
 
