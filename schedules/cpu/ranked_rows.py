@@ -33,9 +33,11 @@ from hbtvm.schedules.cpu.steps import (
 from hbtvm.schedules.space import Config, Knob
 from hbtvm.schedules.workload import Target, Workload, apart_of
 
-SCALARS = "hbtvm.scalars"
-"""Annotation of a loop over rows whose walks stay scalar; its value: trees of a tile, groups, and a tree's
-nodes and leaf values (see `hbtvm.compiler.lowering.scalar_rows`)."""
+SCALARS, SUBTREES = "hbtvm.scalars", "hbtvm.subtrees"
+"""Annotations of a loop over rows whose walks stay scalar, or test the nodes of subtrees together.
+
+See `hbtvm.compiler.lowering.scalar_rows` for their values.
+"""
 
 _BYTES = 4  # of an int32
 _BYTE, _MOST_BITS = 8, 16  # bits of ranks
@@ -193,6 +195,7 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place (blocks ``ranks``, ``row_ranks``, ``parts``, ``walk``, ``ends``)."""
     lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
     wide, words = _BYTES * lanes, workload["rank_bits"] > _BYTE
+    leaves = 2 ** workload["depth"]
     scores, sums = sch.get_sblock("scores"), sch.get_sblock("tile_sums")
     tile, g, v, r, o = sch.get_loops(scores)
     block, register, lane = sch.split(r, [None, _BYTES * vectors, lanes])
@@ -209,9 +212,8 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         sch.reorder(r, tree, v)
         for loop in (tree, v):
             sch.unroll(loop)
-        nodes = 2 ** workload["depth"]
-        sizes = [workload["groups"], nodes, nodes * workload["width"]]
-        sch.annotate(r, SCALARS, [config["tree_tile"], *sizes])
+        trees = int(config["tree_tile"])
+        sch.annotate(r, SCALARS, [trees, workload["groups"], trees * leaves, workload["width"]])
         state_tile(sch, sums, "row_ranks", 4, by_row=True)
         sch.compute_at(walk, outer[1], True)
     else:
@@ -236,4 +238,5 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
     if not config["byte_levels"]:
         init = sch.decompose_reduction(sums, tree)
         vectorize(sch, sch.split(sch.get_loops(init)[-1], [None, lanes])[1], lanes)
+        sch.annotate(r, SUBTREES, [together, 1, leaves, workload["width"]])
     decompose(sch, scores, sch.get_loops(scores)[1], lanes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import ir, s_tir, tirx
+from tvm import s_tir, tirx
 
 from hbtvm.compiler.lowering.block_stores import store_by_row
 from hbtvm.compiler.lowering.block_transpose import transpose_block
@@ -18,17 +18,16 @@ from hbtvm.compiler.lowering.next_tree import prefetch_next
 from hbtvm.compiler.lowering.product.tiles import make_product
 from hbtvm.compiler.lowering.reasons import make_walk
 from hbtvm.compiler.lowering.row_loops import make_row_loop
-from hbtvm.compiler.lowering.scalar_rows import keep_scalar
+from hbtvm.compiler.lowering.scalar_rows import fetch_trees
 from hbtvm.schedules.cpu.linear import DOT_PRODUCTS
 from hbtvm.schedules.cpu.product import PRODUCT
-from hbtvm.schedules.cpu.ranked_rows import SCALARS
+from hbtvm.schedules.cpu.ranked_rows import SCALARS, SUBTREES
 from hbtvm.schedules.cpu.steps import STORED_BY_ROW, TRANSPOSED
 from hbtvm.schedules.cpu.traversal import EARLY_EXIT, NEXT_TREE
 from hbtvm.schedules.cuda.steps import RESIDENT
 from hbtvm.schedules.network.loops import LOOP_ROWS
 from hbtvm.schedules.network.nearest import NEAREST_ROWS
 from hbtvm.schedules.reasons.cpu import SHAPLEY
-from hbtvm.strategies.intrinsics.subtree import TESTS_OF
 
 LOWERING = (
     # TVM's first passes, until blocks are lowered and buffers are flat.
@@ -58,7 +57,8 @@ Rewrites = dict[str, Callable[[Any], Any]]
 REWRITES: Rewrites = {
     EARLY_EXIT: exit_early,
     NEXT_TREE: prefetch_next,
-    SCALARS: keep_scalar,
+    SCALARS: fetch_trees,
+    SUBTREES: fetch_trees,
     TRANSPOSED: transpose_block,
     STORED_BY_ROW: lambda loop: store_by_row(loop, int(loop.annotations[STORED_BY_ROW])),
     RESIDENT: lambda loop: held(int(loop.annotations[RESIDENT]), loop),
@@ -81,10 +81,7 @@ def walks_by_scalars(module: Any) -> bool:
 
 def tests_subtrees(module: Any) -> bool:
     """Return whether a scheduled module tests the nodes of subtrees together."""
-    calls: list[Any] = []
-    for function in module.functions.values():
-        tvm_ffi.structural_walk(function.body, (ir.Call, lambda call: calls.append(call.op)))
-    return ir.Op.get(TESTS_OF) in calls
+    return bool(_annotated(module, (SUBTREES,)))
 
 
 def rewrite_loops(
