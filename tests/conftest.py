@@ -42,6 +42,10 @@ def cupy(machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch) -> type[emu
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 
+# Without bytecode, each of the hundreds of processes that tests start compiles all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Tests keep compiled C in the checkout, not in the user's home.
 os.environ[VARIABLE] = str(CACHE / "native")
 # All workers and later runs share built kernels. An empty variable builds each kernel anew.
