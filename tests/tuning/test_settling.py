@@ -13,7 +13,7 @@ from hbtvm.tuning.choices import ENOUGH, PRESETS
 from hbtvm.tuning.final import FinalOptions
 from hbtvm.tuning.learning.acquisition import AcquisitionScore
 from hbtvm.tuning.learning.settling import FEWEST
-from tests.fake_tuning import START, optimum, run, task, winner
+from tests.fake_tuning import START, InProcess, optimum, run, task, winner
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,16 @@ def test_a_run_ends_where_the_model_expects_little(settled: Any) -> None:
     assert settled.trials < 300
     assert winner(settled, "small")[2] <= 1.02 * optimum()
     assert winner(settled, "large")[2] <= 1.02 * 3 * optimum()
+
+
+def test_promises_that_brought_nothing_count_less() -> None:
+    # All candidates of one group take the same time but for noise; the model knows the other's variation.
+    machine = InProcess(noise=lambda n: 1 + 0.01 * ((n * 7919) % 13 - 6) / 6)
+    tasks = task(group="flat", rows=9, time=1e-3), task(group="steep")
+    result = run(*tasks, trials=120, enough=ENOUGH, machine=machine)
+    assert result.stopped == "settled"
+    assert result.groups["flat"].trials < 60
+    assert winner(result, "steep")[2] <= 1.02 * optimum()
 
 
 def test_by_default_and_without_uncertainty_all_trials_are_done(settled: Any) -> None:
