@@ -47,16 +47,38 @@ from hbtvm.schedules.workload import Target, Workload, apart_of
 _WIDE_LANES = 16  # numbers in vectors of 512 bits
 _FEW_LEAVES = 8  # of trees so small that more of them share a tile
 
-_PIECES_DEPTH = 20
-"""Depth up to which trees are cut into pieces: each repeats the splits above its subtree."""
+MAX_LEAVES = 64
+"""Leaves of the largest tree that is not cut: bits of the longest word."""
+
+MOST_CUT, CUT_DEPTH = 128, 31
+"""Leaves and levels up to which trees are cut into pieces: each repeats the splits above its subtrees."""
+
+_CUT_SHALLOW = 10
+"""Levels up to which walks of trees of more than `MAX_LEAVES` leaves are faster than tests of pieces."""
+
+_CUT_WIDTH, _CUT_BUSHY = {256: 2, 512: 4}, {256: 4, 512: MOST_CUT}
+"""By bits of vectors, outputs of a tree and leaves for each level up to which such tests are faster."""
 
 
-def in_pieces(leaves: int, depth: int, apart: bool) -> bool:
-    """Whether kernels with vectors of rows cut trees of a shape into pieces of 32 leaves.
+def in_pieces(leaves: int, depth: int, apart: bool, by_row: bool = True) -> bool:
+    """Whether kernels cut trees of a shape into pieces of 32 leaves.
 
     `apart`: whether trees have outputs of their own, so that a tree's pieces would not be summed.
+    `by_row`: whether vectors hold rows.
     """
-    return leaves > 32 and depth <= _PIECES_DEPTH and not apart
+    return (32 if by_row else MAX_LEAVES) < leaves <= MOST_CUT and depth <= CUT_DEPTH and not apart
+
+
+def pays(workload: Workload, target: Target) -> bool:
+    """Whether tests of all nodes may be faster than walks."""
+    if workload["leaves"] <= MAX_LEAVES:
+        return True
+    bits = int(target["vector_bits"])
+    if bits <= 256 and workload["dtype"] == "float64":
+        return False
+    many = workload["rows"] >= 16 and workload["depth"] > _CUT_SHALLOW
+    long = workload["leaves"] <= _CUT_BUSHY.get(bits, 0) * workload["depth"]
+    return many and long and workload["width"] <= _CUT_WIDTH.get(bits, 0)
 
 
 def space(workload: Workload, target: Target) -> Space:

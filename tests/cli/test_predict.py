@@ -300,7 +300,7 @@ def test_inspect_says_why_a_strategy_does_not_fit(capsys: pytest.CaptureFixture[
     joblib.dump(deep, "deep.joblib")
     hbtvm("inspect", "deep.joblib")
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("bitvector ")]
-    assert line.split(maxsplit=2)[1:] == ["no", "trees have up to 300 leaves; bitvector holds at most 64"]
+    assert line.split(maxsplit=2)[1:] == ["no", "trees have up to 300 leaves; bitvector holds at most 128"]
 
 
 def test_compile_then_predict(capsys: pytest.CaptureFixture[str]) -> None:

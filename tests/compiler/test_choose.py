@@ -79,7 +79,7 @@ def test_rules_for_fast_gathers_are_better_than_measurements_of_slow_ones() -> N
 
 
 def test_what_does_not_fit_is_translated_or_passed_over() -> None:
-    workload, strategies = shape(leaves=100)
+    workload, strategies = shape(leaves=200)
     small = shape(leaves=30)[0]
     known = [record(small, "bitvector", 1e-6), record(small, "tree_traversal", 1e-5, row_tile=128)]
     choice = choose(known, strategies, workload, V4)
@@ -119,6 +119,26 @@ def test_defaults_of_a_row_where_gathers_are_fast(leaves: int, depth: int, trees
     workload = {**shape()[0], **shapes}
     able = {name: one for name, one in STRATEGIES.items() if one.refuse(workload) is None}
     assert default_strategy(able, workload, SAPPHIRE) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "shapes", "pays"),
+    [
+        (V4, {"leaves": 128, "depth": 12}, True),
+        (V3, {"leaves": 100, "depth": 28}, True),
+        (V3, {"leaves": 128, "depth": 15}, False),  # few levels for so many leaves
+        (V3, {"leaves": 100, "depth": 28, "dtype": "float64"}, False),
+        (V4, {"leaves": 100, "depth": 28, "rows": 1}, False),
+        (V4, {"leaves": 100, "depth": 28, "width": 7}, False),
+        (V4, {"leaves": 100, "depth": 10}, False),
+    ],
+    ids=str,
+)
+def test_defaults_of_trees_cut_into_pieces(target: Any, shapes: dict[str, Any], pays: bool) -> None:
+    workload = {**shape()[0], "rows": 100, "nodes": 2 * shapes["leaves"] - 1, **shapes}
+    able = {name: strategy for name, strategy in STRATEGIES.items() if strategy.refuse(workload) is None}
+    assert "bitvector" in able
+    assert (default_strategy(able, workload, target) == "bitvector") == pays
 
 
 def test_vectors_of_rows_are_as_many_as_words_of_leaves_allow() -> None:

@@ -16,7 +16,7 @@ from tests.kernels import CPU, raw_scores, tolerance
 BITVECTOR = STRATEGIES["bitvector"]
 
 
-@pytest.mark.parametrize("leaves", [32, 33, 64])
+@pytest.mark.parametrize("leaves", [1, 32, 33, 64, 128])
 def test_each_leaf_is_in_one_piece(leaves: int) -> None:
     ensemble = random_ensemble(np.random.default_rng(leaves), trees=12, max_leaves=leaves, groups=3)
     forest = make_forest(ensemble, "float32", "float32")
@@ -34,11 +34,21 @@ def test_each_leaf_is_in_one_piece(leaves: int) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def test_pieces_are_full() -> None:
+    """A piece takes several small subtrees, and earlier pieces' subtrees are one leaf of the next ones."""
+    ensemble = random_ensemble(np.random.default_rng(1), trees=40, max_leaves=128)
+    forest = make_forest(ensemble, "float32", "float32")
+    pieces, leaves = cut(forest, 32), ensemble.leaves_per_tree()
+    least = np.ceil(leaves / 32).sum()
+    assert least < len(pieces.offset) - 1 <= 1.4 * least
+
+
+@pytest.mark.parametrize("leaves", [64, 128])
 @pytest.mark.parametrize("missing", ["mixed", "zero"])
 @pytest.mark.parametrize("shape", [{"trees": 9, "groups": 3}, {"trees": 7, "width": 2}], ids=str)
-def test_pieces_sum_to_trees(shape: dict[str, Any], missing: str) -> None:
+def test_pieces_sum_to_trees(shape: dict[str, Any], missing: str, leaves: int) -> None:
     rng = np.random.default_rng(7)
-    ensemble = random_ensemble(rng, max_leaves=64, missing=missing, categories=True, **shape)
+    ensemble = random_ensemble(rng, max_leaves=leaves, missing=missing, categories=True, **shape)
     forest = make_forest(ensemble, "float32", "float32")
     X = random_rows(rng, ensemble, 300, "float32")
     config = BITVECTOR.default(workload_of(forest, 300), CPU)
@@ -46,6 +56,29 @@ def test_pieces_sum_to_trees(shape: dict[str, Any], missing: str) -> None:
     assert mask.dtype == "int32"
     got = raw_scores("bitvector", ensemble, forest, config, X, 300)
     np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+def test_few_rows_take_pieces_of_large_trees() -> None:
+    rng = np.random.default_rng(6)
+    ensemble = random_ensemble(rng, trees=20, max_leaves=100)
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 3, "float32")
+    config = BITVECTOR.default(workload_of(forest, 3), CPU)
+    assert config["axis"] == "trees"
+    got = raw_scores("bitvector", ensemble, forest, config, X, 3)
+    np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+def test_trees_that_are_not_cut_are_refused() -> None:
+    rng = np.random.default_rng(5)
+    for most, options in (
+        (64, {"chain": True, "max_leaves": 70}),
+        (64, {"groups": 16, "max_leaves": 70}),
+        (128, {"max_leaves": 129}),
+    ):
+        ensemble = random_ensemble(rng, trees=16, **options)
+        workload = workload_of(make_forest(ensemble, "float32", "float32"), 100)
+        assert str(BITVECTOR.refuse(workload)).endswith(f"bitvector holds at most {most}")
 
 
 @pytest.mark.parametrize("parallel", ["rows", "trees"])

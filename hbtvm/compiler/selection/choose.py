@@ -12,7 +12,7 @@ from hbtvm.logs.ranking import ranking
 from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.targets import target_key
 from hbtvm.runtime.gpu.names import on_gpu
-from hbtvm.schedules.cpu import intervals, ranked_rows
+from hbtvm.schedules.cpu import bitvector, intervals, ranked_rows
 from hbtvm.schedules.cpu.gathers import gathers
 from hbtvm.schedules.cpu.steps import MAX_PERMUTED
 from hbtvm.schedules.space import Config
@@ -123,6 +123,8 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         return default_on_cuda(strategies, workload)
     perfect, depth = "perfect_tree_traversal", workload["depth"]
     columns = workload["numeric"] + workload["categorical"]
+    if len(strategies) > 1 and not bitvector.pays(workload, target):
+        strategies = {name: strategy for name, strategy in strategies.items() if name != "bitvector"}
     if "oblivious" in strategies and oblivious.pays(workload):
         return "oblivious"
     if "ranked_traversal" in strategies and ranked_rows.pays(workload, target):

@@ -12,6 +12,7 @@ import numpy as np
 from tvm import te, tirx
 
 from hbtvm.runtime.package.signature import Argument
+from hbtvm.schedules.cpu.bitvector import MAX_LEAVES
 from hbtvm.schedules.cuda import bitvector as bitvector_cuda
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
@@ -31,6 +32,11 @@ class CudaBitvector(OnGpu, Bitvector):
     """AND of node masks; for trees of at most 64 leaves."""
 
     schedule = bitvector_cuda
+
+    def refuse(self, workload: Workload) -> str | None:
+        if workload["leaves"] > MAX_LEAVES:
+            return f"trees have up to {workload['leaves']} leaves; bitvector holds at most {MAX_LEAVES}"
+        return None
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         leaves = table_leaves(int(np.diff(forest.offset).max() + 1) // 2)

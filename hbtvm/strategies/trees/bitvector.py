@@ -22,7 +22,7 @@ from tvm import te, tirx
 
 from hbtvm.runtime.package.signature import Argument
 from hbtvm.schedules.cpu import bitvector as bitvector_cpu
-from hbtvm.schedules.cpu.bitvector import in_pieces
+from hbtvm.schedules.cpu.bitvector import CUT_DEPTH, MAX_LEAVES, MOST_CUT, in_pieces
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload, apart_of
 from hbtvm.strategies.base import Strategy, leaf_ranges, rank_in_tree, spread, tile_trees
@@ -30,8 +30,6 @@ from hbtvm.strategies.memo import remembered
 from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 from hbtvm.strategies.trees.forest import Forest
 from hbtvm.strategies.trees.pieces import cut
-
-MAX_LEAVES = 64
 
 _PIECE = 32  # most leaves of a piece
 
@@ -107,19 +105,21 @@ def node_count(leaves: int, step: int = 1) -> int:
 
 def _leaves(workload: Workload, config: Config) -> int:
     """Return the leaves of a kernel's trees, or of their pieces."""
-    leaves, apart = workload["leaves"], bool(apart_of(workload))
-    return _PIECE if config["axis"] == "rows" and in_pieces(leaves, workload["depth"], apart) else leaves
+    leaves, by_row = workload["leaves"], config["axis"] == "rows"
+    return _PIECE if in_pieces(leaves, workload["depth"], bool(apart_of(workload)), by_row) else leaves
 
 
 class Bitvector(Strategy):
-    """AND of node masks; for trees of at most 64 leaves."""
+    """AND of node masks; for trees of at most 64 leaves, or 128 in pieces."""
 
     name = "bitvector"
     schedule = bitvector_cpu
 
     def refuse(self, workload: Workload) -> str | None:
-        if workload["leaves"] > MAX_LEAVES:
-            return f"trees have up to {workload['leaves']} leaves; bitvector holds at most {MAX_LEAVES}"
+        cut = workload["depth"] <= CUT_DEPTH and not apart_of(workload)
+        most = MOST_CUT if cut else MAX_LEAVES
+        if workload["leaves"] > most:
+            return f"trees have up to {workload['leaves']} leaves; bitvector holds at most {most}"
         return None
 
     def nanoseconds(self, workload: Workload) -> float:
@@ -128,7 +128,7 @@ class Bitvector(Strategy):
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         trees_inner = config["axis"] == "trees"
         leaves = int(np.diff(forest.offset).max() + 1) // 2
-        if not trees_inner and in_pieces(leaves, forest.depth, bool(forest.apart)):
+        if in_pieces(leaves, forest.depth, bool(forest.apart), not trees_inner):
             forest = remembered(forest.memo, "pieces", partial(cut, forest, _PIECE))
             leaves = _PIECE
         tiles = tile_trees(forest, int(config["tree_tile"]))

@@ -62,33 +62,63 @@ def cut(forest: Forest, most: int) -> Forest:
 def _pieces(left: list[int], right: list[int], most: int) -> Iterator[tuple[list[int], list[int], list[int]]]:
     """Yield the pieces of a tree: left and right children, and each node's source in the tree.
 
-    The largest subtree that fits with its path becomes a piece, and a leaf of value 0 in the others.
+    A piece takes the largest subtree that fits with the splits above it, again and again. A subtree whose
+    leaves are all in earlier pieces becomes one leaf of value 0.
     """
-    gone: set[int] = set()
-    while True:
-        order, parent, depth = [0], {0: 0}, {0: 0}
-        for node in order:
-            if left[node] != LEAF:
-                for child in (left[node], right[node]):
-                    order.append(child)
-                    parent[child], depth[child] = node, depth[node] + 1
-        size = dict.fromkeys(order, 1)
-        for node in reversed(order):
-            if left[node] != LEAF:
-                size[node] = size[left[node]] + size[right[node]]
-        if size[0] <= most:
-            yield _without(left, right, gone)
-            return
-        fits = [node for node in order if left[node] != LEAF and size[node] + depth[node] <= most]
-        best = node = max(fits, key=lambda node: size[node])
-        beside = set()
-        while node != 0:
-            above = parent[node]
-            beside.add(right[above] if left[above] == node else left[above])
-            node = above
-        yield _without(left, right, gone | beside)
-        left[best] = right[best] = LEAF
-        gone.add(best)
+    order, parent, depth = [0], [0] * len(left), [0] * len(left)
+    for node in order:
+        if left[node] != LEAF:
+            for child in (left[node], right[node]):
+                order.append(child)
+                parent[child], depth[child] = node, depth[node] + 1
+    size = [1] * len(left)  # leaves below a node, where subtrees of earlier pieces count as one
+    fresh = [1] * len(left)  # those not in an earlier piece
+    for node in reversed(order):
+        if left[node] != LEAF:
+            size[node] = fresh[node] = size[left[node]] + size[right[node]]
+    while fresh[0]:
+        zeros, taken, room = {0}, [], most - 1
+        while fits := list(_fitting(left, right, depth, size, fresh, zeros, room)):
+            leaves, cost, node, top = max(fits)
+            room += cost
+            taken.append(node)
+            zeros.remove(top)
+            while node != top:
+                above = parent[node]
+                zeros.add(right[above] if left[above] == node else left[above])
+                node = above
+        yield _without(left, right, zeros.union(node for node in order if not fresh[node]))
+        for node in taken:
+            leaves, fresh[node], size[node] = fresh[node], 0, 1
+            while node != 0:
+                node = parent[node]
+                fresh[node] -= leaves
+                size[node] = size[left[node]] + size[right[node]] if fresh[node] else 1
+
+
+def _fitting(
+    left: Sequence[int],
+    right: Sequence[int],
+    depth: Sequence[int],
+    size: Sequence[int],
+    fresh: Sequence[int],
+    zeros: set[int],
+    room: int,
+) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the subtrees that fit a piece, as (fresh leaves, -additional leaves, node, its zero leaf).
+
+    `zeros`: the leaves of value 0 of the piece so far.
+    `room`: leaves that may be added.
+    """
+    stack = [(top, top) for top in zeros]
+    while stack:
+        node, top = stack.pop()
+        # The node's leaves and one beside each split on the way take the place of a leaf of value 0.
+        cost = size[node] + depth[node] - depth[top] - 1
+        if fresh[node] and cost <= room:
+            yield fresh[node], -cost, node, top
+        elif fresh[node] and left[node] != LEAF:
+            stack += [(left[node], top), (right[node], top)]
 
 
 def _without(
