@@ -60,8 +60,7 @@ _MASKED, _MASKED_ROWS = 6, 256  # levels by masks above scalar walks, and rows w
 _GATHERED = {8: 17, 9: 8, 10: 3}
 """By depth: trees for each column from which the ranks of columns pay against walks that gather numbers."""
 
-_GATHERED_WORDS, _GATHERED_ROWS = 25, 512
-"""The same for ranks of two bytes and depth 8, and rows of a call, which share the loads of large tables."""
+_GATHERED_WORDS = 25  # the same for ranks of two bytes and depth 8
 
 _MOST_COLUMNS = 256  # a word of walks has a byte for a column
 _MOST_SHUFFLED = 128  # a subtree takes an instruction for 16 columns
@@ -89,7 +88,7 @@ def pays(workload: Workload, target: Target) -> bool:
         return False
     bits, leaves, depth = int(target["vector_bits"]), workload["leaves"], workload["depth"]
     if workload["rank_bits"] > _BYTE:
-        if gathers(target) and (columns * _GATHERED_WORDS > trees or workload["rows"] < _GATHERED_ROWS):
+        if gathers(target) and columns * _GATHERED_WORDS > trees:
             return False
         searched = columns * (1 + (_masked(workload) > 0))
         depths = _DEPTHS_OF_WORDS if bits <= 256 else _DEPTHS_OF_WORDS[-1:]
