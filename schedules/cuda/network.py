@@ -32,12 +32,12 @@ from hbtvm.schedules.workload import NetworkWorkload, Target, Workload
 _MAX_SUMS = 16  # most sums in a thread's registers
 _PROCESSORS = 128  # approximate number of multiprocessors of a large GPU
 
-MAX_NUMBERS = 1 << 14
-"""Most numbers in a thread's local memory: devices reserve it for every resident thread."""
+MAX_NUMBERS = 1 << 12
+"""Most numbers in a thread's local memory. Drivers reserve it for every resident thread: of 8 bytes each,
+8.25 GiB for the 2048 threads of each of 132 multiprocessors."""
 
 _SEVERAL_ROWS_NUMBERS = 1 << 11
-"""Most numbers of a thread that has several rows. Of 8 bytes each, a GPU with 132 multiprocessors of 2048
-threads reserves 4 GiB for them."""
+"""Most numbers of a thread that has several rows."""
 
 MULTIPLY_ADD = "hbtvm.multiply_add"
 """Attribute of a function that allows fused multiply-adds, since no tree's leaf depends on the rounding."""

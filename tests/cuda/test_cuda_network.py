@@ -200,7 +200,7 @@ def test_what_does_not_fit_is_refused_or_made_smaller() -> None:
     points = rng.normal(size=(20_000, 3))
     away = Distance(Input(3), points)
     operand, _ = fused(Network(3, TopK(away, 40)))
-    with pytest.raises(InputError, match=r"room for 16,384 numbers, not for 20,0.*for a CPU"):
+    with pytest.raises(InputError, match=r"room for 4,096 numbers, not for 20,0.*for a CPU"):
         usable(operand, None, GPU)
     # As many support vectors are computed block by block, and a few nearest neighbours in one pass.
     kernel = Contract(apply("exp", apply("negative", away)), rng.normal(size=(20_000, 1)))
