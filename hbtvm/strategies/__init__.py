@@ -33,14 +33,20 @@ from hbtvm.strategies.trees.ranked import RankedTraversal
 from hbtvm.strategies.trees.traversal import TreeTraversal
 from hbtvm.words.names import STRATEGIES as NAMES
 
-_CPU = (Bitvector(), Oblivious(), RankedTraversal(), PerfectTreeTraversal(), TreeTraversal(), Gemm())
+_CPU = (
+    Bitvector(),
+    Oblivious(),
+    RankedTraversal(),
+    PerfectTreeTraversal(),
+    TreeTraversal(),
+    Gemm(),
+    LeafIntervals(),
+)
 
 STRATEGIES: dict[str, Strategy] = {
     name: next(strategy for strategy in _CPU if strategy.name == name) for name in NAMES
 }
 """Strategies for trees on all CPUs, by name. `TreeTraversal` supports every forest."""
-
-_ON_ARM: dict[str, Strategy] = {**STRATEGIES, LeafIntervals.name: LeafIntervals()}
 
 _ON_GPUS = (
     CudaBitvector(),
@@ -68,8 +74,6 @@ _BY_KIND: dict[tuple[str, str], dict[str, Strategy]] = {
 
 def strategies_on(target: Mapping[str, Any], family: str = "trees") -> dict[str, Strategy]:
     """Return the strategies that have kernels for a target's kind, by name; empty for unknown kinds."""
-    if family == "trees" and target.get("arch") == "aarch64":
-        return _ON_ARM
     return _BY_KIND.get((str(target.get("kind")), family), {})
 
 

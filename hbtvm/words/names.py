@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 STRATEGIES = (
     "bitvector", "ranked_traversal", "perfect_tree_traversal", "tree_traversal", "gemm", "oblivious",
+    "leaf_intervals",
 )  # fmt: skip
-"""The strategies of `hbtvm.strategies.STRATEGIES`, in their order; Arm CPUs have one more."""
+"""The strategies of `hbtvm.strategies.STRATEGIES`, in their order."""
 
 BY_FAMILY: Mapping[str, tuple[str, ...]] = {
-    "trees": (*STRATEGIES, "leaf_intervals"),
+    "trees": STRATEGIES,
     "linear": ("linear",),
     "contract": ("fused", "product"),
     "distance": ("fused",),

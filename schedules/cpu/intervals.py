@@ -1,4 +1,4 @@
-"""Schedules of leaf intervals for 64-bit Arm CPUs.
+"""CPU schedules of leaf intervals.
 
 Two programs, chosen by the knob ``axis``. Vectors of rows::
 
@@ -16,20 +16,23 @@ Vectors of trees, a row at a time::
         columns, ranks, row_ranks = ...
         for tree tile:                                        # `vectors` registers of bytes
             for split: leaf[tree tile] = ...
-            sums[tree tile] += value[leaf, tree tile]
-        score = sum(sums)
+            for tree in tile: sums[tree % chains] += value[tree, leaf]
+            score += sum(sums)
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from hbtvm.schedules.cpu.gathers import gathers
 from hbtvm.schedules.cpu.oblivious import COMPARE, place_ranks
 from hbtvm.schedules.cpu.sharing import thread_knobs, threads_are_valid
 from hbtvm.schedules.cpu.steps import (
     MAX_SUMMED,
     SMALL_BATCH,
+    decompose,
     finish,
+    is_arm,
     lookup_is_valid,
     lookup_knob,
     orders,
@@ -48,6 +51,19 @@ _UNROLLED = (3, 2, 1)  # splits, where their number is a multiple
 _LATENCY, _VECTOR = 4, 2
 """Cycles of a split: of the two instructions that wait for the last split's, and of a register's five."""
 
+_FEW_ROWS, _SOME_ROWS, _FEW_COLUMNS = 16, 32, 32
+"""On x86-64: most rows for trees of up to 32 leaves, and of more; most columns against vectors of rows."""
+
+_FEW_TREES = 16  # most of a register would be empty
+
+_LEAVES_PER_COLUMN = {False: 16, True: 40}
+"""Leaves of all trees for each column from which the search for ranks pays, by whether others gain more from
+wide vectors or several rows."""
+
+_LEVEL, _LEVEL_GATHERED, _WALKED = 160, 55, 8
+"""Instructions for the splits of a register of trees that take as long as a level of walks over perfect trees
+by loads or by fast gathers. Deeper trees are walked half as fast."""
+
 
 def byte_lanes(config: Config) -> int:
     """Return the bytes of a register."""
@@ -63,7 +79,8 @@ def space(workload: Workload, target: Target) -> Space:
         if not threads_are_valid(config) or not lookup_is_valid(config, "leaf_lookup", by_row):
             return False
         if not by_row:
-            return config["row_tile"] == 1 and config["tree_tile"] == block and config["order"] == "trees"
+            ones = config["row_tile"] == 1 and config["leaf_lookup"] == "scalar"
+            return ones and config["tree_tile"] == block and config["order"] == "trees"
         if config["row_tile"] == block and config["order"] != "trees":
             return False  # a single block of rows has no order
         return int(config["row_tile"]) % block == 0 and int(config["tree_tile"]) <= MAX_SUMMED
@@ -71,6 +88,7 @@ def space(workload: Workload, target: Target) -> Space:
     rows, lanes = int(workload["rows"]), vector_lanes(target, "int32")
     small = rows <= SMALL_BATCH
     tiles = tuple(n for n in (16, 32, 64, 128, 256, 512) if n >= _NUMBERS * lanes[0] and n < 2 * rows)
+    leaf = lookup_knob("leaf_lookup", target, workload["leaves"] * workload["width"])
     return Space(
         (
             Knob("axis", ("rows", "trees") if small else ("rows",)),
@@ -80,7 +98,7 @@ def space(workload: Workload, target: Target) -> Space:
             Knob("tree_tile", (4, 8, 16, 32, 64, 128)),
             Knob("order", orders(rows)),
             Knob("node_unroll", (1, 2, 3, 5)),
-            lookup_knob("leaf_lookup", target, workload["leaves"] * workload["width"], shared=rows > 1),
+            leaf if tiles else Knob("leaf_lookup", ("scalar",)),
             *thread_knobs(workload),
         ),
         valid,
@@ -99,7 +117,8 @@ def default(workload: Workload, target: Target) -> Config:
     }
     # For fewer rows, lookups of a row's ranks take less time than the leaf values of vectors of rows.
     if rows >= SMALL_BATCH:
-        return {**common, "axis": "rows", "row_tile": 4 * wide, "vectors": 4, "tree_tile": 8}
+        most = max(n for n in (1, 2, 4) if n == 1 or n * wide < 2 * rows)
+        return {**common, "axis": "rows", "row_tile": most * wide, "vectors": most, "tree_tile": 8}
 
     def cost(vectors: int) -> int:
         return -(-int(workload["trees"]) // (vectors * wide)) * max(_LATENCY, _VECTOR * vectors)
@@ -108,10 +127,28 @@ def default(workload: Workload, target: Target) -> Config:
     return {**common, "axis": "trees", "row_tile": 1, "vectors": vectors, "tree_tile": vectors * wide}
 
 
-def pays(workload: Workload) -> bool:
-    """Whether this program is the default; trees have to make up for the search for the ranks of columns."""
+def pays(workload: Workload, target: Target) -> bool:
+    """Whether this program is the default.
+
+    Trees have to make up for the search for the ranks of columns. The rules for x86-64 are from measurements.
+    """
     columns, trees = workload["numeric"] + workload["categorical"], workload["trees"] * workload["groups"]
-    return columns <= min(trees, _LOOKED_UP)
+    if is_arm(target):
+        return columns <= min(trees, _LOOKED_UP)
+    if "sse4.2" not in target.get("features", ()) or trees < _FEW_TREES:
+        return False
+    rows, leaves, depth = int(workload["rows"]), workload["leaves"], workload["depth"]
+    wide, few = int(target["vector_bits"]) >= 512, rows < vector_lanes(target, "int32")[-1]
+    if not few:  # vectors of rows need no lookups of columns, and one test for all lanes
+        most = _SOME_ROWS if leaves > 32 else 0 if wide else _FEW_ROWS
+        walked = depth <= (_WALKED if leaves > 32 else 5)
+        if rows > most or walked or columns > _FEW_COLUMNS:
+            return False
+    if trees * leaves < columns * _LEAVES_PER_COLUMN[wide or not few]:
+        return False
+    tables = -(-columns // (_LOOKED_UP if "avx512vbmi" in target["features"] else 16))
+    level = _LEVEL_GATHERED if gathers(target) else _LEVEL // (1 + (int(target["vector_bits"]) < 256))
+    return leaves * 3 * (1 + tables) <= level * (1 + (depth > _WALKED)) * depth
 
 
 def searched(config: Config) -> Config:
@@ -121,20 +158,47 @@ def searched(config: Config) -> Config:
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
     """Schedule the expressions in place (blocks ``ranks``, ``row_ranks``, ``leaf``)."""
-    by_tree, vectors = config["axis"] == "trees", int(config["vectors"])
-    placed = place(sch, {**config, "vectors": _NUMBERS * vectors}, "leaf")
-    split, inner = sch.split(placed.reduction, [None, int(config["node_unroll"])])
-    register, lane = sch.split(sch.fuse(placed.register, placed.lane), [None, byte_lanes(config)])
+    vectors, leaf, by_tree = int(config["vectors"]), sch.get_sblock("leaf"), config["axis"] == "trees"
+    if by_tree:
+        tile, end = _place_trees(sch)
+        lane, split = sch.get_loops(leaf)[-2:]
+    else:
+        placed = place(sch, {**config, "vectors": _NUMBERS * vectors}, "leaf")
+        tile, lane, split = placed.tile, sch.fuse(placed.register, placed.lane), placed.reduction
+    split, inner = sch.split(split, [None, int(config["node_unroll"])])
+    register, lane = sch.split(lane, [None, byte_lanes(config)])
     sch.reorder(split, inner, register, lane)
     sch.unroll(inner)
     sch.unroll(register)
     sch.vectorize(lane)
-    leaf = sch.get_sblock("leaf")
-    if by_tree:
-        state_tile(sch, leaf, "row_ranks", 3, by_row=True)
-        row_ranks = sch.get_sblock("row_ranks")
-        sch.compute_at(row_ranks, placed.tile, True)
-    else:
+    if not by_tree:
         state_tile(sch, leaf, "ranks", 4)
-    place_ranks(sch, workload, searched(config), placed.tile)
-    finish(sch, config, placed, [(leaf, split)], [])
+        place_ranks(sch, workload, searched(config), tile)
+        finish(sch, config, placed, [(leaf, split)], [])
+        return
+    state_tile(sch, leaf, "row_ranks", 3, by_row=True)
+    ranks = sch.get_sblock("ranks")
+    sch.compute_at(sch.get_sblock("row_ranks"), tile, True)
+    place_ranks(sch, workload, searched(config), tile)
+    # Each value is searched for where it was read.
+    sch.compute_at(sch.get_sblock("columns"), sch.get_loops(ranks)[-2], True)
+    decompose(sch, leaf, split, 1)
+    for block, loop in end:
+        decompose(sch, block, loop, 1)
+
+
+def _place_trees(sch: Any) -> tuple[Any, list[tuple[Any, Any]]]:
+    """Arrange the loops of vectors of trees.
+
+    Returns the loop over tiles, and the reductions of sums, each with its outermost loop.
+    """
+    scores, sums = sch.get_sblock("scores"), sch.get_sblock("tile_sums")
+    tile, g, v, r, o, chain = sch.get_loops(scores)
+    sch.reorder(g, r, o, v, chain)
+    sch.unroll(chain)
+    sch.compute_at(sums, o, True)
+    chain, each = sch.get_loops(sums)[-2:]
+    sch.reorder(each, chain)
+    sch.unroll(chain)
+    sch.compute_at(sch.get_sblock("leaf"), o, True)
+    return tile, [(sums, each), (scores, o)]

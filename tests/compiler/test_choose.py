@@ -104,12 +104,11 @@ def test_defaults_by_shape() -> None:
 @pytest.mark.parametrize(
     ("leaves", "depth", "trees", "expected"),
     [
-        (31, 7, 100, "bitvector"),
-        (16, 5, 60, "bitvector"),
-        (32, 5, 100, "perfect_tree_traversal"),  # as many tests as six levels take
+        (31, 7, 100, "leaf_intervals"),
+        (16, 5, 60, "leaf_intervals"),
         (60, 6, 100, "perfect_tree_traversal"),
         (256, 8, 400, "perfect_tree_traversal"),
-        (64, 12, 300, "bitvector"),
+        (64, 12, 300, "leaf_intervals"),
         (63, 9, 6, "tree_traversal"),  # vectors of trees would be mostly empty
         (1000, 16, 20, "tree_traversal"),
     ],
@@ -139,6 +138,29 @@ def test_defaults_of_trees_cut_into_pieces(target: Any, shapes: dict[str, Any], 
     able = {name: strategy for name, strategy in STRATEGIES.items() if strategy.refuse(workload) is None}
     assert "bitvector" in able
     assert (default_strategy(able, workload, target) == "bitvector") == pays
+
+
+@pytest.mark.parametrize(
+    ("leaves", "depth", "columns", "rows", "expected"),
+    [
+        (31, 12, 28, 1, "yyy"),  # as LightGBM does
+        (31, 12, 28, 15, "yyy"),
+        (31, 12, 28, 16, "y--"),  # vectors of 16 rows test numbers
+        (31, 12, 70, 8, "-yy"),  # ranks of 70 columns take five lookups of 16 bytes
+        (63, 12, 28, 30, "yyy"),
+        (64, 6, 28, 1, "yy-"),  # walks are faster where gathers are
+        (64, 6, 90, 1, "---"),
+        (8, 6, 28, 1, "y--"),  # too few tests for the search for ranks
+    ],
+)
+def test_few_rows_are_tested_by_bytes(
+    leaves: int, depth: int, columns: int, rows: int, expected: str
+) -> None:
+    shapes = {"leaves": leaves, "nodes": 2 * leaves - 1, "depth": depth, "rows": rows, "numeric": columns}
+    workload = {**shape()[0], **shapes}
+    able = {name: one for name, one in STRATEGIES.items() if one.refuse(workload) is None}
+    found = [default_strategy(able, workload, target) == "leaf_intervals" for target in (V3, V4, SAPPHIRE)]
+    assert "".join("-y"[one] for one in found) == expected
 
 
 def test_vectors_of_rows_are_as_many_as_words_of_leaves_allow() -> None:

@@ -46,6 +46,7 @@ REFUSED = {
     ("ranked_traversal", "single_leaves"): "no tree has a split",
     ("perfect_tree_traversal", "long_chains"): "trees are up to 63 levels deep",
     ("perfect_tree_traversal", "single_leaves"): "no tree has a split",
+    ("leaf_intervals", "single_leaves"): "no tree has a split",
     ("oblivious", "long_chains"): "trees are up to 63 levels deep",
     ("oblivious", "single_leaves"): "no tree has a split",
     **{

@@ -227,7 +227,6 @@ def usable(
             f"there are no kernels of {_HOLDS[forest.family]} for the target kind {target['kind']!r} yet; "
             "compile the model for a CPU."
         )
-    machine = "x86-64 CPUs" if target["kind"] == "llvm" else target["kind"]  # Arm CPUs have them all
     for name in [name for name in of_family if name in available] if names is None else names:
         if name not in of_family:
             holds = next(family for family, known in BY_FAMILY.items() if name in known)
@@ -237,7 +236,9 @@ def usable(
             refused[name] = _BY_NAME_ALONE[target["kind"], name]
             continue
         strategy = available.get(name)
-        reason = refusal(strategy, workload, target) if strategy else f"{name} has no kernels for {machine}"
+        reason = (
+            refusal(strategy, workload, target) if strategy else f"{name} has no kernels for {target['kind']}"
+        )
         if strategy and reason is None:
             chosen[name] = strategy
         else:

@@ -85,23 +85,31 @@ def lower_rank(call: Any) -> Any:
     registers, below = levels_of(number)
     starts = starts_of(number)
 
-    def entries(start: Any) -> Any:
-        return tirx.BufferLoad(table.source, [tirx.Ramp(at + tirx.Cast(str(at.ty.dtype), start), 1, KEYS)])
+    def entries(start: Any, count: int = KEYS) -> Any:
+        return tirx.BufferLoad(table.source, [tirx.Ramp(at + tirx.Cast(str(at.ty.dtype), start), 1, count)])
 
     def above(start: Any, count: int = 1) -> Any:
         """Return how many of some registers' thresholds x is above."""
         # The comparisons are false for NaN, which therefore ranks highest.
-        kind = f"int32x{KEYS}"
-        ends = [start + const(KEYS * register) for register in range(count)]
-        tests = [tirx.Broadcast(x, KEYS) <= entries(end) for end in ends]
         if on_arm():  # sums of masks take an instruction each, and counts of a mask's bits several
-            masks = [tirx.Select(test, tirx.const(-1, kind), tirx.const(0, kind)) for test in tests]
-            total = masks[0]
-            for mask in masks[1:]:
-                total = total + mask
+            total = sum((mask(start, n) for n in range(1, count)), mask(start, 0))
             return _summed(total) + const(KEYS * count)
-        ones = [tirx.Select(test, tirx.const(0, kind), tirx.const(1, kind)) for test in tests]
-        return sum(map(_summed, ones[1:]), _summed(ones[0]))
+        counts, done = [], 0
+        for size in [size for size in (4, 2, 1) if count & size] if register_lanes("int8") else [1] * count:
+            if size > 1 and register_lanes("int8") == 2 * REGISTER:
+                counts.append(_packed([~mask(start, done + n) for n in range(size)]))
+            else:  # LLVM counts the bits of a mask of any width
+                kind = f"int32x{KEYS * size}"
+                test = tirx.Broadcast(x, KEYS * size) <= entries(start + const(KEYS * done), KEYS * size)
+                counts.append(_summed(tirx.Select(test, tirx.const(0, kind), tirx.const(1, kind))))
+            done += size
+        return sum(counts[1:], counts[0])
+
+    def mask(start: Any, register: int) -> Any:
+        """Return -1 for each of a register's thresholds that x is not above."""
+        test = tirx.Broadcast(x, KEYS) <= entries(start + const(KEYS * register))
+        kind = f"int32x{KEYS}"
+        return tirx.Select(test, tirx.const(-1, kind), tirx.const(0, kind))
 
     def const(constant: int) -> Any:
         return tirx.const(constant, "int32")
@@ -114,6 +122,20 @@ def lower_rank(call: Any) -> Any:
     for node, step in zip(reversed(nodes), reversed(steps), strict=True):
         result = tirx.Let(node, step, result)
     return tirx.Let(x, value, result)
+
+
+def _packed(masks: list[Any]) -> Any:
+    """Return how many lanes of two or four registers of AVX2 are -1, and not 0."""
+    pairs = [
+        tirx.call_llvm_pure_intrin("int16x16", "llvm.x86.avx2.packssdw", *masks[n : n + 2])
+        for n in range(0, len(masks), 2)
+    ]
+    packed = _as("int8x32", pairs[0])
+    if pairs[1:]:
+        packed = tirx.call_llvm_pure_intrin("int8x32", "llvm.x86.avx2.packsswb", *pairs)
+    bits = tirx.call_llvm_pure_intrin("int32", "llvm.x86.avx2.pmovmskb", packed)
+    count = tirx.call_llvm_pure_intrin("int32", "llvm.ctpop", bits)
+    return count if pairs[1:] else count >> tirx.const(1, "int32")
 
 
 def _summed(vector: Any) -> Any:

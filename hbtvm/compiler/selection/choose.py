@@ -129,7 +129,7 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         return "oblivious"
     if "ranked_traversal" in strategies and ranked_rows.pays(workload, target):
         return "ranked_traversal"
-    if "leaf_intervals" in strategies and intervals.pays(workload):
+    if "leaf_intervals" in strategies and intervals.pays(workload, target):
         return "leaf_intervals"
     few, fast = workload["rows"] < _FEW_ROWS, gathers(target)
     if few and fast:

@@ -67,7 +67,13 @@ def search_room(columns: int, bits: int, config: Config) -> tuple[int, int]:
 
 
 def search_stage(
-    workload: Workload, config: Config, columns: Any, table: Any, dtype: str, lowest: int | None = None
+    workload: Workload,
+    config: Config,
+    columns: Any,
+    table: Any,
+    dtype: str,
+    lowest: int | None = None,
+    falling: bool = False,
 ) -> Any:
     """Return the expressions of the ranks of a row tile's columns, by a search in `search_table`.
 
@@ -75,6 +81,7 @@ def search_stage(
     `table`: placeholder of `search_table`.
     `dtype`: type of the ranks.
     `lowest`: the lowest rank; None for the lowest value of `rank_dtype`.
+    `falling`: whether ranks fall from ``-1 - lowest``; only for searches by `COMPARE`.
     Returns tensor, shape (tiles, columns, row_tile), or (tiles, row_tile, columns) for vectors of trees.
     """
     tiles, count, rows = columns.shape
@@ -85,6 +92,8 @@ def search_stage(
 
         def search(i: Any, c: Any, r: Any) -> Any:
             rank = rank_of(table[c, 0], columns[i, c, r], bits)
+            if falling:
+                return (tirx.const(-1 - int(lowest), "int32") - rank).astype(dtype)
             return (rank + tirx.const(lowest, "int32")).astype(dtype)
 
         return te.compute((tiles, count, rows), search, name="ranks")
