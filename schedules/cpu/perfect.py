@@ -33,6 +33,9 @@ from hbtvm.schedules.space import Config, Knob, Space
 from hbtvm.schedules.workload import Target, Workload
 
 MOST_PERMUTED = 8  # deepest level for permutes: it has 128 nodes, in eight registers
+_WALKED = {4: 1.0, 2: 1.02, 1: 1.06}
+"""By vectors of rows that share the loads of a tree's tables: relative time of a vector."""
+
 _SHALLOW = 4  # up to this depth, a tree's tables take a few cache lines
 
 
@@ -123,8 +126,8 @@ def default(workload: Workload, target: Target) -> Config:
     vectors, together = 1, 4
     sizes: tuple[int, ...] = (1, 2, 4, 8)
     if rows >= SMALL_BATCH:
-        vectors = few_or_many(workload, lanes)
-        together = max(1, 4 // vectors)
+        vectors = min(few_or_many(workload, lanes), _least_padded(rows, lanes))
+        together = max(1, (4 if vectors > 2 else 8) // vectors)
         if fast and depth > MOST_PERMUTED:
             together = max(2, together)  # lookups below the permutes wait for the one before
         if depth <= _SHALLOW:  # the smaller a tree's tables, the more trees fit the first-level cache
@@ -138,6 +141,11 @@ def default(workload: Workload, target: Target) -> Config:
         "tree_tile": tile,
         "together": min(together, tile),
     }
+
+
+def _least_padded(rows: int, lanes: int) -> int:
+    """Return the vectors of rows for the least time of a call, padding included."""
+    return min(_WALKED, key=lambda vectors: -(-rows // (vectors * lanes)) * vectors * _WALKED[vectors])
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
