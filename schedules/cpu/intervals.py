@@ -54,6 +54,10 @@ _LATENCY, _VECTOR = 4, 2
 _FEW_ROWS, _SOME_ROWS, _FEW_COLUMNS = 16, 32, 32
 """On x86-64: most rows for trees of up to 32 leaves, and of more; most columns against vectors of rows."""
 
+_MANY_ROWS, _LEAVES_SEARCHED = 64, 100
+"""On x86-64: rows from which vectors of rows pay, and leaves of all trees for each column, whose ranks are
+searched for."""
+
 _FEW_TREES = 16  # most of a register would be empty
 
 _LEAVES_PER_COLUMN = {False: 16, True: 40}
@@ -139,6 +143,10 @@ def pays(workload: Workload, target: Target) -> bool:
         return False
     rows, leaves, depth = int(workload["rows"]), workload["leaves"], workload["depth"]
     wide, few = int(target["vector_bits"]) >= 512, rows < vector_lanes(target, "int32")[-1]
+    if rows >= _MANY_ROWS:
+        # Shallow trees are walked over bytes of ranks, and words of 32 leaves fill wide vectors.
+        other = depth <= _WALKED if leaves > 32 else wide
+        return not other and trees * leaves >= _LEAVES_SEARCHED * columns
     if not few:  # vectors of rows need no lookups of columns, and one test for all lanes
         most = _SOME_ROWS if leaves > 32 else 0 if wide else _FEW_ROWS
         walked = depth <= (_WALKED if leaves > 32 else 5)

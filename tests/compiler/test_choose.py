@@ -88,7 +88,7 @@ def test_what_does_not_fit_is_translated_or_passed_over() -> None:
 
 
 def test_defaults_by_shape() -> None:
-    for leaves, expected in ((8, "bitvector"), (64, "bitvector"), (1, "bitvector")):
+    for leaves, expected in ((8, "bitvector"), (64, "leaf_intervals"), (1, "bitvector")):
         workload, strategies = shape(leaves=leaves)
         assert default_strategy(strategies, workload, V4) == expected
     workload, strategies = shape(leaves=600)
@@ -134,7 +134,9 @@ def test_defaults_of_a_row_where_gathers_are_fast(leaves: int, depth: int, trees
     ids=str,
 )
 def test_defaults_of_trees_cut_into_pieces(target: Any, shapes: dict[str, Any], pays: bool) -> None:
-    workload = {**shape()[0], "rows": 100, "nodes": 2 * shapes["leaves"] - 1, **shapes}
+    # Ranks of more than a byte leave leaf intervals out.
+    others = {"rows": 100, "nodes": 2 * shapes["leaves"] - 1, "rank_bits": 13}
+    workload = {**shape()[0], **others, **shapes}
     able = {name: strategy for name, strategy in STRATEGIES.items() if strategy.refuse(workload) is None}
     assert "bitvector" in able
     assert (default_strategy(able, workload, target) == "bitvector") == pays
@@ -297,7 +299,10 @@ def test_every_feature_that_packages_tell_is_part_of_a_logs_key() -> None:
         (256, 8, 600, 8, "perfect_tree_traversal", "perfect_tree_traversal"),  # more columns than trees
         (64, 6, 28, 8, "ranked_traversal", "perfect_tree_traversal"),
         (64, 6, 28, 13, "ranked_traversal", "perfect_tree_traversal"),
-        (31, 10, 28, 8, "bitvector", "bitvector"),  # as LightGBM does
+        (31, 10, 28, 8, "leaf_intervals", "bitvector"),  # as LightGBM does
+        (31, 10, 160, 8, "bitvector", "bitvector"),  # searches for many columns
+        (31, 10, 28, 13, "bitvector", "bitvector"),
+        (63, 12, 28, 8, "leaf_intervals", "leaf_intervals"),
     ],
 )
 def test_byte_ranks_are_the_default_where_they_pay(
