@@ -19,6 +19,7 @@ from hbtvm.schedules.cpu.steps import (
     few_or_many,
     finish,
     is_arm,
+    is_wide,
     least_padded,
     lookup_default,
     lookup_is_valid,
@@ -126,7 +127,10 @@ def default(workload: Workload, target: Target) -> Config:
     vectors, together = 1, 4
     sizes: tuple[int, ...] = (1, 2, 4, 8)
     if rows >= SMALL_BATCH:
-        vectors = min(few_or_many(workload, lanes), _least_padded(rows, lanes))
+        vectors = few_or_many(workload, lanes)
+        hidden = fast and not is_wide(workload)  # gathers of several vectors hide each other's latency
+        if not (hidden or is_arm(target)):
+            vectors = min(vectors, _least_padded(rows, lanes))
         together = max(1, (4 if vectors > 2 else 8) // vectors)
         if fast and depth > MOST_PERMUTED:
             together = max(2, together)  # lookups below the permutes wait for the one before
