@@ -140,8 +140,11 @@ def test_deep_forests_have_a_strategy_too() -> None:
     forest = RandomForestClassifier(5, random_state=0).fit(X, labels)
     model = hbtvm.compile(forest, batch_sizes=(100,), threads=1)
     np.testing.assert_array_equal(model.predict(X), forest.predict(X))
+    rows = np.random.default_rng(0).normal(size=(2000, X.shape[1]))
+    noise = RandomForestClassifier(5, random_state=0).fit(rows, rows[:, 0] * rows[:, 1] > rows[:, 2])
+    assert max(tree.get_n_leaves() for tree in noise) > 128
     with pytest.raises(InputError, match=r"no strategy can hold this model.*leaves"):
-        hbtvm.compile(forest, strategies=["bitvector"])
+        hbtvm.compile(noise, strategies=["bitvector"])
 
 
 def test_compiling_for_another_machine(booster: lgb.Booster, tmp_path: Path) -> None:
