@@ -75,9 +75,13 @@ def walk_layout(workload: Workload, config: Config, size: int) -> str:
     shape, depth = Shape.of(config), int(workload["depth"])
     if shape.tree_threads == 1 or shape.row_threads >= WARP:
         return "nodes"
-    widths = [min(2**level, int(workload["nodes"])) for level in range(depth)]
-    own = sum(min(shape.row_threads, -(-width * size // _LINE)) for width in widths)
-    return "trees" if sum(min(WARP, width) for width in widths) < WARP // shape.row_threads * own else "nodes"
+    nodes = int(workload["nodes"])
+    top = min(depth, nodes.bit_length())
+    # Nodes of a level, and levels that have as many: a damaged record's depth may be any number.
+    widths = [*((min(2**level, nodes), 1) for level in range(top)), (nodes, depth - top)]
+    own = sum(levels * min(shape.row_threads, -(-width * size // _LINE)) for width, levels in widths)
+    shared = sum(levels * min(WARP, width) for width, levels in widths)
+    return "trees" if shared < WARP // shape.row_threads * own else "nodes"
 
 
 def persistent_blocks(workload: Workload, persistent: int, resident: int) -> int:
