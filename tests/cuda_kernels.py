@@ -34,6 +34,7 @@ from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies import Forest, Strategy
 from hbtvm.strategies.recursive.cuda.levels import BARRIER
+from tests.kernels import UNCHECKED
 
 GPU = resolve({"kind": "cuda", "arch": "sm_90"})
 _HEADER = Path(__file__).with_name("cuda_emulation.h")
@@ -130,7 +131,7 @@ def serial_run(module: Any, arrays: list[np.ndarray]) -> None:
     # Hardly optimized, for a single call; but half precision is slow without the features of the CPU.
     features = [f"+{name}" for name in CPU["features"]]
     target = tvm.target.Target({"kind": "llvm", "mcpu": CPU["mcpu"], "mattr": features, "opt-level": 1})
-    with target, tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+    with target, tvm.transform.PassContext(config=UNCHECKED):
         tvm.compile(rewrite_loops(serial(module)), target=target)["main"](*tensors)
     arrays[-1][:] = tensors[-1].numpy()
 

@@ -15,11 +15,20 @@ from hbtvm.compiler.candidates.program import make_executor
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.graph.trees.ensemble import TreeEnsemble
 from hbtvm.schedules.space import Config
-from hbtvm.strategies import STRATEGIES, Forest, workload_of
+from hbtvm.schedules.workload import Target, Workload
+from hbtvm.strategies import STRATEGIES, Forest, Strategy, workload_of
 
 CPU = resolve("cpu")
 UNCHECKED = {"tirx.disable_assert": True}
 """TVM's options for kernels that do not check their arguments, which is up to half of the time of a build."""
+
+
+def build_unchecked(
+    strategy: Strategy, workload: Workload, config: Config, target: Target, path: str
+) -> None:
+    """Build a CPU kernel that does not check its arguments."""
+    with tvm.transform.PassContext(config=UNCHECKED):
+        build_kernel(strategy, workload, config, target, path)
 
 
 def raw_scores(
@@ -37,8 +46,7 @@ def raw_scores(
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "kernel.so"))
         workload = workload_of(forest, rows, threads)
-        with tvm.transform.PassContext(config=UNCHECKED):
-            build_kernel(chosen, workload, config, target, path)
+        build_unchecked(chosen, workload, config, target, path)
         function = tvm_ffi.load_module(path)["main"]
         run = make_executor(function, forest, chosen, workload, config, threads).run
         sums = run(np.ascontiguousarray(X))

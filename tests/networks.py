@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import tvm
 import tvm_ffi
 
-from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.candidates.program import make_executor
 from hbtvm.graph.networks.network import Network
 from hbtvm.operators.base import Input, Node, constant
@@ -25,7 +23,7 @@ from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Target
 from hbtvm.strategies import make_network, strategies_on, workload_of
 from hbtvm.strategies.trees.forest import DType
-from tests.kernels import CPU, UNCHECKED
+from tests.kernels import CPU, build_unchecked
 
 F = 7
 """Columns of the rows: the last two are codes, 0 to 3."""
@@ -57,8 +55,7 @@ def run(
     workload = workload_of(operand, batch)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "kernel.so"))
-        with tvm.transform.PassContext(config=UNCHECKED):
-            build_kernel(strategy, workload, config, target, path)
+        build_unchecked(strategy, workload, config, target, path)
         function = tvm_ffi.load_module(path)["main"]
         return make_executor(function, operand, strategy, workload, config, 1).run(np.ascontiguousarray(X))
 

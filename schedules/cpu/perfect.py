@@ -130,7 +130,7 @@ def default(workload: Workload, target: Target) -> Config:
         vectors = few_or_many(workload, lanes)
         hidden = fast and not is_wide(workload)  # gathers of several vectors hide each other's latency
         if not (hidden or is_arm(target)):
-            vectors = min(vectors, _least_padded(rows, lanes))
+            vectors = min(vectors, _vectors_of_rows(rows, lanes))
         together = max(1, (4 if vectors > 2 else 8) // vectors)
         if fast and depth > MOST_PERMUTED:
             together = max(2, together)  # lookups below the permutes wait for the one before
@@ -147,7 +147,7 @@ def default(workload: Workload, target: Target) -> Config:
     }
 
 
-def _least_padded(rows: int, lanes: int) -> int:
+def _vectors_of_rows(rows: int, lanes: int) -> int:
     """Return the vectors of rows for the least time of a call, padding included."""
     return min(_WALKED, key=lambda vectors: -(-rows // (vectors * lanes)) * vectors * _WALKED[vectors])
 

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 import tvm_ffi
 
-from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.candidates.program import make_executor
 from hbtvm.compiler.candidates.samples import error_scale, plain_sums
 from hbtvm.graph.reasons.anchor import TreeReasons
@@ -19,7 +17,7 @@ from hbtvm.runtime.package.contents import check_contents
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import ReasonsOperand, make_reasons, strategies_on, workload_of
 from tests.ensembles import random_ensemble, random_rows
-from tests.kernels import CPU, UNCHECKED
+from tests.kernels import CPU, build_unchecked
 from tests.reasons.coalitions import with_covers
 
 QUADRATURE = strategies_on(CPU, "reasons")["quadrature"]
@@ -30,8 +28,7 @@ def values(operand: ReasonsOperand, config: Config, X: np.ndarray, rows: int) ->
     workload = workload_of(operand, rows)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "kernel.so"))
-        with tvm.transform.PassContext(config=UNCHECKED):
-            build_kernel(QUADRATURE, workload, config, CPU, path)
+        build_unchecked(QUADRATURE, workload, config, CPU, path)
         function = tvm_ffi.load_module(path)["main"]
         kernel = make_executor(function, operand, QUADRATURE, workload, config, 1)
         return kernel.run(np.ascontiguousarray(X))

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 import tvm_ffi
 
-from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.candidates.program import make_executor
 from hbtvm.compiler.candidates.samples import error_scale, plain_sums, sample_rows
 from hbtvm.compiler.entries import entry_of
@@ -24,7 +22,7 @@ from hbtvm.runtime.package.contents import check_contents
 from hbtvm.schedules.space import Config
 from hbtvm.strategies import STRATEGIES, LinearOperand, make_linear, strategies_on, workload_of
 from hbtvm.strategies.trees.forest import DType
-from tests.kernels import CPU, UNCHECKED
+from tests.kernels import CPU, build_unchecked
 from tests.knobs import assert_knobs_matter
 
 LINEAR = strategies_on(CPU, "linear")["linear"]
@@ -74,8 +72,7 @@ def sums(
     workload = workload_of(operand, rows, threads)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "kernel.so"))
-        with tvm.transform.PassContext(config=UNCHECKED):
-            build_kernel(LINEAR, workload, config, target, path)
+        build_unchecked(LINEAR, workload, config, target, path)
         function = tvm_ffi.load_module(path)["main"]
         executor = make_executor(function, operand, LINEAR, workload, config, threads)
         executor.executor.check()

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 import tvm_ffi
 
-from hbtvm.compiler.building.cpu import build_kernel
 from hbtvm.compiler.candidates.program import make_executor
 from hbtvm.graph.networks.network import Network
 from hbtvm.operators.base import Input
@@ -20,7 +18,7 @@ from hbtvm.schedules.space import Config
 from hbtvm.strategies import make_network, strategies_on, workload_of
 from hbtvm.strategies.network.nearest import tables
 from tests import networks
-from tests.kernels import CPU, UNCHECKED
+from tests.kernels import CPU, build_unchecked
 
 T, F = 611, 6
 """Points, no multiple of a block, and columns."""
@@ -40,8 +38,7 @@ def kernel(k: int, batch: int, folder: Path, **changes: Any) -> Run:
     config: Config = {**strategy.default(workload, CPU), **changes}
     assert strategy.space(workload, CPU).contains(config) and config["points"]
     path = str(folder / f"{k}-{batch}-{'-'.join(map(str, config.values()))}.so")
-    with tvm.transform.PassContext(config=UNCHECKED):
-        build_kernel(strategy, workload, config, CPU, path)
+    build_unchecked(strategy, workload, config, CPU, path)
     function = tvm_ffi.load_module(path)["main"]
 
     def run(points: np.ndarray, X: np.ndarray) -> np.ndarray:
