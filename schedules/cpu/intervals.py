@@ -48,8 +48,9 @@ MOST_LEAVES, MOST_COLUMNS = 128, 128  # numbers from 0 on of a signed byte
 _NUMBERS = 4  # bytes of the numbers, of which a register has `lanes`
 _LOOKED_UP = 64  # most columns whose ranks an instruction looks up
 _UNROLLED = (3, 2, 1)  # splits, where their number is a multiple
-_LATENCY, _VECTOR = 4, 2
-"""Cycles of a split: of the two instructions that wait for the last split's, and of a register's five."""
+_LATENCY, _VECTOR, _ADDED = 4, 2, 3
+"""Cycles of a split: of the two instructions that wait for the last split's, and of a register's five; those
+of a leaf value's lookup and addition, also for trees that only fill a register."""
 
 _FEW_ROWS, _SOME_ROWS, _FEW_COLUMNS = 16, 32, 32
 """On x86-64: most rows for trees of up to 32 leaves, and of more; most columns against vectors of rows."""
@@ -58,7 +59,7 @@ _MANY_ROWS, _LEAVES_SEARCHED = 64, 100
 """On x86-64: rows from which vectors of rows pay, and leaves of all trees for each column, whose ranks are
 searched for."""
 
-_FEW_TREES = 16  # most of a register would be empty
+_FEW_TREES = 16  # most of a register of bytes would be empty, and fewer trees of a group fill one of words
 
 _LEAVES_PER_COLUMN = {False: 16, True: 40}
 """Leaves of all trees for each column from which the search for ranks pays, by whether others gain more from
@@ -111,24 +112,29 @@ def space(workload: Workload, target: Target) -> Space:
 
 def default(workload: Workload, target: Target) -> Config:
     """Return a good single-thread configuration for unmeasured workloads."""
-    lanes, rows = vector_lanes(target, "int32")[-1], int(workload["rows"])
-    wide = _NUMBERS * lanes
+    widths, rows = vector_lanes(target, "int32"), int(workload["rows"])
+    splits = int(workload["leaves"]) - 1
     common: Config = {
-        "lanes": lanes,
         "order": "trees",
-        "node_unroll": next(n for n in _UNROLLED if (workload["leaves"] - 1) % n == 0),
+        "node_unroll": next(n for n in _UNROLLED if splits % n == 0),
         "leaf_lookup": "scalar",
     }
     # For fewer rows, lookups of a row's ranks take less time than the leaf values of vectors of rows.
     if rows >= SMALL_BATCH:
+        wide = _NUMBERS * widths[-1]
         most = max(n for n in (1, 2, 4) if n == 1 or n * wide < 2 * rows)
-        return {**common, "axis": "rows", "row_tile": most * wide, "vectors": most, "tree_tile": 8}
+        tiles = {"row_tile": most * wide, "vectors": most, "tree_tile": 8}
+        return {**common, "lanes": widths[-1], "axis": "rows", **tiles}
 
-    def cost(vectors: int) -> int:
-        return -(-int(workload["trees"]) // (vectors * wide)) * max(_LATENCY, _VECTOR * vectors)
+    def cost(shape: tuple[int, int]) -> int:
+        lanes, vectors = shape
+        tile = _NUMBERS * lanes * vectors
+        took = splits * max(_LATENCY, _VECTOR * vectors) + _ADDED * tile
+        return -(-int(workload["trees"]) // tile) * took
 
-    vectors = min((1, 2, 4), key=cost)
-    return {**common, "axis": "trees", "row_tile": 1, "vectors": vectors, "tree_tile": vectors * wide}
+    lanes, vectors = min(((n, v) for n in reversed(widths) for v in (1, 2, 4)), key=cost)
+    tiles = {"row_tile": 1, "vectors": vectors, "tree_tile": _NUMBERS * lanes * vectors}
+    return {**common, "lanes": lanes, "axis": "trees", **tiles}
 
 
 def pays(workload: Workload, target: Target) -> bool:
@@ -147,6 +153,8 @@ def pays(workload: Workload, target: Target) -> bool:
         # Shallow trees are walked over bytes of ranks, and words of 32 leaves fill wide vectors.
         other = depth <= _WALKED if leaves > 32 else wide
         return not other and trees * leaves >= _LEAVES_SEARCHED * columns
+    if few and wide and leaves <= 32 and workload["trees"] <= _FEW_TREES:
+        return False
     if not few:  # vectors of rows need no lookups of columns, and one test for all lanes
         most = _SOME_ROWS if leaves > 32 else 0 if wide else _FEW_ROWS
         walked = depth <= (_WALKED if leaves > 32 else 5)
