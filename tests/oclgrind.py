@@ -28,7 +28,7 @@ NO_OCLGRIND = None if shutil.which(PROGRAM) else "oclgrind is not installed"
 
 TARGET = resolve({"kind": "opencl", "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152})
 _SHARED = 233_472  # bytes of local memory
-_REPORT = re.compile(
+REPORT = re.compile(
     r"[Rr]ead-write data race|[Ww]rite-write data race|[Uu]ninitialized value|Invalid \w+|"
     r"[Bb]arrier divergence"
 )
@@ -93,7 +93,7 @@ def run(
     assert found.size == scores.size, done.stdout[:500] + done.stderr[:1500]
     made = found.reshape(scores.shape)
     totals = made if direct else _by_rows(signature, made)[: len(X)] / divisor + base
-    return Run(totals, tuple(sorted(set(_REPORT.findall(done.stderr)))))
+    return Run(totals, tuple(sorted(set(REPORT.findall(done.stderr)))))
 
 
 def _bytes(array: np.ndarray) -> str:

@@ -86,17 +86,24 @@ def agrees(device: RecursiveDevice, cell: Cell, structures: Structures, state: s
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5 * max(1, np.abs(want).max(initial=0)))
 
 
-def drawn(children: int | None, seed: int = 7, matrices: bool = False) -> Structures:
+def drawn(
+    children: int | None,
+    seed: int = 7,
+    matrices: bool = False,
+    counts: tuple[int, ...] = (1, 2, 9, 40, 1, 23),
+) -> Structures:
     """Structures of many kinds: single nodes, chains, graphs with shared children.
 
     Parameters
     ----------
     matrices
         Whether all nodes have words, and matrices with them.
+    counts
+        Nodes of each structure.
     """
     rng = np.random.default_rng(seed)
     starts, first, child = [0], [0], []
-    for count in (1, 2, 9, 40, 1, 23):
+    for count in counts:
         for node in range(count):
             most = min(node, 5 if children is None else children)
             own = rng.choice(node, size=rng.integers(0, most + 1), replace=False) if node else []

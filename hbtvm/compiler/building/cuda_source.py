@@ -180,9 +180,9 @@ def _head(module: Any) -> str:
 
 
 def _has(module: Any, attribute: str) -> bool:
-    """Return whether a module's function ``main`` has an attribute."""
-    attributes = module["main"].attrs
-    return attributes is not None and attribute in attributes
+    """Return whether one of a module's functions has an attribute."""
+    found = [function.attrs for function in module.functions.values()]
+    return any(attributes is not None and attribute in attributes for attributes in found)
 
 
 def machine_code(source: str, target: Target, *options: str, portable: bool = False) -> tuple[bytes, str]:

@@ -35,11 +35,10 @@ _EXTERN = "tirx.call_pure_extern"
 def with_pairs(kernels: Any, ordered: bool) -> Any | None:
     """Return kernels that name their operations on float64 numbers; None if some have no name.
 
-    `kernels`: a module for the generator, with a single function.
+    `kernels`: a module for the generator.
     `ordered`: whether pairs may be compared, which rounds the numbers; otherwise None for a kernel that does.
     """
-    ((name, function),) = kernels.functions.items()
-    if not ordered and _compares(function.body):
+    if not ordered and any(_compares(function.body) for function in kernels.functions.values()):
         return None
     callbacks = [
         *((kind, _named(operation)) for kind, operation in _BINARY.items()),
@@ -49,8 +48,11 @@ def with_pairs(kernels: Any, ordered: bool) -> Any | None:
         (tirx.FloatImm, _constant),
         (ir.Call, _call),
     ]
-    body = tvm_ffi.structural_map(function.body, callbacks)
-    return ir.IRModule({name: function.with_body(body)}) if _only_pairs(body) else None
+    named = {
+        name: function.with_body(tvm_ffi.structural_map(function.body, callbacks))
+        for name, function in kernels.functions.items()
+    }
+    return ir.IRModule(named) if all(_only_pairs(function.body) for function in named.values()) else None
 
 
 def _compares(body: Any) -> bool:
