@@ -40,6 +40,28 @@ def cupy(machine: emulated.Machine, monkeypatch: pytest.MonkeyPatch) -> type[emu
     return emulated.Cupy
 
 
+@pytest.fixture(scope="module")
+def shared_workers() -> Iterator[None]:
+    """Let a module's searches in this process take over the idle workers of earlier ones."""
+    from hbtvm.tuning.measuring import pool
+    from tests import workers
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "Worker", workers.worker)
+        yield
+
+
+@pytest.fixture(scope="module")
+def unchecked_kernels() -> Iterator[None]:
+    """Build a module's kernels in this process without checks of arguments, up to half of a build's time."""
+    import tvm
+
+    from tests.kernels import UNCHECKED
+
+    with tvm.transform.PassContext(config=UNCHECKED):
+        yield
+
+
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
 
 # Without bytecode, each of the hundreds of processes that tests start compiles all that it imports.

@@ -15,6 +15,8 @@ from hbtvm.report.story import tell
 from hbtvm.words.quantities import duration
 from tests import models
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 SIZES = (1, 64)
 
 

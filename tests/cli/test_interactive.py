@@ -38,6 +38,7 @@ def test_the_signature_and_the_docstring_name_every_option() -> None:
         hbtvm.tune(MODEL, time_budgett=3)  # type: ignore[call-arg]
 
 
+@pytest.mark.usefixtures("shared_workers")
 def test_quiet_elsewhere_with_the_log_of_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,6 +51,7 @@ def test_quiet_elsewhere_with_the_log_of_the_command_line(
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.usefixtures("shared_workers")
 def test_a_display_in_a_notebook(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

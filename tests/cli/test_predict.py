@@ -319,24 +319,26 @@ def test_the_help_tells_the_defaults(capsys: pytest.CaptureFixture[str]) -> None
     assert f"(default: {run.TRIALS}, in at most {run.TIME_BUDGET:g} seconds;" in text
 
 
+@pytest.mark.usefixtures("shared_workers")
 def test_tune_then_again_then_predict(capsys: pytest.CaptureFixture[str]) -> None:
     model = models.ZOO["xgb_real_base"]()
     model.save_model("x.json")
     given = ("tune", "x.json", "--batch-size", 50, "--threads", 1, "--trials", 6)
-    done = fake_cli.run(*given, cwd=Path.cwd())
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    hbtvm(*given)
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
     assert lines[0].startswith("rows in a call  strategy") and lines[1].startswith("50 rows ")
-    assert "6 trials; all trials are done" in done.stdout
-    assert "\x1b" not in done.stdout + done.stderr
-    assert done.stderr.startswith("tuning x.json\n")
-    again = fake_cli.run(*given, "-o", "again.tar", cwd=Path.cwd())
-    assert "6 trials, 6 of them found in the log" in again.stdout
+    assert "6 trials; all trials are done" in out
+    assert "\x1b" not in out + err
+    assert err.startswith("tuning x.json\n")
+    hbtvm(*given, "-o", "again.tar")
+    assert "6 trials, 6 of them found in the log" in capsys.readouterr().out
     X = models.data()[0]
     np.save("d.npy", X)
     for package in ("x.tar", "again.tar"):
         hbtvm("predict", package, "d.npy", "-o", "o.npy")
         np.testing.assert_allclose(np.load("o.npy"), model.predict(X), rtol=1e-5)
+    capsys.readouterr()
 
     # A package with default schedules does not replace a tuned package unless the user says so.
     tuned = Path("x.tar").read_bytes()

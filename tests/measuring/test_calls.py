@@ -17,12 +17,12 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import hbtvm
+from hbtvm.cli.main import main
 from hbtvm.measuring.calls import add_call_times, random_rows
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package import calls as package_calls
 from hbtvm.runtime.package.calls import CallTimes
 from hbtvm.runtime.package.file import from_bytes, to_bytes
-from tests import fake_cli
 
 
 def pipeline(text: bool = False) -> Pipeline:
@@ -84,19 +84,24 @@ def test_columns_of_what_was_measured() -> None:
     assert package_calls.call_cells((), 1) == ()
 
 
-def test_where_tuning_can_not_help(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("shared_workers")
+def test_where_tuning_can_not_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Texts of 64 rows take some two hundred times as long to read as a linear kernel to run."""
-    joblib.dump(pipeline(text=True), tmp_path / "m.pkl")
-    done = fake_cli.run("tune", "m.pkl", "--batch-size", 64, "--threads", 1, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "1 trial; tuning can't help here" in done.stdout
-    assert "tuning can't help where the kernel takes less than a tenth of a call: " in done.stdout
-    assert "call, array" in done.stdout and "call, frame" in done.stdout
-    lines = (tmp_path / "hbtvm-tuning.jsonl").read_text().splitlines()
+    monkeypatch.chdir(tmp_path)
+    joblib.dump(pipeline(text=True), "m.pkl")
+    assert main(["tune", "m.pkl", "--batch-size", "64", "--threads", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "1 trial; tuning can't help here" in printed
+    assert "tuning can't help where the kernel takes less than a tenth of a call: " in printed
+    assert "call, array" in printed and "call, frame" in printed
+    lines = Path("hbtvm-tuning.jsonl").read_text().splitlines()
     (calls,) = [record["calls"] for record in map(json.loads, lines) if "calls" in record]
-    (kept,) = hbtvm.load(tmp_path / "m.tar").package.calls
+    (kept,) = hbtvm.load("m.tar").package.calls
     assert (kept.rows, dict(kept.seconds)) == (64, calls) and set(calls) == {"array", "frame"}
     for command in ("inspect m.tar", "log best hbtvm-tuning.jsonl"):
-        assert "call, frame" in fake_cli.run(*command.split(), cwd=tmp_path).stdout
-    fake_cli.run("report", "hbtvm-tuning.jsonl", cwd=tmp_path)
-    assert " (frame)" in (tmp_path / "hbtvm-tuning.html").read_text()
+        assert main(command.split()) == 0
+        assert "call, frame" in capsys.readouterr().out
+    assert main(["report", "hbtvm-tuning.jsonl"]) == 0
+    assert " (frame)" in Path("hbtvm-tuning.html").read_text()

@@ -22,6 +22,8 @@ from hbtvm.tuning.learning.transfer import nearest
 from tests.kernels import CPU
 from tests.models import data, targets
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 
 @pytest.fixture(scope="module")
 def model() -> LogisticRegression:

@@ -34,6 +34,8 @@ from hbtvm.tuning.task import Task
 from hbtvm.words.quantities import model_shape
 from tests.kernels import CPU
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(200, 4)).astype(np.float32)
 GROUPS = ["1 row", "100 rows", "reasons, 1 row", "reasons, 100 rows"]

@@ -28,6 +28,8 @@ from tests.tuning.tensor_templates import (
     scaled,
 )
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 AVX2 = {"kind": "llvm", "mcpu": "x86-64-v3"}
 
 
