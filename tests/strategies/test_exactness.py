@@ -18,6 +18,8 @@ from hbtvm.graph.trees.ensemble import LEAF
 from hbtvm.run import read_model
 from hbtvm.strategies import STRATEGIES, make_forest, workload_of
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 FEATURES = 4
 SKLEARN = {
     "tree": (tree.DecisionTreeClassifier, tree.DecisionTreeRegressor),
