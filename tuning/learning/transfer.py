@@ -68,9 +68,11 @@ def seeds(task: Task, records: Iterable[Record], count: int) -> list[Config]:
     task_key = canonical(task.workload), target_key(task.target)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
+        # Most records are of other strategies; keys take longest to compute.
+        if record.strategy != task.strategy or record.target.get("kind") != task.target.get("kind"):
+            continue
         key = record.workload_key, record.target_key
-        same_kind = record.target.get("kind") == task.target.get("kind")
-        if record.strategy == task.strategy and same_kind and key != task_key and not drawn(record):
+        if key != task_key and not drawn(record):
             groups.setdefault(key, []).append(record)
     ranked: list[tuple[float, tuple[str, str], Config]] = []
     for key, group in groups.items():
