@@ -385,8 +385,9 @@ def vectorize(sch: Any, lane: Any, lanes: int) -> None:
 
 
 def mark(sch: Any, register: Any, lane: Any) -> None:
-    """Vectorise the lanes and unroll the registers."""
-    sch.unroll(register)
+    """Vectorise the lanes and unroll the registers, unless there are more than a CPU has."""
+    if int(sch.get(register).extent) <= 32:
+        sch.unroll(register)
     sch.vectorize(lane)
 
 

@@ -8,11 +8,14 @@ The loops are those of `steps.place`, with this main stage inside::
                 slot[tree, register] = next(slot[tree, register])
 
 A register is a vector of rows or trees, or a scalar: if a CPU gathers no faster than it loads, scalar walks
-save the instructions that take vectors apart.
+save the instructions that take vectors apart. More scalars than fit the registers are walked by a queue: all
+rows of a tile take a step before any takes the next, and prefetch what that reads
+(`hbtvm.compiler.lowering.levels`).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hbtvm.schedules.cpu.gathers import gathers
@@ -36,6 +39,9 @@ EARLY_EXIT = "hbtvm.ends"
 NEXT_TREE = "hbtvm.next_tree"
 """Annotation of a loop over blocks of rows that all walk one tree; its value: the rows of a block."""
 
+QUEUE = "hbtvm.queue"
+"""Annotation of the loop over levels, which walks a tile's rows with a queue; its value: levels before it."""
+
 _TILE_BYTES = 1 << 20
 """Largest row tile in bytes; a larger one leaves no room for trees in the second-level cache."""
 
@@ -43,6 +49,12 @@ _ALONE = 8  # trees that walk side by side in a row tile of a single row
 _DEEP = 12  # depth from which a tree is too large to reload for every few rows
 _GATHERED = 9  # depth from which trees are walked by gathers on CPUs where these are fast
 _NODES_IN_L1, _NODE_BYTES = 4096, 8
+
+_QUEUED = 248
+"""Most rows of a queue: TVM keeps arrays below 1 KB on the stack."""
+
+_NODES_PER_ROW = 8  # nodes of a tree for each row from which rows touch a part of it only
+_FAR_BYTES = 1 << 21  # of trees that exceed the second-level cache
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -52,9 +64,11 @@ def space(workload: Workload, target: Target) -> Space:
         lanes, vectors, together = (int(config[name]) for name in ("lanes", "vectors", "together"))
         row_tile, tree_tile = int(config["row_tile"]), int(config["tree_tile"])
         block = lanes * vectors
-        # The state of more walks would not fit the registers.
-        if vectors * together > 16 or not threads_are_valid(config):
+        if not threads_are_valid(config):
             return False
+        # The state of more walks does not fit the registers.
+        if vectors * together > 16:
+            return _by_queue(config) and fits(config)
         if lanes == 1 and config["lookup"] != "scalar":
             return False
         if config["axis"] == "trees":
@@ -71,12 +85,13 @@ def space(workload: Workload, target: Target) -> Space:
     rows, lanes = int(workload["rows"]), vector_lanes(target, workload["dtype"])
     wide = int(target["vector_bits"]) >= 256
     large = tuple(n for n in (512, 1024, 2048) if n < 2 * rows)
+    queues = () if apart_of(workload) else sorted({n for n in (64, 128, _queue(rows)) if 16 < n < 2 * rows})
     return Space(
         (
             Knob("axis", ("rows", "trees") if rows <= SMALL_BATCH else ("rows",)),
-            Knob("row_tile", (*row_tiles(rows, lanes), *large)),
+            Knob("row_tile", tuple(sorted({*row_tiles(rows, lanes), *large, *queues}))),
             Knob("lanes", (1, *lanes)),
-            Knob("vectors", (1, 2, 4, 8, 16)),
+            Knob("vectors", (1, 2, 4, 8, 16, *queues)),
             Knob("tree_tile", (1, 2, 4, 8, 16, 32, 64, 128)),
             Knob("order", orders(rows)),
             Knob("together", (1, 2, 4, 8)),
@@ -108,6 +123,9 @@ def default(workload: Workload, target: Target) -> Config:
         if 2 * int(workload["trees"]) <= walks:
             return {**common, **alone, "level_unroll": 2 if workload["depth"] >= _DEEP else 1}
         return {**common, "axis": "trees", "row_tile": 1, "tree_tile": walks}
+    if _touches_few(workload):
+        tile = _queue(rows)
+        return {**common, "axis": "rows", "row_tile": tile, "vectors": tile, "lanes": 1, "tree_tile": 1}
     if gathers(target) and workload["depth"] >= _GATHERED and workload["dtype"] == "float32":
         gathered = {**common, "axis": "rows", **_by_gathers(workload)}
         if space(workload, target).contains(gathered):
@@ -155,7 +173,10 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         sch.unroll(placed.tree)
     sch.unroll(inner)
     mark(sch, placed.register, placed.lane)
-    sch.annotate(level, EARLY_EXIT, int(config["lanes"]))
+    if _by_queue(config):
+        sch.annotate(level, QUEUE, int(math.log2(workload["leaves"])))
+    else:
+        sch.annotate(level, EARLY_EXIT, int(config["lanes"]))
     walk = sch.get_sblock("walk")
     state_tile(sch, walk, "columns", 3 if config["axis"] == "trees" else 4, by_row=True)
     finish(sch, config, placed, [(walk, level)], [], column_lanes=1)
@@ -168,6 +189,26 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
 def _tile_bytes(workload: Workload, row_tile: int) -> int:
     count = workload["numeric"] + workload["categorical"] + 1
     return row_tile * int(count) * (8 if workload["dtype"] == "float64" else 4)
+
+
+def _touches_few(workload: Workload) -> bool:
+    """Whether rows that fit a queue touch a part only of trees that exceed the second-level cache."""
+    rows, nodes = int(workload["rows"]), int(workload["nodes"])
+    far = nodes * _NODE_BYTES * int(workload["trees"]) > _FAR_BYTES and nodes >= _NODES_PER_ROW * rows
+    fits = _tile_bytes(workload, _queue(rows)) <= _TILE_BYTES
+    return far and fits and rows <= _QUEUED and not apart_of(workload)
+
+
+def _queue(rows: int) -> int:
+    """Return the row tile of a queue for all rows of a call, or few of them."""
+    return min(-(-rows // 8) * 8, _QUEUED)
+
+
+def _by_queue(config: Config) -> bool:
+    """Whether all rows of a tile walk a tree side by side, with their slots in memory (see `QUEUE`)."""
+    vectors = int(config["vectors"])
+    one = config["lanes"] == config["together"] == config["tree_tile"] == config["level_unroll"] == 1
+    return config["axis"] == "rows" and one and vectors > 16 and config["row_tile"] == vectors
 
 
 def _walks_one_tree(workload: Workload, config: Config) -> bool:

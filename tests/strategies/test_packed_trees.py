@@ -122,6 +122,40 @@ def test_a_walk_ends_when_all_have_arrived() -> None:
     assert "while" in rewrite_loops(module).script()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows", [40, 100])
+def test_a_queue_walks_as_blocks_do(rows: int, dtype: DType) -> None:
+    """Trees of one leaf, chains, several groups, rows that end at any level, and a tile that is not full."""
+    rng = np.random.default_rng(rows)
+    for shape in ({"max_leaves": 400, "chain": True}, {"max_leaves": 1}, {"max_leaves": 60, "groups": 3}):
+        ensemble = random_ensemble(rng, trees=9, missing="mixed", compare_dtype=dtype, **shape)  # type: ignore[arg-type]
+        forest = make_forest(ensemble, dtype, dtype)
+        workload, X = workload_of(forest, rows), random_rows(rng, ensemble, 230, dtype)
+        blocks = {"axis": "rows", "lanes": 1, "vectors": 8, "row_tile": 64, "tree_tile": 1, "level_unroll": 1}
+        blocks = {
+            **WALK.default(workload, CPU),
+            **blocks,
+            "order": "trees",
+            "together": 1,
+            "lookup": "scalar",
+        }
+        queue = {**blocks, "vectors": rows if rows == 40 else 104, "row_tile": rows if rows == 40 else 104}
+        assert all(WALK.space(workload, CPU).contains(config) for config in (blocks, queue))
+        first, second = (
+            raw_scores("tree_traversal", ensemble, forest, config, X, rows) for config in (blocks, queue)
+        )
+        np.testing.assert_array_equal(first, second)
+        np.testing.assert_allclose(second, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, dtype))
+
+
+def test_few_rows_of_large_trees_are_queued() -> None:
+    workload = {**workload_of(forest_of(), 100), "nodes": 13_000, "leaves": 6500, "depth": 30, "trees": 500}
+    for target in (CPU, V4):
+        for threads in (1, 2):
+            assert WALK.default({**workload, "threads": threads}, target)["vectors"] == 104
+        assert WALK.default({**workload, "rows": 1000}, target)["vectors"] == 16
+
+
 def test_equal_pairs_of_leaves_share_slots() -> None:
     """Pure leaves of a classifier: at most four pairs a tree, and the values of two leaves."""
     rng = np.random.default_rng(7)

@@ -9,7 +9,7 @@ next::
     score[r]    = sum over trees t of value[slot[t, r]]
 
 so levels can be unrolled and interleaved over rows and trees like any reduction, and its loop
-ends as soon as all of its walks have reached a leaf (see `hbtvm.compiler.lowering.early_exit`).
+ends as soon as all of its walks have reached a leaf (see `hbtvm.compiler.lowering.levels`).
 
 A slot holds a node (see `packed`): a threshold and a link, which is the column to compare and
 the offset of the left child; the right child is in the next slot. A leaf compares a column that is
