@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import statistics
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,9 @@ _MARGINS: Mapping[str, Mapping[str, Any]] = {
     "catboost": {"prediction_type": "RawFormulaVal"},
 }
 """Options of ``predict`` that return raw scores."""
+
+_CALLS, _SECONDS = 5, 1.0
+"""Most calls, and seconds, by whose median a number of threads is chosen."""
 
 _NAMES = {"sklearn": "scikit-learn", "imblearn": "imbalanced-learn", "pyspark": "Spark"}
 _DTYPES = {
@@ -101,8 +105,10 @@ class Live:
         times = {}
         for threads in sorted({1, self._threads}):
             self._use(threads)
-            first = self.seconds(output, rows, 1)
-            times[threads] = min(first, self.seconds(output, rows, 1)) if first < 1 else first
+            calls = [self.seconds(output, rows, 1)]
+            while len(calls) < _CALLS and sum(calls) < _SECONDS:
+                calls.append(self.seconds(output, rows, 1))
+            times[threads] = statistics.median(calls)
         best = min(times, key=lambda threads: times[threads])
         self._use(best)
         return times[best]

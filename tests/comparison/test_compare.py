@@ -26,6 +26,7 @@ import hbtvm
 from hbtvm.comparison import compare
 from hbtvm.comparison.closing import show_closing
 from hbtvm.comparison.differences import agreement, ties_of
+from hbtvm.comparison.library import Live
 from hbtvm.comparison.random_rows import random_rows
 from hbtvm.comparison.result import Comparison, speedup
 from hbtvm.errors import InputError
@@ -172,6 +173,17 @@ def test_threads_are_restored() -> None:
     before = boosted.get_booster().save_config()
     hbtvm.compile(boosted, batch_sizes=100, threads=1).compare(boosted, models.data()[0])
     assert (boosted.n_jobs, boosted.get_booster().save_config()) == (3, before)
+
+
+def test_a_lucky_call_does_not_choose_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    forest = RandomForestClassifier(3, max_depth=2).fit(models.data()[0], models.targets("two"))
+    library = Live(forest, ["predict"], 2)
+    library.take(models.data()[0])
+    times = {1: [0.02] * 5, 2: [0.5, 0.01, 0.01, 0.07, 0.08]}
+    monkeypatch.setattr(library, "seconds", lambda output, rows, calls: times[forest.n_jobs].pop(0))
+    assert library.prepare("predict", 10) == 0.02
+    assert forest.n_jobs == 1
+    library.close()
 
 
 def test_what_is_refused() -> None:
