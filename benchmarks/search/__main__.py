@@ -16,11 +16,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.packed import pack
+from benchmarks.search.machines import MACHINES, drawn_spaces
 from benchmarks.search.measure import ENOUGH, log_of, measure
 from benchmarks.search.quality import kinds, quality
 from benchmarks.search.replay import SHIPPED, Recorded, Run, load, whole
 from benchmarks.search.report import Runs, by_space, plot, quality_table, table
-from benchmarks.search.spaces import MACHINES, SETS
+from benchmarks.search.spaces import SETS
 from benchmarks.search.studies import STUDIES, Results, Study
 from hbtvm.tuning.choices import ChoiceError
 
@@ -35,8 +36,8 @@ def main() -> int:
     parser.add_argument("what", nargs="?", choices=("all", "measure", "replay", "ship"), default="all")
     parser.add_argument("--folder", type=Path, default=Path(".cache/search"), help="where all is kept")
     parser.add_argument("--spaces", default="", metavar="TEXT", help="only those with this in their names")
-    known = {**SETS, **MACHINES}
-    parser.add_argument("--set", choices=tuple(known), action="append", help="only spaces of this set")
+    sets = (*SETS, *MACHINES)
+    parser.add_argument("--set", choices=sets, action="append", help="only spaces of this set")
     parser.add_argument("--candidates", type=int, default=ENOUGH, help="to measure of each space")
     parser.add_argument("--lock", type=Path, help="file to lock, a minute at a time, while measuring")
     parser.add_argument("--studies", default="", metavar="TEXT", help="only those with this in their names")
@@ -44,7 +45,8 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=128, help="of each replayed search")
     parser.add_argument("--fresh", action="store_true", help="replay everything anew")
     arguments = parser.parse_args()
-    chosen = [spot for name in arguments.set or SETS for spot in known[name]]
+    names = arguments.set or SETS
+    chosen = [spot for name in names for spot in SETS.get(name, ())]
     spots = [spot for spot in chosen if arguments.spaces in spot.name]
     if arguments.what in ("all", "measure"):
         measure(spots, arguments.folder, enough=arguments.candidates, lock=arguments.lock)
@@ -55,9 +57,12 @@ def main() -> int:
                 pack(log.read().records, SHIPPED / f"{log.path.name}.xz")
     if arguments.what in ("all", "replay"):
         spaces = [found for spot in spots if (found := load(arguments.folder, spot)) is not None]
+        drawn = [space for name in names if name in MACHINES for space in drawn_spaces(name)]
+        spaces += [space for space in drawn if arguments.spaces in space.name]
         if not spaces:
             print(f"nothing was measured in {arguments.folder} yet", file=sys.stderr)
             return 1
+        arguments.folder.mkdir(parents=True, exist_ok=True)
         kept = arguments.folder / "runs.jsonl"
         if arguments.fresh:
             kept.unlink(missing_ok=True)

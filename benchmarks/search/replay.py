@@ -15,7 +15,7 @@ from benchmarks.search.spaces import Spot
 from hbtvm.compiler.candidates.tasks import describe
 from hbtvm.compiler.recursion.tree_gru import make_scorer
 from hbtvm.cost_model.encoding.nest import Nest
-from hbtvm.logs.record import Record
+from hbtvm.logs.record import Record, canonical
 from hbtvm.schedules.space import Config, Space
 from hbtvm.tuning.choices import Choices
 from hbtvm.tuning.explorers.base import Point
@@ -123,8 +123,13 @@ def load(folder: Path, spot: Spot) -> Recorded | None:
     if not log.path.exists() and shipped.exists():
         folder.mkdir(parents=True, exist_ok=True)
         log.path.write_bytes(lzma.decompress(shipped.read_bytes()))
+    return space_of(log.read().records, spot.name, spot.shape, spot.rows, spot.threads)
+
+
+def space_of(records: Sequence[Record], name: str, shape: str, rows: int, threads: int) -> Recorded | None:
+    """Return the space of one task's records; None if this version understands none of them."""
     # The fastest reading is the least disturbed one (see `measure`).
-    clean = [replace(r, times=(min(r.times),)) if r.times else r for r in log.read().records]
+    clean = [replace(r, times=(min(r.times),)) if r.times else r for r in records]
     logged = understood(clean, describe)
     if logged is None:
         return None
@@ -134,18 +139,18 @@ def load(folder: Path, spot: Spot) -> Recorded | None:
     # One task for all that were sampled: the record's workload is the key of what is learned.
     measured = MeasuredSpace(space.knobs, partial(_among, space, known), configs)
     task = Task(
-        name=spot.name,
+        name=name,
         workload=dict(clean[0].workload),
         target=dict(clean[0].target),
-        strategy=spot.strategy,
-        group=spot.name,
+        strategy=clean[0].strategy,
+        group=name,
         space=measured,
         describe=_remembered(logged.describe, space),
         program="",
-        payload={"space": spot.name},
+        payload={"space": name},
     )
     costs = {point: record.cost for point, record in known.items()}
-    return Recorded(spot.name, spot.shape, spot.rows, spot.threads, task, costs, list(known.values()))
+    return Recorded(name, shape, rows, threads, task, costs, list(known.values()))
 
 
 def _remembered(describe: Describe, space: Space) -> Describe:
@@ -221,9 +226,9 @@ class Variant:
         The parts.
     source
         The records that are known: ``""`` none, ``"shipped"`` those that come with the package,
-        ``"machine"`` those of them of another kind of machine (AVX2 for AVX-512, and back), ``"same"``
-        other workloads' of the strategy, ``"other"`` other strategies', ``"misleading"`` the same's with the
-        fast made slow.
+        ``"machine"`` those of them of other workloads on another kind of machine (AVX2 for AVX-512, and
+        back), ``"same"`` other workloads' of the strategy, ``"other"`` other strategies', ``"misleading"``
+        the same's with the fast made slow.
     batch
         Candidates planned at a time.
     guesses
@@ -301,11 +306,13 @@ def experience(recorded: Recorded, all_spaces: Sequence[Recorded], source: str, 
     if source == "shipped":
         return packaged(Choices())
     if source == "machine":
-        own = recorded.task.target
+        own, workload = recorded.task.target, canonical(recorded.task.workload)
         return [
             record
             for record in packaged(Choices())
-            if record.target["kind"] == own["kind"] and record.target["vector_bits"] != own["vector_bits"]
+            if record.target["kind"] == own["kind"]
+            and record.target["vector_bits"] != own["vector_bits"]
+            and record.workload_key != workload
         ]
     rng = np.random.default_rng(seed)
     known: list[Record] = []

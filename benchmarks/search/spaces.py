@@ -57,25 +57,18 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Spot:
-    """One space: a strategy for a model, a batch size and a number of threads.
-
-    Attributes
-    ----------
-    mcpu
-        The CPU to compile for; empty for this machine's.
-    """
+    """One space: a strategy for a model, a batch size and a number of threads."""
 
     shape: str
     strategy: str
     rows: int
     threads: int = 1
-    mcpu: str = ""
 
     @property
     def name(self) -> str:
         """What its log is called."""
         threads = "" if self.threads == 1 else f"-{self.threads}threads"
-        return f"{self.strategy}-{self.shape}-{self.rows}{threads}{self.mcpu and '-'}{self.mcpu}"
+        return f"{self.strategy}-{self.shape}-{self.rows}{threads}"
 
 
 def _spots(shape: str, **sizes: tuple[int, ...]) -> tuple[Spot, ...]:
@@ -112,16 +105,7 @@ UNSEEN = (
 """Spaces of other models. Defaults of searches must not be chosen by them: they tell whether a choice made on
 the others holds elsewhere."""
 
-AVX2 = tuple(
-    Spot("b", strategy, 2000, mcpu="x86-64-v3")
-    for strategy in ("bitvector", "perfect_tree_traversal", "tree_traversal")
-)
-"""Spaces on a machine restricted to AVX2, for transfer between machines."""
-
 SETS = {"first": FIRST, "more": MORE, "unseen": UNSEEN}
-MACHINES = {"avx2": AVX2}
-"""Sets that are searched by name only."""
-
 SPOTS = (*FIRST, *MORE, *UNSEEN)
 
 
@@ -177,8 +161,7 @@ def task(spot: Spot) -> Iterator[Task]:
     with TemporaryDirectory(prefix="bench-") as folder:
         write_study(Path(folder), ensemble(spot.shape), [forest], spot.rows)
         strategies = {spot.strategy: STRATEGIES[spot.strategy]}
-        target = resolve({"kind": "llvm", "mcpu": spot.mcpu} if spot.mcpu else "cpu")
-        yield make_tasks(forest, strategies, target, [spot.rows], spot.threads, Path(folder))[0]
+        yield make_tasks(forest, strategies, resolve("cpu"), [spot.rows], spot.threads, Path(folder))[0]
 
 
 @cache

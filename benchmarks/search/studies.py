@@ -104,7 +104,10 @@ STUDIES = (
     Study(
         "machines",
         "Transfer between machines",
-        (Variant("no log"), Variant("records of another machine", source="machine")),
+        (
+            Variant("no log"),
+            Variant("other workloads on another machine", source="machine"),
+        ),
     ),
     Study("figure-9a", "Features, in domain", _features("")),
     Study("figure-9b", "Features, from the same strategy", _features("same")),

@@ -13,14 +13,16 @@ import pytest
 from benchmarks.packed import pack
 from benchmarks.search import measure as measuring
 from benchmarks.search import replay as replaying
+from benchmarks.search.machines import MACHINES, drawn_spaces
 from benchmarks.search.quality import quality
 from benchmarks.search.replay import MeasuredSpace, Recorded, Run, Variant, experience, load, replay, whole
 from benchmarks.search.report import by_space, table
 from benchmarks.search.spaces import SPOTS, UNSEEN, Spot
 from benchmarks.search.studies import STUDIES, Results
-from hbtvm.logs.record import Record
+from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.store import Log
 from hbtvm.tuning.choices import Choices
+from hbtvm.tuning.session import packaged
 from hbtvm.tuning.settings import Settings
 from tests.fake_programs import cost
 from tests.fake_tuning import SPACE, START, loops
@@ -225,3 +227,16 @@ def test_records_of_another_machine_are_of_the_other_vectors(folder: Path, bits:
     known = experience(own, [own], "machine", 0)
     assert {record.target["vector_bits"] for record in known} == {other}
     assert {record.target["kind"] for record in known} == {"llvm"} and len(known) > 1000
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_spaces_of_machines_are_of_the_random_candidates_that_ship(name: str) -> None:
+    spaces = drawn_spaces(name)
+    assert len({space.name for space in spaces}) == len(spaces) >= 20
+    assert {space.task.target["vector_bits"] for space in spaces} == {MACHINES[name]}
+    assert all(16 <= len(space.costs) <= 32 and math.isfinite(space.best) for space in spaces)
+    key = canonical(spaces[0].task.workload)
+    others = experience(spaces[0], spaces, "machine", 0)
+    assert {record.target["vector_bits"] for record in others} == {768 - MACHINES[name]}
+    assert key not in {record.workload_key for record in others}
+    assert key in {record.workload_key for record in packaged(Choices())}
