@@ -14,7 +14,7 @@ from typing import Any
 
 from hbtvm.tuning.measuring.worker_process import Limits, Worker
 
-_MOST = 4
+_MOST = 6
 """Idle workers of this process that wait for the next search."""
 
 _idle: list[SharedWorker] = []

@@ -25,6 +25,8 @@ from hbtvm.comparison import closing, compare
 from hbtvm.comparison.process import Remote
 from hbtvm.errors import HbtvmError
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 OWN = """
 import os, time
 

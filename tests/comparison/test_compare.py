@@ -33,6 +33,8 @@ from hbtvm.errors import InputError
 from hbtvm.frontends import from_object
 from tests import models
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:

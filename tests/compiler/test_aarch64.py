@@ -43,6 +43,8 @@ from tests.kernels import tolerance
 from tests.knobs import assert_knobs_matter
 from tests.strategies.test_linear import random_linear
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 TRIPLE = "aarch64-linux-gnu"
 X86 = resolve({"kind": "llvm", "mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"})
 

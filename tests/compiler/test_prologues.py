@@ -29,6 +29,8 @@ from hbtvm.runtime.model import Model
 from hbtvm.runtime.package.file import from_bytes, to_bytes
 from hbtvm.strategies import STRATEGIES, Forest
 
+pytestmark = pytest.mark.usefixtures("shared_workers", "unchecked_kernels")
+
 FEATURES = 5
 LAST: dict[str, Any] = {
     "forest": lambda: ensemble.RandomForestClassifier(6, max_depth=5, random_state=0),

@@ -19,6 +19,8 @@ from hbtvm.logs.record import Record
 from hbtvm.recursive import known, reference
 from hbtvm.strategies.recursive.levels import Levels
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 VOCABULARY = 30
 TREES = rec.trees([[1, [2, 3]], [[4, 5], [6, [7, 8]]], 9, [0, 29]])
 

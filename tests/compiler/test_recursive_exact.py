@@ -14,6 +14,8 @@ from hbtvm.recursive import known, reference
 from hbtvm.recursive.cell import Readout, RecursiveModel
 from hbtvm.runtime.recursive.structures import Structures
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 VOCABULARY = 20
 
 SEQUENCES = ("rnn", "lstm", "gru")

@@ -22,6 +22,8 @@ from tests.ensembles import random_ensemble
 from tests.kernels import CPU
 from tests.runtime_models import random_rows, trained
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 THREADS = 2
 
 

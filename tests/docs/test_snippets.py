@@ -24,7 +24,7 @@ import hbtvm
 from hbtvm.cli.main import main, make_parser
 from tests.docs.pages import PAGES, blocks, commands
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("shared_workers")]
 
 RUN = (
     "README.md",

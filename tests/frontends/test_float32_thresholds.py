@@ -35,6 +35,8 @@ from hbtvm.graph.passes.in_kernel import in_kernel
 from tests.answers import same
 from tests.typed_rows import predict, scores_of
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 _RNG = np.random.default_rng(0)
 _NUMBERS = np.array([0.1, 0.3, 0.7, 1 / 3])
 _BOTH = [np.nextafter(x, x.dtype.type(to)) for x in (_NUMBERS, _NUMBERS.astype("f4")) for to in (-9, 9)]

@@ -28,6 +28,8 @@ from hbtvm.graph.networks.network import Linear
 from hbtvm.graph.outputs.output import OutputSpec
 from tests.models import data, targets
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 ZOO: dict[str, tuple[Callable[[], Any], str]] = {
     "ols": (lm.LinearRegression, "real"),
     "ols_pair": (lm.LinearRegression, "pair"),

@@ -21,6 +21,8 @@ from hbtvm.runtime.package.kernel import KernelEntry
 from hbtvm.runtime.package.tables import table_from_bytes
 from tests.measuring.exported import SIZES, archive_in, changed
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     path, folder = archive_in(tmp_path), tmp_path / "unpacked"

@@ -28,6 +28,8 @@ from hbtvm.recursive import known
 from hbtvm.runtime.package.tables import table_bytes
 from tests.measuring.exported import SIZES, archive_in, changed, model, model_file
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -31,7 +31,7 @@ from tests.models import data, targets
 from tests.strategies.test_linear import CASES, random_linear
 from tests.strategies.test_network import check
 
-pytestmark = pytest.mark.usefixtures("opencl")
+pytestmark = pytest.mark.usefixtures("opencl", "shared_workers")
 
 ANY = resolve({"kind": "opencl"})
 _SAMPLES = int(os.environ.get("HBTVM_OPENCL_SAMPLES", "1"))

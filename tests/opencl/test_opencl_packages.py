@@ -23,6 +23,8 @@ from hbtvm.runtime.package.file import from_bytes, read, to_bytes
 from hbtvm.trials import export
 from tests.runtime_models import random_rows, trained
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 ANY = {"kind": "opencl"}
 needs_device = pytest.mark.usefixtures("opencl")
 

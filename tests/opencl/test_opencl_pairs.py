@@ -35,6 +35,8 @@ from tests.models import data, targets
 from tests.runtime_models import trained
 from tests.strategies.test_linear import CASES, random_linear
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 needs_device = pytest.mark.usefixtures("opencl")
 
 ANY = resolve({"kind": "opencl"})

@@ -14,7 +14,7 @@ from hbtvm.runtime.opencl import driver, execution
 from hbtvm.runtime.package.file import from_bytes, to_bytes
 from tests.cuda.test_cuda_stages import MODELS, NEW, X, fitted, numbers, same
 
-pytestmark = [pytest.mark.usefixtures("opencl"), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.usefixtures("opencl", "shared_workers"), pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -32,6 +32,8 @@ from hbtvm.operators.base import Input
 from hbtvm.operators.pointwise import apply
 from hbtvm.operators.products import Contract
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 4))
 Y2 = (X[:, 0] + X[:, 1] ** 2 > 0.5).astype(int)

@@ -26,6 +26,8 @@ from tests.reasons.coalitions import game, with_covers
 from tests.reasons.test_definition import FORMS
 from tests.reasons.test_pipelines import FRAME, SCORE, pipeline
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 QUADRATURE = strategies_on(CPU, "reasons")["quadrature"]
 X = FRAME[["a", "b", "c"]].to_numpy()
 

@@ -29,6 +29,8 @@ from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScale
 import hbtvm
 from hbtvm.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(RNG.normal(size=(300, 3)), columns=["a", "b", "c"])
 FRAME["city"] = RNG.choice(["Lyon", "Nice", "Paris", "Metz"], 300)

@@ -24,6 +24,8 @@ from hbtvm.graph.views import views_of
 from hbtvm.runtime.model import Model
 from tests.by_reference import predict
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 RANDOM = np.random.default_rng(3)
 X = RANDOM.normal(size=(400, 4))
 X[RANDOM.random(X.shape) < 0.1] = np.nan

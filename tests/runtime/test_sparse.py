@@ -21,6 +21,8 @@ from hbtvm.runtime.rows.inputs import Inputs
 from tests import emulated
 from tests.runtime_models import compiled, kernel, package, trained
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 FORMATS = ("csr", "csc", "coo", "lil", "dok", "bsr", "dia")
 MODELS = {
     "xgb_two_nan": ("float32",), "xgb_missing_zero": ("float32",), "xgb_three_vector": ("float32",),

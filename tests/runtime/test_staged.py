@@ -30,7 +30,10 @@ from hbtvm.runtime.package.archive import read_archive
 from hbtvm.runtime.package.file import _package, from_bytes, to_bytes
 from hbtvm.runtime.package.manifest import MANIFEST
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.usefixtures("shared_workers", "unchecked_kernels"),
+]
 
 RNG = np.random.default_rng(3)
 N = 300

@@ -15,6 +15,8 @@ import hbtvm
 from hbtvm.errors import InputError, PackageError
 from hbtvm.runtime.package.file import from_bytes, to_bytes
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 FEATURES, FEW = 150, 8
 
 

@@ -18,6 +18,8 @@ from hbtvm.graph.networks.network import Network
 from hbtvm.run import read_model
 from hbtvm.strategies.network.kernel_values import in_float32
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 RNG = np.random.default_rng(0)
 # Far from 0, where squared distances made of products would cancel to nothing.
 X = RNG.normal(size=(300, 6)) * [1, 2, 1, 3, 1, 1] + [1000, -500, 0, 0, 20, 0]

@@ -19,6 +19,8 @@ from hbtvm.strategies.network.rounded_sums import pays
 from tests import networks
 from tests.kernels import CPU
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 TILE = {"row_tile": 16, "block": 8, "vectors": 3}
 
 

@@ -7,6 +7,8 @@ import pytest
 from hbtvm.recursive import known
 from tests.recursive_kernels import cell_of, compare, configured, drawn, opened
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 CONFIGS = {
     "table": configured(),
     "panels": configured(order="panels", vectors=2, tile=3, tail=1, unroll=2, first=0),

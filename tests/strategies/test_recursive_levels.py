@@ -24,6 +24,8 @@ from hbtvm.strategies.recursive.normalise import normalised
 from tests.recursive.random_cells import random_structures
 from tests.recursive_kernels import TARGET, VOCABULARY, cell_of, compare, configured, drawn, opened
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 
 def test_products_of_what_each_child_gives_are_refused() -> None:
     @rec.cell(children=None, state={"h": 8}, inputs={"word": rec.embedding("words")})

@@ -8,6 +8,8 @@ from hbtvm.errors import UnsupportedModel
 from tests.recursive.random_cells import random_cell, random_structures
 from tests.recursive_kernels import cell_of, compare, configured, drawn, opened
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 
 @pytest.mark.parametrize("name", ["dag_rnn", "tree_gru", "tree_rnn", "tree_lstm"])
 def test_any_number_of_children(name: str) -> None:

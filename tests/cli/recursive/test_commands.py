@@ -21,6 +21,8 @@ from hbtvm.runtime.recursive.vocabulary import Vocabulary
 from tests import fake_cli
 from tests.cli.recursive.conftest import TEXT, TREES, WORDS, run
 
+pytestmark = pytest.mark.usefixtures("shared_workers")
+
 
 def test_predictions_in_all_files(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, trees = hbtvm.load("classes.tar"), rec.trees(TREES, WORDS)

@@ -23,6 +23,8 @@ from tests.models import data
 from tests.runtime import test_pipeline_model as pipeline
 from tests.runtime_models import compiled, kernel, package, trained
 
+pytestmark = pytest.mark.usefixtures("unchecked_kernels")
+
 
 def by_frames(score: Any, X: pd.DataFrame, background: pd.DataFrame, names: list[str]) -> np.ndarray:
     """Return Shapley values from all coalitions, mixed by pandas; shape (n, columns, O)."""
