@@ -16,11 +16,10 @@ class Bootstrap(CostModel):
     """Several models, each fitted to a sample of the data drawn with replacement.
 
     `make`: creates an untrained model from a seed.
-    `count`: number of models.
     """
 
-    def __init__(self, make: Callable[[int], CostModel], count: int = MODELS) -> None:
-        self._models = [make(seed) for seed in range(count)]
+    def __init__(self, make: Callable[[int], CostModel]) -> None:
+        self._models = [make(seed) for seed in range(MODELS)]
 
     def fit(
         self,

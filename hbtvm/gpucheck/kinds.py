@@ -317,7 +317,7 @@ def _repeated(rows: np.ndarray, count: int) -> np.ndarray:
     return np.resize(rows, (count, *rows.shape[1:]))
 
 
-def _kernel_seconds(model: DeviceModel, X: np.ndarray, count: int, runs: int = 5) -> float:
+def _kernel_seconds(model: DeviceModel, X: np.ndarray, count: int) -> float:
     """Return the median seconds of a kernel's run on `count` rows, by the device's clock."""
     executor: Any = model.kernels[X.dtype].executor(count)
     resident = Resident(executor.work.kernel, X, count)
@@ -325,7 +325,7 @@ def _kernel_seconds(model: DeviceModel, X: np.ndarray, count: int, runs: int = 5
     # Runs by the graph: launched one by one, short kernels would wait for the host.
     number = max(1, int(0.01 / once))
     number = number if number < 64 else min(640, -(-number // 64) * 64)
-    return statistics.median(resident.seconds(number) / number for _ in range(runs))
+    return statistics.median(resident.seconds(number) / number for _ in range(5))
 
 
 def _call_seconds(call: Callable[[], Any], calls: int) -> list[float]:

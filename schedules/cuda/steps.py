@@ -195,16 +195,16 @@ def _position(sch: Any, block: Any, loop: Any) -> int:
     return variables.index(sch.get(loop).loop_var)
 
 
-def state_row(sch: Any, block: Any, config: Config, name: str = "columns") -> None:
+def state_row(sch: Any, block: Any, config: Config) -> None:
     """Declare that an sblock of `Grid.per_tree` reads any column of its row."""
-    columns = next(region.source for region in sch.get(block).reads if region.source.name == name)
+    columns = next(region.source for region in sch.get(block).reads if region.source.name == "columns")
     rows = Shape.of(config).row_threads
 
     def ranges(i: Any, o: Any, g: Any, q: Any, y: Any, p: Any, x: Any, *_: Any) -> list[tuple[Any, Any]]:
         row = p * rows + x
         return [(i, i + 1), (0, columns.shape[1]), (row, row + 1)]
 
-    state_read(sch, block, name, ranges)
+    state_read(sch, block, "columns", ranges)
 
 
 def state_tree(sch: Any, block: Any, config: Config, name: str, in_parts: bool = False) -> None:

@@ -147,9 +147,9 @@ def _listed(kinds: Mapping[str, int]) -> str:
     return ", ".join(f"{number:,} {kind}" for kind, number in ordered)
 
 
-def _first_line(text: str, width: int = 200) -> str:
+def _first_line(text: str) -> str:
     line = next((line for line in text.splitlines() if line.strip()), text).strip()
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return line if len(line) <= 200 else line[:199] + "…"
 
 
 def _time(spent: WallClock) -> str:

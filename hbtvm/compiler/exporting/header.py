@@ -73,13 +73,13 @@ def header(library: Library) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def comment(text: str, indent: str = "") -> str:
+def comment(text: str) -> str:
     """Return paragraphs as a C comment, wrapped."""
     lines = []
     for part in text.split("\n"):
         lines += textwrap.wrap(part.replace("*/", "* /"), 106, break_long_words=False) or [""]
-    body = "\n".join(f"{indent} * {line}".rstrip() for line in lines)
-    return indent + "/*" + body[len(indent) + 2 :] + ("\n" + indent + " */" if len(lines) > 1 else " */")
+    body = "\n".join(f" * {line}".rstrip() for line in lines)
+    return "/*" + body[2:] + ("\n */" if len(lines) > 1 else " */")
 
 
 def _introduction(library: Library) -> str:

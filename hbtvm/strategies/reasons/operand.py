@@ -10,7 +10,6 @@ import numpy as np
 
 from hbtvm.graph.reasons.anchor import TreeReasons
 from hbtvm.graph.reasons.paths import quadrature
-from hbtvm.graph.trees.prologue import Prologue
 from hbtvm.schedules.workload import ReasonsWorkload, Workload
 from hbtvm.strategies.trees.forest import DType, Forest, make_forest
 
@@ -77,13 +76,6 @@ class ReasonsOperand:
         return cast(Workload, {name: value for name, value in workload.items() if name != "apart"})
 
 
-def make_reasons(
-    reasons: TreeReasons,
-    dtype: DType,
-    value_dtype: DType,
-    missing: bool = True,
-    prologue: Prologue | None = None,
-) -> ReasonsOperand:
+def make_reasons(reasons: TreeReasons, dtype: DType, value_dtype: DType) -> ReasonsOperand:
     """Return the operand of an anchor; parameters as of `hbtvm.strategies.trees.forest.make_forest`."""
-    forest = make_forest(reasons.ensemble, dtype, value_dtype, missing, prologue)
-    return ReasonsOperand(forest, reasons)
+    return ReasonsOperand(make_forest(reasons.ensemble, dtype, value_dtype), reasons)

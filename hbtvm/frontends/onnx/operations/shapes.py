@@ -23,12 +23,12 @@ def axis_of(call: Call, axis: int, rank: int) -> int:
     return axis % rank
 
 
-def axes_of(call: Call, at: int, rank: int, attribute: str = "axes") -> list[int] | None:
+def axes_of(call: Call, at: int, rank: int) -> list[int] | None:
     """Axes that an attribute (older versions) or an input names; None if neither does."""
-    if attribute in call.operation.attributes:
-        axes = call.integers(attribute)
+    if "axes" in call.operation.attributes:
+        axes = call.integers("axes")
     elif call.has(at):
-        axes = call.constant(at, attribute).ravel()
+        axes = call.constant(at, "axes").ravel()
     else:
         return None
     return [axis_of(call, int(axis), rank) for axis in axes.tolist()]
