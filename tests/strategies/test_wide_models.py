@@ -67,6 +67,17 @@ def test_every_strategy_takes_wide_rows(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize(("features", "refused"), [(128, False), (129, True)])
+def test_leaf_intervals_holds_ranks_of_128_columns(features: int, refused: bool) -> None:
+    ensemble = random_ensemble(
+        np.random.default_rng(3), features=features, missing="left", trees=400, max_leaves=8
+    )
+    workload = workload_of(make_forest(ensemble, "float32", "float32"), 100)
+    assert workload["numeric"] + workload["categorical"] == features
+    reason = STRATEGIES["leaf_intervals"].refuse(workload)
+    assert reason == ("trees test 129 columns; leaf_intervals holds at most 128" if refused else None)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("missing", ["left", "mixed"])
 def test_blocks_are_no_wider_than_a_register_however_wide_the_products_are(

@@ -20,6 +20,7 @@ from hbtvm.strategies.cuda.grid import Grid, OnGpu, tiled_tables, tree_table
 from hbtvm.strategies.trees.bitvector import (
     EMPTY,
     Bitvector,
+    more_leaves,
     node_count,
     table_leaves,
     tree_tables,
@@ -34,9 +35,7 @@ class CudaBitvector(OnGpu, Bitvector):
     schedule = bitvector_cuda
 
     def refuse(self, workload: Workload) -> str | None:
-        if workload["leaves"] > MAX_LEAVES:
-            return f"trees have up to {workload['leaves']} leaves; bitvector holds at most {MAX_LEAVES}"
-        return None
+        return more_leaves(workload, MAX_LEAVES)
 
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         leaves = table_leaves(int(np.diff(forest.offset).max() + 1) // 2)

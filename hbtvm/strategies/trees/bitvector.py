@@ -109,6 +109,13 @@ def _leaves(workload: Workload, config: Config) -> int:
     return _PIECE if in_pieces(leaves, workload["depth"], bool(apart_of(workload)), by_row) else leaves
 
 
+def more_leaves(workload: Workload, most: int) -> str | None:
+    """Return the reason to refuse trees of more leaves than `most`; None if there are none."""
+    if workload["leaves"] > most:
+        return f"trees have up to {workload['leaves']} leaves; bitvector holds at most {most}"
+    return None
+
+
 class Bitvector(Strategy):
     """AND of node masks; for trees of at most 64 leaves, or 128 in pieces."""
 
@@ -117,10 +124,7 @@ class Bitvector(Strategy):
 
     def refuse(self, workload: Workload) -> str | None:
         cut = workload["depth"] <= CUT_DEPTH and not apart_of(workload)
-        most = MOST_CUT if cut else MAX_LEAVES
-        if workload["leaves"] > most:
-            return f"trees have up to {workload['leaves']} leaves; bitvector holds at most {most}"
-        return None
+        return more_leaves(workload, MOST_CUT if cut else MAX_LEAVES)
 
     def nanoseconds(self, workload: Workload) -> float:
         return float(0.03 * workload["leaves"])
