@@ -44,7 +44,8 @@ KERNEL = (
 )
 """A kernel's definition: its most threads, name and arguments."""
 
-_OPTIONS = ("-std=c++17", "-O1", "-w", "-fPIC")
+# Local memory begins with a pattern, not with zeros.
+_OPTIONS = ("-std=c++17", "-O1", "-w", "-fPIC", "-ftrivial-auto-var-init=pattern")
 CPU = resolve("cpu")
 NO_NVCC = None if find("nvcc") else "there is no nvcc on this machine"
 

@@ -32,6 +32,12 @@ DEVICES, CAPABILITY, MEMORY, FAILURE, VERSION, UNREADABLE, NOT_READY, SECOND, RE
 )
 USED, PIECES, LAUNCHES, DEPTH, ON_FIRST, ON_SECOND, PINNED, CARVEOUT = range(8)
 SM90 = {"kind": "cuda", "arch": "sm_90"}
+_ARRAY = re.compile(r"^ *(double|float|int|u?int64_t|signed char|bool) \w+\[(\d+)\];", re.MULTILINE)
+"""A thread's array: its type and size."""
+
+_UNBOUNDED = 256
+"""Threads of a block for which a multiprocessor has registers whatever a thread takes (255)."""
+
 _folder = tempfile.TemporaryDirectory(prefix="hbtvm-tests-")
 
 
@@ -49,7 +55,13 @@ def driver_library() -> str:
 def machine_code(source: str) -> bytes:
     """Return the emulation of a module of machine code: the path of a library of emulated kernels."""
     text = kernel_text(source)
-    for threads, name, signature in re.findall(KERNEL, text):
+    kernels = list(re.finditer(KERNEL, text))
+    ends = [kernel.start() for kernel in kernels[1:]] + [len(text)]
+    for kernel, end in zip(kernels, ends, strict=True):
+        threads, name, signature = kernel.groups()
+        local = " + ".join(
+            f"sizeof({kind}) * {size}" for kind, size in _ARRAY.findall(text[kernel.start() : end])
+        )
         given = [re.sub(r"\b(__restrict__|const)\b|\w+$", "", one).strip() for one in signature.split(",")]
         passed = ", ".join(f"*({one}*)given_{name}[{at}]" for at, one in enumerate(given))
         sizes = ", ".join(f"sizeof({one})" for one in given)
@@ -57,7 +69,7 @@ def machine_code(source: str) -> bytes:
             static void **given_{name};
             static void one_{name}() {{ {name}({passed}); }}
             extern "C" size_t sizes_{name}[] = {{ {sizes}, 0 }};
-            extern "C" unsigned limits_{name}[] = {{ fixed_{name}, {threads or 1024} }};
+            extern "C" unsigned limits_{name}[] = {{ fixed_{name}, {threads or _UNBOUNDED}, {local or 0} }};
             extern "C" void launch_{name}(void **given, const unsigned *sizes) {{
               emulation::size_shared(fixed_{name}, sizes[6]);
               given_{name} = given;

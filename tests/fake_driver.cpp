@@ -35,6 +35,7 @@ struct Launch : Object {
   void (*call)(void **, const unsigned *);
   std::vector<size_t> sizes;
   unsigned fixed, threads;  // bytes of static shared memory; most threads of a block
+  size_t local;  // bytes of a thread's arrays, an upper bound of its local memory
   unsigned allowed;  // bytes of dynamic shared memory
 };
 
@@ -56,6 +57,7 @@ const bool started = [] {
   if (const char *cores = getenv("HBTVM_FAKE_RESIDENT")) settings[RESIDENT] = atol(cores);
   return true;
 }();
+constexpr size_t LOCAL_BYTES = 10ul << 30;  // most that local memory takes for all threads of a large GPU
 int depth = 0;
 size_t launches_on[8];
 long carveout = -1;  // in percent, what was last asked of it for a kernel
@@ -211,6 +213,7 @@ API cuModuleGetFunction(void **function, void *handle, const char *name) {
   while (*sizes) launch->sizes.push_back(*sizes++);
   launch->fixed = limits[0];
   launch->threads = limits[1];
+  launch->local = limits[2];
   if (launch->fixed > 48 << 10) return 1;
   launch->allowed = (48 << 10) - launch->fixed;
   *function = launch;
@@ -238,6 +241,8 @@ static int start(void *function, std::vector<unsigned> sizes, void *stream, void
   for (int i = 0; i < 6; ++i) if (!sizes[i]) return 1;
   if (sizes[3] > 1024 || sizes[4] > 1024 || sizes[5] > 64 || sizes[3] * sizes[4] * sizes[5] > 1024) return 1;
   if (sizes[3] * sizes[4] * sizes[5] > launch->threads) return 701;
+  // Local memory is reserved for all threads that a large GPU can have at once.
+  if (launch->local * 2048 * 132 > LOCAL_BYTES) return 2;
   if (sizes[0] > 0x7fffffffu || sizes[1] > 65535 || sizes[2] > 65535 || sizes[6] > launch->allowed) return 1;
   std::vector<std::vector<char>> values;  // as the driver does: the caller may forget them at once
   for (size_t i = 0; i < launch->sizes.size(); ++i)

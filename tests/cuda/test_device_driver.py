@@ -1,17 +1,23 @@
-"""Drivers that are older than the toolkit that compiled a model: what is said, and from what it is known."""
+"""What drivers refuse: code of later toolkits, and launches for which a GPU has no room."""
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hbtvm.compiler.building import cuda_toolkit
-from hbtvm.errors import PackageError
+from hbtvm.errors import DeviceError, PackageError
+from hbtvm.runtime.cuda import driver
+from hbtvm.runtime.cuda.memory import Module, Stream
+from hbtvm.runtime.gpu.launch import pointers
 from hbtvm.runtime.model import Model
 from hbtvm.runtime.package.file import Package, from_bytes, to_bytes
 from hbtvm.runtime.package.summary import summarize
+from hbtvm.schedules.cuda.network import MAX_NUMBERS
 from tests import emulated
 from tests.emulated import UNREADABLE, VERSION, Machine, package
 
@@ -109,3 +115,34 @@ def test_programs_are_found_in_python_packages_behind_toolkits(
         expected = newest if other is None else made(other)
         if other is not None or not Path("/usr/local/cuda/bin/nvcc").exists():
             assert cuda_toolkit.nvcc() == expected
+
+
+@emulated_gpu
+def test_launches_beyond_local_memory_and_registers_fail(machine: Machine) -> None:
+    """The largest network's kernel leaves memory for others, and one four times as large does not."""
+
+    def launch(numbers: int, threads: int, bounds: str) -> np.ndarray:
+        source = f"""extern "C" __global__ void {bounds}kernel(double* out) {{
+  double numbers[{numbers}];
+  out[threadIdx.x] = numbers[threadIdx.x];
+}}"""
+        gpu, out = driver.gpu(0), np.zeros(threads)
+        with gpu.current():
+            module, stream = Module(gpu, emulated.machine_code(source)), Stream(gpu)
+            sizes = (1, 1, 1, threads, 1, 1, 0)
+            values = pointers([ctypes.c_uint64(out.ctypes.data)])
+            gpu.driver.call(
+                "cuLaunchKernel", gpu.function(module.handle, "kernel"), *sizes, stream.handle, values, None
+            )
+            stream.wait()
+        return out
+
+    found = launch(MAX_NUMBERS, 64, "__launch_bounds__(64) ")
+    # Local memory is not zero before it is written.
+    assert (found.view(np.uint64) == 0xFEFEFEFEFEFEFEFE).all()
+    with pytest.raises(DeviceError, match="OUT_OF_MEMORY"):
+        launch(4 * MAX_NUMBERS, 64, "__launch_bounds__(64) ")
+    # Without bounds, nvcc may take all registers of a multiprocessor for 256 threads.
+    assert len(launch(1024, 256, "")) == 256
+    with pytest.raises(DeviceError, match="refuses cuLaunchKernel"):
+        launch(1024, 512, "")
