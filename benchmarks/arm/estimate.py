@@ -31,7 +31,7 @@ def cycles(blocks: Sequence[tuple[Sequence[str], bool]], cpu: str, mca: str) -> 
         near = [re.sub(r"(?<![#-])\b0x[0-9a-f]+$", "#0", line) for line in lines]
         text += [f"# LLVM-MCA-BEGIN {number}", *near, f"# LLVM-MCA-END {number}"]
     command = [mca, "-mtriple=aarch64", f"-mcpu={cpu}", "-mattr=+all", f"-iterations={_ITERATIONS}", "-json"]
-    command += ["-skip-unsupported-instructions=any"]
+    command += ["-skip-unsupported-instructions=any", "-instruction-info=0", "-resource-pressure=0"]
     made = subprocess.run(command, input="\n".join(text) + "\n", capture_output=True, text=True)
     if made.returncode:
         raise RuntimeError(f"llvm-mca: {made.stderr[:500]}")

@@ -28,14 +28,24 @@ from hbtvm.schedules.cpu.steps import (
     place_before,
     row_tiles,
     shape_is_valid,
+    state_tile,
     vector_lanes,
 )
 from hbtvm.schedules.space import Config, Knob, Space
-from hbtvm.schedules.workload import Target, Workload
+from hbtvm.schedules.workload import Target, Workload, apart_of
 
 MOST_PERMUTED = 8  # deepest level for permutes: it has 128 nodes, in eight registers
 _WALKED = {4: 1.0, 2: 1.02, 1: 1.06}
 """By vectors of rows that share the loads of a tree's tables: relative time of a vector."""
+
+_MOST_COLUMNS = 1 << 16  # of words
+_WALKED_DEPTH = 9  # deepest perfect trees of which tiles of eight fit the first-level cache, about
+_TESTED, _COLUMNS_PER_TREE = 6, 2
+"""Leaves that vectors of bytes test while a walk takes a level; columns whose keys take less time than words
+save for each tree. Both by estimates (`benchmarks.arm`)."""
+
+_ROWS_OF_WORDS, _NODE_BYTES, _CACHE = 16, 12, 1 << 19
+"""Rows that share a tile of trees; bytes of a word and a leaf; bytes that the second-level cache keeps."""
 
 _SHALLOW = 4  # up to this depth, a tree's tables take a few cache lines
 
@@ -54,6 +64,12 @@ def space(workload: Workload, target: Target) -> Space:
             not by_row or config["lanes"] == 1 or int(config["permute_levels"]) <= int(config["top_levels"])
         ):
             return False
+        if by_words(config) and not (
+            by_row
+            and config["lanes"] == config["vectors"] == config["top_levels"] == 1
+            and config["together"] == config["tree_tile"]
+        ):
+            return False
         below = depth - max(int(config["permute_levels"]), int(config["top_levels"]))
         if below == 0 and config["node_lookup"] != "scalar":
             return False
@@ -65,28 +81,78 @@ def space(workload: Workload, target: Target) -> Space:
             and shape_is_valid(config)
         )
 
-    depth, rows = workload["depth"], int(workload["rows"])
+    depth, rows, words = workload["depth"], int(workload["rows"]), _has_words(workload, target)
     count = workload["numeric"] + workload["categorical"]
     wide = int(target["vector_bits"]) >= 256 and len(row_tiles(rows, vector_lanes(target, "float32"))) > 1
     permuted: tuple[int, ...] = (4, 5, 6, 7, MOST_PERMUTED) if wide else ()
     if is_arm(target) and workload["dtype"] == "float32" and rows >= SMALL_BATCH:
         permuted = (5, 6, 7)  # the last has 64 nodes, `MAX_BY_BYTES`
+    scalar = words and rows > SMALL_BATCH
+    common = common_knobs(workload, target)
     return Space(
         (
-            *common_knobs(workload, target),
+            *(Knob("lanes", (1, *one.choices)) if scalar and one.name == "lanes" else one for one in common),
             Knob("together", (1, 2, 4, 8)),
             Knob("top_levels", tuple(range(1, min(depth, 5) + 1))),
             Knob("permute_levels", (0, *(n for n in permuted if n <= depth))),
             lookup_knob("node_lookup", target, 2**depth, shared=False),
             lookup_knob("column_lookup", target, count, shared=rows <= SMALL_BATCH),
             lookup_knob("leaf_lookup", target, 2**depth * workload["width"], shared=rows > 1),
+            *((Knob("words", (0, 1), before=0),) if words else ()),
         ),
         valid,
     )
 
 
+def by_words(config: Config) -> bool:
+    """Whether a node is a word, and walks are scalar."""
+    return bool(config.get("words"))
+
+
+def words_pay(workload: Workload, target: Target) -> bool:
+    """Whether scalar walks of words are the default: on Arm, for trees that vectors do not test whole."""
+    columns, trees = workload["numeric"] + workload["categorical"], workload["trees"] * workload["groups"]
+    return (
+        _has_words(workload, target)
+        and workload["depth"] <= _WALKED_DEPTH
+        and workload["leaves"] > _TESTED * workload["depth"]
+        and columns <= _COLUMNS_PER_TREE * trees
+    )
+
+
+def _words(workload: Workload, target: Target) -> Config:
+    """Return a good configuration for scalar walks of words."""
+    tile = min(8, 1 << (int(workload["trees"]) - 1).bit_length())  # walks that hide each other's latency
+    # Rows share what they fetch of tables that the second-level cache does not keep. Apple's is large.
+    size = int(workload["trees"] * workload["groups"]) * _NODE_BYTES << int(workload["depth"])
+    alone = workload["rows"] < _ROWS_OF_WORDS or size <= _CACHE or str(target["mcpu"]).startswith("apple")
+    scalar = dict.fromkeys(("node_lookup", "column_lookup", "leaf_lookup"), "scalar")
+    return {
+        **scalar,
+        "axis": "rows",
+        "row_tile": 1 if alone else _ROWS_OF_WORDS,
+        "lanes": 1,
+        "vectors": 1,
+        "tree_tile": tile,
+        "together": tile,
+        "order": "trees",
+        "top_levels": 1,
+        "permute_levels": 0,
+        "words": 1,
+    }
+
+
+def _has_words(workload: Workload, target: Target) -> bool:
+    """Whether the knob ``words`` is one of a workload's."""
+    columns = workload["numeric"] + workload["categorical"]
+    able = is_arm(target) and workload["dtype"] == "float32" and not apart_of(workload)
+    return able and columns <= _MOST_COLUMNS
+
+
 def default(workload: Workload, target: Target) -> Config:
     """Return a good single-thread configuration for unmeasured workloads."""
+    if words_pay(workload, target):
+        return _words(workload, target)
     lanes, rows = vector_lanes(target, workload["dtype"])[-1], int(workload["rows"])
     depth, by_row = workload["depth"], rows >= lanes
     # Narrow vectors of trees: assembling values looked up lane by lane is cheap.
@@ -106,6 +172,7 @@ def default(workload: Workload, target: Target) -> Config:
         "node_lookup": lookup_default(target, 2**depth, False),
         "column_lookup": lookup_default(target, count, not by_row),
         "leaf_lookup": lookup_default(target, 2**depth * workload["width"], by_row),
+        **({"words": 0} if _has_words(workload, target) else {}),
     }
     fast = gathers(target)
     if fast:
@@ -165,8 +232,13 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         if level <= unrolled:
             sch.unroll(stage.register)
         sch.vectorize(stage.lane)
-    row = 3 if config["axis"] == "trees" else 4
-    finish(sch, config, placed, [], [(f"walk_{level}", row) for level in range(top, depth + 1)])
+    walks, row = [f"walk_{level}" for level in range(top, depth + 1)], 3 if config["axis"] == "trees" else 4
+    if by_words(config):
+        for walk in walks:
+            state_tile(sch, sch.get_sblock(walk), "keys", row, by_row=True)
+        sch.compute_at(sch.get_sblock("keys"), placed.tile, True)
+        walks = []
+    finish(sch, config, placed, [], [(walk, row) for walk in walks])
 
 
 def _unrolled(workload: Workload, config: Config) -> int:

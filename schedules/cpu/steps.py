@@ -25,7 +25,7 @@ def vector_lanes(target: Target, dtype: str) -> tuple[int, ...]:
 
 def row_tiles(rows: int, lanes: Sequence[int]) -> tuple[int, ...]:
     """Return candidate row tiles for a batch: 1, and powers of two with less than half padding."""
-    wide = [n for n in (4, 8, 16, 32, 64, 128, 256) if n >= lanes[0] and n < 2 * rows]
+    wide = [n for n in (2, 4, 8, 16, 32, 64, 128, 256) if n >= lanes[0] and n < 2 * rows]
     return (1, *wide)
 
 

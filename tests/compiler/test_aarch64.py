@@ -111,6 +111,43 @@ def test_default_strategies(mcpu: str) -> None:
             np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
 
 
+WALKS: dict[str, Any] = {
+    **dict.fromkeys(("node_lookup", "column_lookup", "leaf_lookup"), "scalar"),
+    **dict.fromkeys(("row_tile", "lanes", "vectors", "top_levels", "words"), 1),
+    **dict.fromkeys(("tree_tile", "together"), 8),
+    "axis": "rows",
+    "permute_levels": 0,
+}
+"""Scalar walks of perfect trees."""
+
+
+@pytest.mark.parametrize(("features", "trees", "groups"), [(1, 1, 1), (20, 9, 1), (3, 11, 3)])
+def test_walks_of_words(features: int, trees: int, groups: int) -> None:
+    rng, name = np.random.default_rng(6), "perfect_tree_traversal"
+    ensemble = random_ensemble(
+        rng, trees=trees, max_leaves=60, features=features, groups=groups, missing="mixed"
+    )
+    forest = make_forest(ensemble, "float32", "float32")
+    X = random_rows(rng, ensemble, 40, "float32")
+    X[::9], X[1::9], X[2::9], X[3::9] = -0.0, np.inf, -np.inf, -np.nan
+    for rows, row_tile in [(1, 1), (20, 1), (100, 16)]:
+        config = {**default(forest, name, rows), **WALKS, "row_tile": row_tile}
+        assert strategies_on(ARM)[name].space(workload_of(forest, rows), ARM).contains(config)
+        sums = aarch64.run(forest, name, config, X, rows)
+        got = sums / ensemble.divisor + ensemble.base_score
+        np.testing.assert_allclose(got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, "float32"))
+
+
+def test_a_step_of_a_walk_is_six_instructions() -> None:
+    rng = np.random.default_rng(6)
+    forest = make_forest(random_ensemble(rng, trees=40, max_leaves=60, features=20), "float32", "float32")
+    lines, steps = assembly(forest, "perfect_tree_traversal", 1, **WALKS), 8 * forest.depth
+    for pattern in (r"and\s+x\d+, x\d+, #0xffff", r"cmp\s+x\d+, x\d+$", r"(cinc|cset)\s+[wx]"):
+        assert steps <= count(lines, pattern) < steps + 8, pattern
+    # Numbers of nodes are not computed from the bits of several tests.
+    assert count(lines, r"(orr|bfi|ubfiz)\s+x") < 8
+
+
 @pytest.mark.parametrize("rows", [1, 100])
 def test_every_knob_is_a_choice(rows: int) -> None:
     forest = make_forest(

@@ -13,6 +13,7 @@ from hbtvm.logs.record import Record, canonical
 from hbtvm.logs.targets import target_key
 from hbtvm.runtime.gpu.names import on_gpu
 from hbtvm.schedules.cpu import bitvector, intervals, ranked_rows
+from hbtvm.schedules.cpu import perfect as perfect_cpu
 from hbtvm.schedules.cpu.gathers import gathers
 from hbtvm.schedules.cpu.steps import MAX_PERMUTED
 from hbtvm.schedules.space import Config
@@ -129,6 +130,8 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         return "oblivious"
     if "ranked_traversal" in strategies and ranked_rows.pays(workload, target):
         return "ranked_traversal"
+    if perfect in strategies and perfect_cpu.words_pay(workload, target):
+        return perfect
     if "leaf_intervals" in strategies and intervals.pays(workload, target):
         return "leaf_intervals"
     few, fast = workload["rows"] < _FEW_ROWS, gathers(target)

@@ -10,6 +10,13 @@ the next level::
 
 The first k levels test all of their nodes, which is cheaper than looking up the reached node: a
 test takes no gather, and one vector comparison tests a node for all rows.
+
+The knob ``words`` packs a node in a word of 64 bits, for scalar walks of six instructions a level. Numbers
+are keys, integers in the order of their values. The T trees of a tile are one heap, so that they need no
+addresses of their own: its level of T nodes are the roots, and node n has the children 2 * n and 2 * n + 1::
+
+    word[n]    = key(threshold[n]) << 16 | column[n]
+    node[t, r] = T + t, then for each level: 2 * node + (key(columns[column of word, r]) << 16 > word[node])
 """
 
 from __future__ import annotations
@@ -18,19 +25,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tvm import tirx
+from tvm import te, tirx
 
-from hbtvm.runtime.package.signature import Argument
+from hbtvm.runtime.package.signature import TREE_TILES, Argument, table
 from hbtvm.schedules.cpu import perfect as perfect_cpu
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import Strategy, spread, tile_trees
-from hbtvm.strategies.intrinsics.lookup import REGISTER
+from hbtvm.strategies.intrinsics.lookup import REGISTER, lookup
 from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 from hbtvm.strategies.trees.forest import Forest
 
 MAX_DEPTH = 12  # a perfect tree of depth d has 2**d leaves; beyond this its tables outgrow the caches
 _MAX_FULL_DEPTH = 14  # the same for full trees (`is_full`)
+_COLUMN_BITS, _LOWEST = 16, -(1 << 31)  # of a word; the bits of -0.0
 _FULL = 4  # a tree is full if its perfect tree has at most this many times its leaves
 
 
@@ -56,17 +64,27 @@ class PerfectTreeTraversal(Strategy):
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         trees, depth = len(forest.offset) - 1, forest.depth
         levels = perfect_levels(forest)
+        tiles, by_tree = tile_trees(forest, int(config["tree_tile"])), config["axis"] == "trees"
+        if perfect_cpu.by_words(config):
+            words = threshold_keys(forest.threshold) << _COLUMN_BITS | forest.column
+            word = heap_of_tiles(spread(split_table(forest, levels, words, 2**depth), tiles, 0, False))
+            value = forest.value[levels[-1]].astype(forest.value_dtype)
+            return {"word": word, "value": spread(value, tiles, 0, False)}
         column = split_table(forest, levels, forest.column, _room(depth))
         threshold = split_table(forest, levels, forest.threshold, _room(depth))
         rows = leaf_rows(2**depth, forest.value_dtype, config)
         value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
         value[:, : 2**depth] = forest.value[levels[-1]]
-        tiles, by_tree = tile_trees(forest, int(config["tree_tile"])), config["axis"] == "trees"
         tables = {"column": column, "threshold": threshold, "value": value}
         return {name: spread(table, tiles, 0, by_tree) for name, table in tables.items()}
 
     def arguments(self, workload: Workload, config: Config) -> tuple[Argument, ...]:
         room, columns = (_room(workload["depth"]),), workload["numeric"] + workload["categorical"]
+        if perfect_cpu.by_words(config):
+            bounds = {"bits": _COLUMN_BITS, "below": columns}
+            size = int(config["tree_tile"]) << workload["depth"]
+            word = table("word", "int64", (TREE_TILES, workload["groups"], size), "ranked_word", **bounds)
+            return word, leaf_table(workload, config, 2 ** workload["depth"])
         return (
             tree_table(workload, config, "column", "int32", room, "index", below=columns),
             tree_table(workload, config, "threshold", workload["dtype"], room),
@@ -78,6 +96,8 @@ class PerfectTreeTraversal(Strategy):
         builder = StageBuilder(workload, config)
         depth, top = workload["depth"], int(config["top_levels"])
         tables = builder.placeholders(self.arguments(workload, config))
+        if perfect_cpu.by_words(config):
+            return _walks_of_words(builder, tables)
         column, threshold, value = tables
 
         def first(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
@@ -104,6 +124,73 @@ class PerfectTreeTraversal(Strategy):
             return builder.leaf_value(value, o, g, t, builder.read(node, i, o, g, t, r), v)
 
         return builder.function(tables, builder.scores(leaf_value))
+
+
+def _walks_of_words(builder: StageBuilder, tables: list[Any]) -> Any:
+    """Return the tensor expressions of scalar walks."""
+    (word, value), columns, depth = tables, builder.stage.columns, int(builder.workload["depth"])
+    count = builder.workload["numeric"] + builder.workload["categorical"]
+    trees, entries = builder.tree_tile, builder.tree_tile << depth
+    keys = te.compute(
+        (builder.tiles, builder.row_tile, count),
+        lambda i, r, c: _key(columns[i, c, r]) << tirx.const(_COLUMN_BITS, "int64"),
+        name="keys",
+    )
+
+    def step(node: Any) -> Any:
+        def next_node(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
+            # An index of 64 bits is a part of a scalar load's address.
+            here = t.astype("int64") + trees if node is None else builder.read(node, i, o, g, t, r)
+            test = lookup(word[o, g, 0], here, entries, "scalar")
+            column = test & tirx.const(2**_COLUMN_BITS - 1, "int64")
+            key = lookup(keys[i, r, 0], column, count, "scalar")
+            one = word[o, g, 0] >> tirx.const(_COLUMN_BITS, "int64") & tirx.const(1, "int64")
+            return (here << one) + (key > test).astype("int64")
+
+        return next_node
+
+    node = None
+    for level in range(depth):
+        node = builder.per_tree(step(node), f"walk_{level + 1}")
+
+    def leaf_value(i: Any, o: Any, g: Any, t: Any, r: Any, v: Any) -> Any:
+        leaf = builder.read(node, i, o, g, t, r) - entries
+        return builder.leaf_value(value, o, g, 0, leaf, v)
+
+    return builder.function(tables, builder.scores(leaf_value))
+
+
+def _key(value: Any) -> Any:
+    """Return the key of a float32 number: int64, at least 0; that of NaN is highest."""
+    bits, lowest = tirx.reinterpret("int32", value).astype("int64"), tirx.const(_LOWEST, "int64")
+    key = tirx.Select(bits < tirx.const(0, "int64"), lowest - bits, bits)
+    is_number = value <= tirx.const(np.inf, "float32")
+    return tirx.Select(is_number, key, tirx.const(-1 - _LOWEST, "int64")) - lowest
+
+
+def threshold_keys(values: np.ndarray) -> np.ndarray:
+    """Return the keys of float32 numbers, in whose order they are: int64, below ``2**32``."""
+    bits = values.view(np.int32).astype(np.int64)
+    keys: np.ndarray = np.where(bits < 0, _LOWEST - bits, bits) - _LOWEST
+    return keys
+
+
+def heap_of_tiles(words: np.ndarray) -> np.ndarray:
+    """Return the nodes of each tile's trees in one heap.
+
+    Entry 0 has the key 1, the distance of shifts by one bit. LLVM does not know it, and so keeps the number
+    of a node whole; it would compute each address from the bits of earlier tests.
+
+    `words`: shape (tiles, groups, T, 2**depth), see `split_table`.
+    Returns shape (tiles, groups, T * 2**depth).
+    """
+    *outer, trees, size = words.shape
+    heap = np.zeros((*outer, trees * size), words.dtype)
+    heap[..., 0] = 1 << _COLUMN_BITS
+    for level in range(size.bit_length() - 1):
+        first = 2**level
+        heap[..., trees * first : 2 * trees * first] = words[..., first : 2 * first].reshape(*outer, -1)
+    return heap
 
 
 def is_full(workload: Workload) -> bool:
