@@ -11,6 +11,9 @@
 #define LOOK_BYTES (1 << 18)
 #define LARGE_BYTES (1 << 22)
 
+/* Bytes of a piece of rows that threads look at for missing values. */
+#define PIECE_BYTES (1 << 17)
+
 /* Minimal work to share, and minimal work of a chunk; nanoseconds. */
 #define SHARED_NANOSECONDS 12000
 #define PIECE_NANOSECONDS 4000
@@ -230,16 +233,46 @@ static void run_step(struct run *run) {
   hbtvm_give(run->executor, worker);
 }
 
+/* A look at the values of a call's rows, a piece at a time. */
+struct look {
+  const struct run *run;
+  int64_t rows; /* of a piece */
+  _Atomic int kinds;
+};
+
+static void look_at(void *context, int64_t i) {
+  struct look *look = context;
+  const struct run *run = look->run;
+  int64_t first = i * look->rows, n = smaller(look->rows, run->n - first);
+  atomic_fetch_or(&look->kinds, hbtvm_kinds(run->type, run->rows + first * run->row_bytes,
+                                            n * run->executor->model->columns));
+}
+
+/* Return which values the rows of a call have that kernels may refuse; threads share the look at many values. */
+static int kinds_of(const struct run *run, int64_t threads) {
+  struct look look = {.run = run, .rows = larger(1, PIECE_BYTES / larger(1, run->row_bytes))};
+  int64_t pieces = quotient_up(run->n, look.rows);
+  if (threads < 2 || pieces < 3) {
+    look.rows = run->n;
+    look_at(&look, 0);
+  } else {
+    hbtvm_pool_run(run->executor->pool, look_at, &look, pieces, threads);
+  }
+  return atomic_load(&look.kinds);
+}
+
 static void run_steps(struct run *run) {
   struct plan_step steps[HBTVM_STEPS];
   int64_t count = hbtvm_plan(run->set, run->n, steps);
   run->has_missing = 0;
   for (int64_t i = 0; i < count; ++i) {
-    if (run->set->bound[steps[i].kernel].instead < 0) continue;
-    int64_t values = run->n * run->executor->model->columns;
+    const struct bound *bound = &run->set->bound[steps[i].kernel];
+    if (bound->instead < 0) continue;
     run->has_missing = -1;
-    if (run->n * run->row_bytes >= LARGE_BYTES) continue;
-    run->has_missing = hbtvm_kinds(run->type, run->rows, values) & HBTVM_REFUSES_NAN;
+    if (run->n * run->row_bytes < LARGE_BYTES) {
+      run->has_missing = kinds_of(run, smaller(run->threads, bound->threads)) & HBTVM_REFUSES_NAN;
+    }
+    break; /* steps share the answer */
   }
   for (int64_t i = 0; i < count && !atomic_load(&run->status); ++i) {
     run->bound = &run->set->bound[steps[i].kernel];
