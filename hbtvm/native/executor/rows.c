@@ -39,18 +39,6 @@ static int finite64(const double *x, int64_t n) {
   return !found;
 }
 
-static int64_t span(int64_t start, int64_t count) { return count - start < SPAN ? count - start : SPAN; }
-
-int hbtvm_all_finite(int64_t type, const void *values, int64_t count) {
-  for (int64_t start = 0; start < count; start += SPAN) {
-    int64_t n = span(start, count);
-    int finite = type == HBTVM_F32 ? finite32((const float *)values + start, n)
-                                   : finite64((const double *)values + start, n);
-    if (!finite) return 0;
-  }
-  return 1;
-}
-
 /* Return enum refused of a value, without branches. */
 static inline uint32_t kind32(const float *x) {
   uint32_t bits = bits32(x) & 0x7fffffffu;
@@ -77,7 +65,7 @@ static uint64_t kinds64(const double *x, int64_t n) {
 int hbtvm_kinds(int64_t type, const void *values, int64_t count) {
   uint64_t found = 0;
   for (int64_t start = 0; start < count; start += SPAN) {
-    int64_t n = span(start, count);
+    int64_t n = count - start < SPAN ? count - start : SPAN;
     if (type == HBTVM_F32) {
       const float *x = (const float *)values + start;
       if (!finite32(x, n)) found |= kinds32(x, n);

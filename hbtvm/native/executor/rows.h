@@ -4,10 +4,7 @@
 
 #include "executor/executor.h"
 
-/* Return whether all of `count` values are finite. */
-int hbtvm_all_finite(int64_t type, const void *values, int64_t count);
-
-/* Return which non-finite values there are among `count` values: enum refused. */
+/* Return which non-finite values there are among `count` values: enum refused; 0 if all are finite. */
 int hbtvm_kinds(int64_t type, const void *values, int64_t count);
 
 /* Check rows for refused values. Return an enum status; `place` then has the row among these. */

@@ -27,7 +27,7 @@ static double number(int64_t type, const char *score) {
 
 /* Return whether the scores show that all values of their rows were finite. */
 static int tells_finite(const struct model *model, int64_t type, const void *scores, int64_t outputs, int64_t n) {
-  if (model->telling == HBTVM_BY_SCORES) return hbtvm_all_finite(type, scores, n * outputs);
+  if (model->telling == HBTVM_BY_SCORES) return !hbtvm_kinds(type, scores, n * outputs);
   /* Sums of four rows: each addition to a single sum waits for the one before. */
   double sums[4] = {0};
   const char *score = (const char *)scores + model->telling_column * item_bytes(type);
