@@ -24,15 +24,10 @@ class SharedWorker(Worker):
     """A worker that waits for the next search when its pool is closed, unless a job or its death ends it."""
 
     def __init__(self, limits: Limits, module: str) -> None:
-        self._key = _key(limits, module)
+        self.key = _key(limits, module)  # what a search that takes this worker must agree in
         # On Linux, workers die with the thread that created them.
         self._stays = threading.current_thread() is threading.main_thread()
         super().__init__(limits, module)
-
-    @property
-    def key(self) -> Any:
-        """What a search that takes this worker must agree in."""
-        return self._key
 
     @property
     def alive(self) -> bool:

@@ -131,15 +131,17 @@ def test_a_queue_walks_as_blocks_do(rows: int, dtype: DType) -> None:
         ensemble = random_ensemble(rng, trees=9, missing="mixed", compare_dtype=dtype, **shape)  # type: ignore[arg-type]
         forest = make_forest(ensemble, dtype, dtype)
         workload, X = workload_of(forest, rows), random_rows(rng, ensemble, 230, dtype)
-        blocks = {"axis": "rows", "lanes": 1, "vectors": 8, "row_tile": 64, "tree_tile": 1, "level_unroll": 1}
         blocks = {
             **WALK.default(workload, CPU),
-            **blocks,
+            **dict.fromkeys(("lanes", "tree_tile", "level_unroll", "together"), 1),
+            "axis": "rows",
             "order": "trees",
-            "together": 1,
             "lookup": "scalar",
+            "vectors": 8,
+            "row_tile": 64,
         }
-        queue = {**blocks, "vectors": rows if rows == 40 else 104, "row_tile": rows if rows == 40 else 104}
+        tile = -(-rows // 8) * 8
+        queue = {**blocks, "vectors": tile, "row_tile": tile}
         assert all(WALK.space(workload, CPU).contains(config) for config in (blocks, queue))
         first, second = (
             raw_scores("tree_traversal", ensemble, forest, config, X, rows) for config in (blocks, queue)
