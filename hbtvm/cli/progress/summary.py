@@ -14,6 +14,8 @@ from hbtvm.tuning.result import GroupResult, Result, WallClock
 from hbtvm.words.names import REASONS_TITLE
 from hbtvm.words.quantities import clock, count, duration
 
+_WIDTH = 200  # characters of a failure's line
+
 _STOPPED = {
     "trials": "all trials are done",
     "time": "the time budget is spent",
@@ -149,7 +151,7 @@ def _listed(kinds: Mapping[str, int]) -> str:
 
 def _first_line(text: str) -> str:
     line = next((line for line in text.splitlines() if line.strip()), text).strip()
-    return line if len(line) <= 200 else line[:199] + "…"
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
 
 
 def _time(spent: WallClock) -> str:
