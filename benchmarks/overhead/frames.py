@@ -3,7 +3,7 @@
 Prints medians in microseconds: calls one after the other (warm), and calls after 10 ms of other work (cold),
 which evicts their code and data from the caches.
 
-- a model of the mixed frame `benchmarks.pipelines.data.adult`: slices of a frame, new frames, and dicts;
+- models of the mixed frame `benchmarks.pipelines.data.adult`: slices of a frame, new frames, and dicts;
 - the compiled part of a pipeline behind a Python step (``python_steps="keep"``): on the step's results, and
   on arrays of the same numbers.
 """
@@ -27,6 +27,12 @@ from benchmarks.pipelines.data import adult
 WARM, COLD = 1500, 120  # calls
 BLOCKS = 100  # different blocks of rows
 SECONDS = 0.010  # of other work
+MODELS = {  # of `adult`; those of trees score single rows only
+    "LogisticRegression": training.logistic,
+    "LightGBM": training.lightgbm,
+    "XGBoost": training.xgboost,
+    "RandomForest": training.forest,
+}
 
 
 def main() -> int:
@@ -37,21 +43,23 @@ def main() -> int:
 
 
 def of_adult() -> Iterator[tuple[str, ...]]:
-    """Yield times of a pipeline of numbers and texts."""
+    """Yield times of pipelines of numbers and texts."""
     import pandas as pd
 
-    model = hbtvm.compile(training.on_adult(training.logistic), batch_sizes=[1, 100], threads=1)
     frame = adult(BLOCKS * 100)
-    for n in (1, 100):
-        blocks = [frame.iloc[i * n : (i + 1) * n] for i in range(BLOCKS)]
-        dicts: list[Any] = [block.to_dict("records") for block in blocks]
-        containers: dict[str, Callable[[int], Any]] = {
-            "slice of a frame": blocks.__getitem__,
-            "new frame": partial(applied, pd.DataFrame, dicts),
-            "dicts": dicts.__getitem__,
-        }
-        for title, rows in containers.items():
-            yield "adult, LogisticRegression", str(n), title, *both(model.predict, rows)
+    for name, last in MODELS.items():
+        sizes = [1, 100] if last is training.logistic else [1]
+        model = hbtvm.compile(training.on_adult(last), batch_sizes=sizes, threads=1)
+        for n in sizes:
+            blocks = [frame.iloc[i * n : (i + 1) * n] for i in range(BLOCKS)]
+            dicts: list[Any] = [block.to_dict("records") for block in blocks]
+            containers: dict[str, Callable[[int], Any]] = {
+                "slice of a frame": blocks.__getitem__,
+                "new frame": partial(applied, pd.DataFrame, dicts),
+                "dicts": dicts.__getitem__,
+            }
+            for title, rows in containers.items():
+                yield f"adult, {name}", str(n), title, *both(model.predict, rows)
 
 
 def of_steps() -> Iterator[tuple[str, ...]]:
