@@ -24,6 +24,9 @@ CPUS = ("neoverse-n1", "neoverse-v1", "neoverse-v2", "apple-m1")
 FORESTS = {"31 leaves": {"leaves": 31}, "depth 8": {"leaves": 256, "depth": 8}}
 FEATURES = 28
 
+_COUNTED = 512
+"""Rows over which blocks are counted. Over few, most branches of large trees run once, so none seems rare."""
+
 Figure = tuple[float, float]
 """Cycles of a row, and those of them that are mispredictions'."""
 
@@ -50,7 +53,7 @@ def main() -> None:
     table = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        X = higgs_like(4 * max(arguments.rows) + 256, FEATURES, 1)[0]
+        X = higgs_like(2 * max(_COUNTED, *arguments.rows), FEATURES, 1)[0]
         X.tofile(folder / "rows")
         for forest in arguments.forests:
             model = lightgbm_model(trees=arguments.trees, features=FEATURES, **FORESTS[forest])
@@ -84,7 +87,7 @@ def _library(
     code = trace.Code(program, str(arguments.llvm / "llvm-objdump"))
     found = {}
     for rows in arguments.rows:
-        blocks = max(1, 64 // rows)
+        blocks = max(1, _COUNTED // rows)
         runs = []
         for count in (blocks, 2 * blocks):
             given = {"rows": folder.parent / "rows", "features": FEATURES, "n": rows, "blocks": count}

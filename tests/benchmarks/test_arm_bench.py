@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.arm import trace
+from benchmarks.arm import estimate, trace
 
 TOOLS = ("aarch64-linux-gnu-gcc", "qemu-aarch64", "llvm-objdump")
+
+MCA = shutil.which("llvm-mca-22")
 
 LOOP = """
 .globl main
@@ -52,3 +54,13 @@ def test_blocks_cut_by_the_emulator_are_joined() -> None:
     counts, rare = trace.by_block(steps, Straight())
     assert {start: n for start, n in counts.items() if n} == {0x10: 3, 0x1C: 1}
     assert rare == 1.0
+
+
+@pytest.mark.skipif(MCA is None, reason="llvm-mca-22 is missing")
+def test_loops_wait_for_what_they_repeat() -> None:
+    chain, load = ["fmul\td0, d0, d1", "b.ne\t0x400000"], ["ldr\tx0, [x1, #0x10]", "b.ne\t0x400000"]
+    blocks = [(chain, False), (load, False), (chain, True), (chain, False), (load, True)]
+    straight, loaded, waiting, again, overlapping = estimate.cycles(blocks, "neoverse-n1", MCA or "")
+    assert straight == again
+    assert waiting > 2 * straight  # a product waits for the one before
+    assert overlapping < 2 * loaded  # no load waits for another
