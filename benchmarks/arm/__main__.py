@@ -65,9 +65,10 @@ def main() -> None:
             }
             for cpu, rows in itertools.product(arguments.cpus, arguments.rows):
                 figures = {library: found[library][cpu, rows] for library in found}
-                table.append([forest, *_line(figures), cpu, str(rows)])
+                over, *cycles = _line(figures)
+                table.append([forest, over, str(rows), cpu, *cycles])
     names = [f"{library}, cycles (mispredicted)" for library in arguments.libraries]
-    print(markdown(["forest", "over the best peer", *names, "CPU", "rows per call"], table))
+    print(markdown(["forest", "over the best peer", "rows per call", "CPU", *names], table))
 
 
 def _library(
