@@ -102,8 +102,16 @@ def test_models_of_trees_predict(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
     model = Model(package)
     np.testing.assert_allclose(model.predict(rows), booster.predict(rows), rtol=1e-5)
+    exact = rows.astype(np.float64)
+    np.testing.assert_allclose(model.predict(exact), booster.predict(exact), rtol=1e-5)
+    old = tuple(
+        replace(kernel, library=kernel.library.replace(pairs.PAIRS.encode(), b""))
+        if kernel.dtype == "float64"
+        else kernel
+        for kernel in package.kernels
+    )
     with pytest.raises(InputError, match=r"opencl:0 \(.*\) has no float64 .* pass float32 rows"):
-        model.predict(rows.astype(np.float64))
+        Model(replace(package, kernels=old)).predict(exact)
     np.testing.assert_allclose(Model(float32).predict(X), forest.predict(X), rtol=1e-5)  # casts, as XGBoost
     assert resolve("opencl")["arch"] == driver.device().arch
 
@@ -188,7 +196,7 @@ def test_models_of_several_kernels_predict(name: str, monkeypatch: pytest.Monkey
     rows = NEW.astype(np.float32)
     if name == "boosted":  # trees that compare a network's float64 numbers
         with pytest.raises(
-            PackageError, match=r"has no float64 .* in which a kernel for float64 rows compares"
+            PackageError, match=r"has no float64 .* in which a kernel compares numbers that another"
         ):
             Model(package).predict(rows)
     else:

@@ -19,6 +19,7 @@ from hbtvm.compiler.building.cuda_toolkit import nvcc
 from hbtvm.compiler.lowering.cuda import kept_bits, near_entries, prefetch
 from hbtvm.compiler.lowering.cuda.constants import exact_constants
 from hbtvm.compiler.lowering.cuda.grid_stride import grid_stride
+from hbtvm.compiler.lowering.cuda.keys import with_keys
 from hbtvm.compiler.lowering.cuda.pairs import with_pairs
 from hbtvm.compiler.lowering.cuda.pairs_source import operations
 from hbtvm.compiler.lowering.cuda.shapley.walk import make_steps
@@ -152,17 +153,19 @@ def split(module: Any, target: Target, shared: str | None = None) -> tuple[str, 
     if shared is not None:
         kernels[shared] = kernels[shared].with_attr("tirx.noalias", False)
     final = finalize()(kernels)
-    opencl, paired = target["kind"] == "opencl", None
+    opencl, paired, keys = target["kind"] == "opencl", None, ""
     if opencl:
-        paired = with_pairs(final, _has(module, PAIRED))
+        rounded = _has(module, PAIRED)
+        keyed, keys = (final, "") if rounded else with_keys(final)
+        paired = with_pairs(keyed, rounded)
         final = exact_constants(final if paired is None else paired)
     with tvm_device:
         generated = tvm.get_global_func(f"target.build.{target['kind']}")(final, device)
     source = _DOUBLES.sub("", _with_whole_warps(str(generated.inspect_source())))
     if opencl:
-        source = operations(source, paired is not None) + _LOCAL.sub(
-            r"\1 __attribute__((aligned(16)));", source
-        )
+        aligned = _LOCAL.sub(r"\1 __attribute__((aligned(16)));", source)
+        source = operations(source, paired is not None) + aligned
+        source = source if paired is None else keys + source
     return source, host, kernels
 
 

@@ -33,10 +33,12 @@ class Source:
 
     `stage`: the source that is read in place; None if columns are gathered.
     `table`: for the gather kernel (see `hbtvm.compiler.lowering.gather`); None without one.
+    `converts`: whether the gather kernel converts the rows' columns.
     """
 
     stage: int | None
     table: np.ndarray | None = None
+    converts: bool = False
 
 
 class Layout:
@@ -51,8 +53,12 @@ class Layout:
         self.ahead: list[int] = [0, *itertools.accumulate(widths)]
         """Columns of all stages before each stage, and of all."""
 
-    def source(self, columns: Sequence[int], narrow: bool) -> Source:
-        """Return the source of a kernel's columns; `narrow`: whether it reads float32."""
+    def source(self, columns: Sequence[int], narrow: bool, converts: bool = False) -> Source:
+        """Return the source of a kernel's columns.
+
+        `narrow`: whether it reads float32.
+        `converts`: whether the gather kernel converts rows for it, which it can't read in place.
+        """
         bounds = self.n_features + np.array(self.ahead)
         table = np.zeros((len(columns), 3), np.int32)
         stages = []
@@ -66,9 +72,10 @@ class Layout:
         first = stages[0]
         width = self.n_features if first == ROWS else self.widths[first]
         whole = set(stages) == {first} and table[:, 0].tolist() == list(range(width))
-        if whole and narrow == (first == ROWS and self.single):
+        unchanged = narrow == (first == ROWS and self.single) and not (converts and first == ROWS)
+        if whole and unchanged:
             return Source(first)
-        return Source(None, table)
+        return Source(None, table, converts)
 
 
 def steps_of(package: Package) -> dict[np.dtype, list[tuple[int, Steps]]]:

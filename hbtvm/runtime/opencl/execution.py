@@ -18,7 +18,7 @@ from hbtvm.errors import PackageError
 from hbtvm.runtime.gpu.launch import COUNT, EPILOGUE, Scaling
 from hbtvm.runtime.gpu.spare import spare_lane
 from hbtvm.runtime.memory import empty
-from hbtvm.runtime.opencl import pairs
+from hbtvm.runtime.opencl import keys, pairs
 from hbtvm.runtime.opencl.driver import Device
 from hbtvm.runtime.opencl.resources import Buffer, Event, Kernel, Program, Queue
 from hbtvm.runtime.package.kernel import KernelEntry
@@ -38,18 +38,23 @@ class TableStore:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._known: dict[int, tuple[np.ndarray, Buffer]] = {}
+        self._known: dict[tuple[int, bool], tuple[np.ndarray, Buffer]] = {}
 
-    def put(self, array: np.ndarray) -> Buffer:
-        """Return an array's copy on the device."""
-        if id(array) not in self._known:
+    def put(self, array: np.ndarray, as_keys: bool = False) -> Buffer:
+        """Return an array's copy on the device.
+
+        `as_keys`: whether a device without float64 gets keys of float64 numbers rather than pairs.
+        """
+        name = id(array), as_keys
+        if name not in self._known:
             buffer, queue = Buffer(self._device, array.nbytes), Queue(self._device)
-            sent = np.ascontiguousarray(array if self._device.doubles else pairs.to_pairs(array))
+            convert = keys.to_keys if as_keys else pairs.to_pairs
+            sent = np.ascontiguousarray(array if self._device.doubles else convert(array))
             queue.write(buffer, sent)
             queue.wait()  # `sent` is read until then
             # Keep the array, so that no other array gets its id.
-            self._known[id(array)] = array, buffer
-        return self._known[id(array)][1]
+            self._known[name] = array, buffer
+        return self._known[name][1]
 
 
 class Chain(Protocol):
@@ -72,6 +77,7 @@ class Work(Protocol):
     row_bytes: int
     most_rows: int  # most rows of a chunk
     room_bytes: int  # bytes of a chain's buffers per row, scores included
+    rows_in_pairs: bool  # whether it reads pairs in place of float64 rows
 
     def starter(self, scaling: Scaling, rows: Buffer, out: Buffer, capacity: int) -> Chain:
         """Return a chain for `capacity` rows, whole tiles.
@@ -86,7 +92,8 @@ class DeviceKernel:
     """A package's kernel with its tables, compiled for a device; a `Work`.
 
     Raises `PackageError` if the device can't run it, as one without float64 runs only kernels that can use
-    pairs (`hbtvm.runtime.opencl.pairs`). Raises `OpenclError` if it has no room for the tables.
+    pairs (`hbtvm.runtime.opencl.pairs`), and keys if they compare (`hbtvm.runtime.opencl.keys`). Raises
+    `OpenclError` if it has no room for the tables.
 
     `entry`: the kernel; it has a `launch`.
     `tables`: copies tables to the device.
@@ -110,7 +117,14 @@ class DeviceKernel:
         self.device, self.launch, self.signature = device, entry.launch, entry.signature
         self.row_tile, self.outputs = entry.signature.row_tile, entry.signature.outputs
         self.arrays = entry.tables
-        self.tables = [tables.put(table) for table in entry.tables]
+        as_keys = keys.arrays_of_keys(entry.library)
+        # Whether it reads float64 rows as they are, on a device without float64.
+        self.reads_bits = not device.doubles and keys.ROWS in as_keys
+        self.rows_in_pairs = not device.doubles and not self.reads_bits
+        self.tables = [
+            tables.put(table, argument.name in as_keys)
+            for argument, table in zip(entry.signature.tables, entry.tables, strict=True)
+        ]
         self.program = Program(device, entry.library)
         self._zero = tables.put(np.zeros(self.outputs))
         self.plain = Scaling(self._zero.handle, 0.0, 1.0)
@@ -198,7 +212,7 @@ class _Lane:
     def __init__(self, work: Work, scaling: Scaling, capacity: int, poison: bool) -> None:
         device = work.device
         self.capacity, self.queue, self._poison = capacity, Queue(device), poison
-        self._pairs = not device.doubles
+        self._pairs = work.rows_in_pairs
         self._rows = Buffer(device, capacity * work.row_bytes)
         self._out = Buffer(device, 8 * capacity * work.outputs)
         self._chain = work.starter(scaling, self._rows, self._out, capacity)

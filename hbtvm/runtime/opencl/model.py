@@ -48,19 +48,27 @@ class OpenclModel(HostRows[DeviceExecutor]):
             work = StagedKernels(kernels, package.n_read, dtype, tables) if kernels[1:] else kernels[0][0]
             return DeviceExecutor(work, base, divisor)
 
-        self.kernels = {
-            dtype: DeviceKernelSet(
-                [rows for rows, _ in sequences], [executor(steps, dtype) for _, steps in sequences]
-            )
-            for dtype, sequences in steps_of(package).items()
-        }
+        self.kernels = {}
+        self._refused: dict[np.dtype, PackageError] = {}
+        for dtype, sequences in steps_of(package).items():
+            try:
+                executors = [executor(steps, dtype) for _, steps in sequences]
+            except PackageError as error:  # for rows of the other type, the device may run kernels
+                self._refused[dtype] = error
+                continue
+            self.kernels[dtype] = DeviceKernelSet([rows for rows, _ in sequences], executors)
+        if not self.kernels:
+            raise next(iter(self._refused.values()))
 
     def scores(self, rows: np.ndarray, look: Callable[[np.ndarray], Any] | None = None) -> np.ndarray:
         """Return raw scores as `HostRows.scores`.
 
-        Raises `InputError` for float64 rows on a device without float64.
+        Raises `InputError` for float64 rows, or `PackageError` for float32 rows, if a device without float64
+        can't run the kernels for them.
         """
         if rows.dtype not in self.kernels:
+            if rows.dtype == np.float32:
+                raise self._refused[rows.dtype]
             raise InputError(
                 f"{self._place} has no float64 (cl_khr_fp64), in which this model compares {rows.dtype} "
                 "rows; pass float32 rows."

@@ -17,6 +17,10 @@ PAIRS = "HBTVM_PAIRS"
 ADD, DIVIDE, EQUAL, WIDE = "hbtvm_add", "hbtvm_divide", "hbtvm_equal", "hbtvm_wide"
 """Operations of source that can: a sum, a quotient, a comparison, and a float32 number as a pair."""
 
+BITS = 2
+"""The gather kernel's argument ``single`` for float64 rows of which it makes pairs (see
+`hbtvm.compiler.lowering.gather`)."""
+
 
 def can_use_pairs(source: bytes) -> bool:
     """Return whether a kernel's source computes in pairs where asked to."""

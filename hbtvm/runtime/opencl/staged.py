@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hbtvm.errors import PackageError
 from hbtvm.runtime.gpu.launch import GATHER, Scaling
 from hbtvm.runtime.gpu.stages import ALIGNED_ROWS, ROWS, Layout, Source
 from hbtvm.runtime.opencl.execution import SIZES, DeviceKernel, Starter, TableStore
+from hbtvm.runtime.opencl.pairs import BITS
 from hbtvm.runtime.opencl.resources import Buffer, Kernel, Queue, SubBuffer
 
 _COUNT, _PADDED = 9, 10  # the gather kernel's arguments that follow the number of rows
@@ -22,6 +24,11 @@ _COUNT, _PADDED = 9, 10  # the gather kernel's arguments that follow the number 
 
 class StagedKernels:
     """Kernels that run in sequence; a `hbtvm.runtime.opencl.execution.Work`.
+
+    On a device without float64, kernels that compare keys of rows and others that read pairs get the same
+    float64 rows: the gather kernel makes pairs for the latter.
+
+    Raises `PackageError` for a kernel that compares keys of other numbers than float64 rows.
 
     `kernels`: each stage's kernel, and the columns that it reads of the matrix: first the rows' columns, then
         each stage's. The last kernel computes the scores.
@@ -43,9 +50,19 @@ class StagedKernels:
         self.row_bytes = n_features * dtype.itemsize
         self.row_tile = math.lcm(*(kernel.row_tile for kernel in loaded))
         self.most_rows = min(kernel.most_rows for kernel in loaded)
+        for kernel, columns in kernels:
+            of_rows = dtype == np.float64 and all(column < n_features for column in columns)
+            if kernel.reads_bits and not of_rows:
+                raise PackageError(
+                    f"{self.device.place} has no float64 (cl_khr_fp64), in which a kernel compares numbers "
+                    "that another kernel computes."
+                )
+        bits = any(kernel.reads_bits for kernel in loaded)
+        self.rows_in_pairs = not self.device.doubles and not bits
         self.steps: list[tuple[DeviceKernel, Source, Buffer | None]] = []
         for kernel, columns in kernels:
-            source = self.layout.source(columns, kernel.signature.dtype == "float32")
+            narrow, converts = kernel.signature.dtype == "float32", bits and not kernel.reads_bits
+            source = self.layout.source(columns, narrow, converts)
             table = None if source.table is None else tables.put(source.table)
             self.steps.append((kernel, source, table))
         gathered = (kernel.signature.row_bytes for kernel, _, table in self.steps if table is not None)
@@ -85,7 +102,8 @@ class StagedStarter:
         for (kernel, source, table), into in zip(work.steps, [*stages, out], strict=True):
             if table is not None:
                 read = gathered
-                self._queue.append(_Gather(kernel, layout, stride, rows, columns, gathered, table).queue)
+                buffers = rows, columns, gathered, table
+                self._queue.append(_Gather(kernel, source, layout, stride, buffers).queue)
             else:
                 read = rows if source.stage == ROWS else stages[source.stage or 0]
             scale = scaling if into is out else kernel.plain
@@ -99,23 +117,25 @@ class StagedStarter:
 
 
 class _Gather:
-    """Starts the gather kernel of a stage on one lane's buffers."""
+    """Starts the gather kernel of a stage on one lane's buffers.
+
+    `buffers`: the rows, the stages' columns, the gathered rows, and the source's table.
+    """
 
     def __init__(
         self,
         kernel: DeviceKernel,
+        source: Source,
         layout: Layout,
         stride: int,
-        rows: Buffer,
-        columns: Buffer,
-        gathered: Buffer,
-        table: Buffer,
+        buffers: tuple[Buffer, Buffer, Buffer, Buffer],
     ) -> None:
         signature = kernel.signature
         self._tile, self._reads, self._count = signature.row_tile, signature.n_features, 0
         narrow = signature.dtype == "float32"
-        numbers = layout.single, narrow, layout.n_features, stride, self._reads, 0, 0
-        self._buffers = rows, columns, gathered, table  # arguments are handles only
+        single = BITS if source.converts else layout.single
+        numbers = single, narrow, layout.n_features, stride, self._reads, 0, 0
+        self._buffers = buffers  # arguments are handles only
         self._kernel = Kernel(
             kernel.program,
             GATHER,

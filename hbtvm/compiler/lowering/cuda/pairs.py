@@ -29,7 +29,7 @@ _BINARY = {
     tirx.LE: "less_equal",
 }
 _SWAPPED = {tirx.GT: "less", tirx.GE: "less_equal"}
-_EXTERN = "tirx.call_pure_extern"
+_EXTERN, IF, REINTERPRET = "tirx.call_pure_extern", "prim.if_then_else", "tirx.reinterpret"
 
 
 def with_pairs(kernels: Any, ordered: bool) -> Any | None:
@@ -61,15 +61,21 @@ def _compares(body: Any) -> bool:
     kinds = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.Min, tirx.Max)
 
     def look(node: Any) -> None:
-        if _dtype(node.a) == "float64":
+        if dtype_of(node.a) == "float64":
             found.append(node)
 
     tvm_ffi.structural_walk(body, [(kind, look) for kind in kinds])
     return bool(found)
 
 
-def _dtype(value: Any) -> str:
+def dtype_of(value: Any) -> str:
+    """Return an expression's type; an empty text for others."""
     return str(getattr(getattr(value, "ty", None), "dtype", ""))
+
+
+def is_call(value: Any, name: str) -> bool:
+    """Return whether an expression is a call of one of TVM's operations."""
+    return isinstance(value, ir.Call) and str(getattr(value.op, "name", "")) == name
 
 
 def _operation(name: str, dtype: str, *operands: Any) -> Any:
@@ -78,21 +84,21 @@ def _operation(name: str, dtype: str, *operands: Any) -> Any:
 
 def _named(operation: str, swapped: bool = False) -> Any:
     def replaced(node: Any) -> Any:
-        if _dtype(node.a) != "float64":
+        if dtype_of(node.a) != "float64":
             return node
         operands = (node.b, node.a) if swapped else (node.a, node.b)
-        return _operation(operation, _dtype(node), *operands)
+        return _operation(operation, dtype_of(node), *operands)
 
     return replaced
 
 
 def _different(node: Any) -> Any:
-    return node if _dtype(node.a) != "float64" else tirx.Not(_operation("equal", "bool", node.a, node.b))
+    return node if dtype_of(node.a) != "float64" else tirx.Not(_operation("equal", "bool", node.a, node.b))
 
 
 def _cast(cast: Any) -> Any:
     """Return a conversion from or to float64 by its name."""
-    to, of = _dtype(cast), _dtype(cast.value)
+    to, of = dtype_of(cast), dtype_of(cast.value)
     if to == of or "float64" not in (to, of) or "x" in to:
         return cast
     if to == "float64":
@@ -106,7 +112,7 @@ def _cast(cast: Any) -> Any:
 
 def _constant(number: Any) -> Any:
     """Return a constant that is exact as float64; as a pair, beyond float32's range, its largest number."""
-    if _dtype(number) != "float64":
+    if dtype_of(number) != "float64":
         return number
     value = float(number.value)
     with np.errstate(over="ignore"):
@@ -121,8 +127,10 @@ def _constant(number: Any) -> Any:
 
 
 def _call(call: Any) -> Any:
-    """Return a call of a driver's function by the name that pairs have."""
-    if str(getattr(call.op, "name", "")) != _EXTERN or _dtype(call) != "float64":
+    """Return a call of a driver's function, or a number's bits, by the name that pairs have."""
+    if is_call(call, REINTERPRET) and dtype_of(call) == "float64" and dtype_of(call.args[0]) == "int64":
+        return _operation("number", "float64", call.args[0])
+    if not is_call(call, _EXTERN) or dtype_of(call) != "float64":
         return call
     name, *operands = call.args
     return _operation(str(name.value), "float64", *operands) if str(name.value) in FUNCTIONS else call
@@ -133,7 +141,7 @@ def _only_pairs(body: Any) -> bool:
     others: list[Any] = []
 
     def look(node: Any) -> None:
-        kind = _dtype(node)
+        kind = dtype_of(node)
         if kind.startswith("float64"):
             known = isinstance(node, (tirx.Var, ir.TensorLoad, tirx.Select, tirx.Let)) or _is_known_call(node)
             if kind != "float64" or not known:
@@ -146,7 +154,7 @@ def _only_pairs(body: Any) -> bool:
         ):
             operands = [getattr(node, name, None) for name in ("a", "value")]
             operands += list(node.args) if isinstance(node, ir.Call) else []
-            if any(_dtype(operand).startswith("float64") for operand in operands):
+            if any(dtype_of(operand).startswith("float64") for operand in operands):
                 others.append(node)
 
     tvm_ffi.structural_walk(body, look)
@@ -154,7 +162,4 @@ def _only_pairs(body: Any) -> bool:
 
 
 def _is_known_call(node: Any) -> bool:
-    if not isinstance(node, ir.Call):
-        return False
-    name = str(getattr(node.op, "name", ""))
-    return name == "prim.if_then_else" or (name == _EXTERN and str(node.args[0].value).startswith("hbtvm_"))
+    return is_call(node, IF) or (is_call(node, _EXTERN) and str(node.args[0].value).startswith("hbtvm_"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from hbtvm.compiler.lowering.cuda import keys_source
 from hbtvm.runtime.opencl.pairs import ADD, DIVIDE, EQUAL, PAIRS, WIDE
 
 _PLAIN = {
@@ -27,6 +28,7 @@ _PLAIN = {
     "whole(n)": "convert_double(n)",
     "truncated(a)": "convert_long(a)",
     "constant(bits, high, low)": "as_double(bits)",
+    "number(bits)": "as_double(bits)",
 }
 """Operations of float64 as macros: names with their arguments, and expressions."""
 
@@ -66,6 +68,15 @@ bool hbtvm_less_equal(float2 a, float2 b) { return a.x < b.x || (a.x == b.x && a
 float2 hbtvm_minimum(float2 a, float2 b) { return hbtvm_less(b, a) ? b : a; }
 float2 hbtvm_maximum(float2 a, float2 b) { return hbtvm_less(a, b) ? b : a; }
 float hbtvm_narrow(float2 a) { return a.x; }
+float2 hbtvm_number(long bits) {  // of float64's bits
+  const long magnitude = bits & 0x7fffffffffffffffL, exponent = magnitude >> 52;
+  const long rest = magnitude & 0xfffffffffffffL, digits = exponent ? rest | 0x10000000000000L : rest;
+  const float sign = bits < 0 ? -1.0f : 1.0f, rounded = (float)digits;
+  if (exponent == 0x7ff) return (float2)(rest ? NAN : sign * INFINITY, 0.0f);
+  const int last = (int)max(exponent, 1L) - 1075;
+  const float high = ldexp(rounded, last), low = ldexp((float)(digits - (long)rounded), last);
+  return sign * (float2)(high, isinf(high) ? 0.0f : low);
+}
 float2 hbtvm_whole(long n) { return (float2)((float)n, (float)(n - (long)(float)n)); }
 float2 hbtvm_floor(float2 a) {
   const float whole = floor(a.x);
@@ -181,15 +192,18 @@ def operations(source: str, paired: bool) -> str:
     """
     if not paired:
         return _FLOAT64
+    keyed = "hbtvm_key_" in source
     called = FUNCTIONS & set(re.findall(r"hbtvm_(\w+)\(", source))
     narrow = sorted(called.intersection(NARROW))
     parts = [
         _BASIC,
         _ARITHMETIC,
+        keys_source.KEYS if keyed else "",
         _FUNCTIONS if called & _defined(_FUNCTIONS) else "",
         *(f"float2 hbtvm_{name}(float2 a) {{ return (float2)({name}(a.x), 0.0f); }}\n" for name in narrow),
     ]
     return (
         f"#ifdef {PAIRS}\n#pragma OPENCL FP_CONTRACT OFF\n#define double float2\n{''.join(parts)}"
-        f"#else\n{_FLOAT64}{_macros((name, name) for name in sorted(called))}#endif\n"
+        f"#else\n{_FLOAT64}{_macros((name, name) for name in sorted(called))}"
+        f"{keys_source.BITS if keyed else ''}#endif\n"
     )
