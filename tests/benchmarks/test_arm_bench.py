@@ -13,7 +13,7 @@ from benchmarks.arm import estimate, trace
 
 TOOLS = ("aarch64-linux-gnu-gcc", "qemu-aarch64", "llvm-objdump")
 
-MCA = shutil.which("llvm-mca-22")
+MCA = shutil.which("llvm-mca")
 
 LOOP = """
 .globl main
@@ -56,7 +56,7 @@ def test_blocks_cut_by_the_emulator_are_joined() -> None:
     assert rare == 1.0
 
 
-@pytest.mark.skipif(MCA is None, reason="llvm-mca-22 is missing")
+@pytest.mark.skipif(MCA is None, reason="llvm-mca is missing")
 def test_loops_wait_for_what_they_repeat() -> None:
     chain, load = ["fmul\td0, d0, d1", "b.ne\t0x400000"], ["ldr\tx0, [x1, #0x10]", "b.ne\t0x400000"]
     blocks = [(chain, False), (load, False), (chain, True), (chain, False), (load, True)]
