@@ -12,6 +12,7 @@ import pytest
 
 from hbtvm.compiler.candidates.samples import error_scale, plain_sums, sample_rows
 from hbtvm.graph.trees.reference import margins
+from hbtvm.schedules.space import Config
 from hbtvm.strategies import make_forest, make_linear, make_network, strategies_on, workload_of
 from tests import networks, oclgrind
 from tests.cuda_kernels import GPU
@@ -21,18 +22,26 @@ from tests.strategies.test_linear import CASES, random_linear
 
 pytestmark = pytest.mark.skipif(oclgrind.NO_OCLGRIND is not None, reason=str(oclgrind.NO_OCLGRIND))
 
-STRATEGIES = [name for name in strategies_on(GPU) if name not in ("gemm", "oblivious")]
+STRATEGIES = [name for name in strategies_on(GPU) if name != "gemm"]
 """Those that lower to OpenCL: not tensor cores."""
 
 _MOST_THREADS = 128  # of a block, and most of its rows; more take Oclgrind long
+_DRAWN = 20  # configurations, of which one runs
+
+
+def small(config: Config) -> bool:
+    """Whether a configuration has few threads, and no copies without registers, which only CUDA has."""
+    threads = int(config["row_threads"]) * int(config["tree_threads"])
+    return threads <= _MOST_THREADS and config["tables"] != "prefetch"
 
 
 def sampled(
     name: str, seed: int, count: int, folder: Path, **run: Any
 ) -> list[tuple[Any, oclgrind.Run, Any]]:
-    """Run configurations of a strategy on small models; return them with the results and expected scores."""
-    rng, found = np.random.default_rng(seed), []
-    strategy = strategies_on(GPU)[name]
+    """Run distinct configurations of a strategy on small models; return them, results and expected scores."""
+    rng, strategy = np.random.default_rng(seed), strategies_on(GPU)[name]
+    found: list[tuple[Any, oclgrind.Run, Any]] = []
+    seen: set[tuple[Any, ...]] = set()
     for _ in range(50 * count):
         ensemble = random_ensemble(
             rng,
@@ -40,18 +49,20 @@ def sampled(
             max_leaves=int(rng.choice([4, 12])),
             groups=int(rng.choice([1, 2])),
             missing=str(rng.choice(["mixed", "left"])),
-            categories=name not in ("perfect_tree_traversal",) and bool(rng.integers(2)),
+            categories=name not in ("perfect_tree_traversal", "oblivious") and bool(rng.integers(2)),
+            oblivious=name == "oblivious",
         )
         forest = make_forest(ensemble, "float32", "float32")
         workload = workload_of(forest, int(rng.choice([40, 1_000, 100_000])))
         if strategy.refuse(workload):
             continue
-        config = strategy.default(workload, GPU)
-        if rng.integers(4):
-            config = next(iter(strategy.space(workload, GPU).sample(rng, 1)), config)
-        threads = int(config["row_threads"]) * int(config["tree_threads"])
-        if threads > _MOST_THREADS or config["tables"] == "prefetch":  # copies without registers: CUDA only
+        # Few configurations of small models are valid, and fewer have so few threads.
+        drawn = strategy.space(workload, GPU).sample(rng, _DRAWN) if rng.integers(4) else []
+        fits = (each for each in (*drawn, strategy.default(workload, GPU)) if small(each))
+        config = next((each for each in fits if tuple(each.items()) not in seen), None)
+        if config is None:
             continue
+        seen.add(tuple(config.items()))
         X = random_rows(rng, ensemble, int(rng.integers(2, 10)), "float32")
         tables = [*strategy.shared(forest).values(), *strategy.tables(forest, config).values()]
         base = np.ascontiguousarray(ensemble.base_score, np.float64)

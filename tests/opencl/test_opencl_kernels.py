@@ -26,9 +26,9 @@ _SAMPLES = int(os.environ.get("HBTVM_OPENCL_SAMPLES", "2"))
 
 @pytest.mark.parametrize("name", strategies_on(ANY))
 def test_configurations_are_right(name: str) -> None:
-    rng, done = np.random.default_rng(3), 0
-    strategy = strategies_on(ANY)[name]
-    while done < _SAMPLES:
+    rng, strategy = np.random.default_rng(3), strategies_on(ANY)[name]
+    seen: set[tuple[Any, ...]] = set()
+    while len(seen) < _SAMPLES:
         dtype: Any = str(rng.choice(["float32", "float64"]))
         ensemble = random_ensemble(
             rng,
@@ -44,10 +44,14 @@ def test_configurations_are_right(name: str) -> None:
         workload = workload_of(forest, int(rng.choice([40, 1_000, 100_000])))
         if strategy.refuse(workload):
             continue
-        config = strategy.default(workload, ANY)
-        assert strategy.space(workload, ANY).contains(config)
-        if done:
-            config = next(iter(strategy.space(workload, ANY).sample(rng, 1)), config)
+        space, default = strategy.space(workload, ANY), strategy.default(workload, ANY)
+        assert space.contains(default)
+        # Few configurations of small models are valid: a single draw often finds none.
+        drawn = space.sample(rng, 20) if seen else [default]
+        config = next((each for each in drawn if tuple(each.items()) not in seen), None)
+        if config is None:
+            continue
+        seen.add(tuple(config.items()))
         parts = strategy.signature(workload, config).parts
         code, launch = build_code(strategy.module(workload, config), ANY, False, parts)
         kernel = DeviceCandidate(entry_of(forest, strategy, workload, config, code, launch), kind="opencl")
@@ -57,4 +61,3 @@ def test_configurations_are_right(name: str) -> None:
         atol = max(1e-4, tolerance(ensemble, "float32")) * ensemble.divisor
         np.testing.assert_allclose(sums, want, rtol=0, atol=atol, err_msg=str(config))
         assert kernel.seconds(X, 2, 200) > 0
-        done += 1
