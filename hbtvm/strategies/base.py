@@ -98,7 +98,12 @@ class Strategy(ABC):
 
     def with_sharing(self, config: Config, workload: Workload, target: Target) -> Config:
         """Add good values of the thread knobs to a single-thread configuration."""
-        return with_threads(config, workload, self.nanoseconds(workload), self.space(workload, target))
+        space = self.space(workload, target)
+        return with_threads(config, workload, self.nanoseconds(workload), space, self.tree_bytes(workload))
+
+    def tree_bytes(self, workload: Workload) -> int:
+        """Return the bytes of a tree's tables; 0 where they hardly matter for threads."""
+        return 0
 
     @abstractmethod
     def nanoseconds(self, workload: Workload) -> float:

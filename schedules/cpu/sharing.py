@@ -22,6 +22,11 @@ _TREES_TOGETHER = 8  # a good tree tile if the outer loop runs over trees
 _BETTER = 0.92  # largest relative time at which a smaller row tile pays
 _WIDE = 128  # number of columns from which computing them takes a large part of a call
 
+_CACHE, _CROWDED = 1 << 20, 1.4
+"""Bytes of tables that stay in a second-level cache beside a tile's columns; slowdown of walks over more."""
+
+_WIDE_COLUMN_NANOSECONDS = 0.15  # estimated time for computing one of many columns: blocks are transposed
+
 
 def thread_knobs(workload: Workload) -> tuple[Knob, ...]:
     """Return the knobs of the executor: the work that threads share, and a thread's fewest row tiles."""
@@ -37,12 +42,15 @@ def threads_are_valid(config: Config) -> bool:
     return config.get("parallel", "rows") == "rows" or config["grain"] == 1
 
 
-def with_threads(config: Config, workload: Workload, nanoseconds: float, space: Space) -> Config:
+def with_threads(
+    config: Config, workload: Workload, nanoseconds: float, space: Space, tree_bytes: int = 0
+) -> Config:
     """Add a good choice of `thread_knobs` for unmeasured workloads.
 
     `config`: a single-thread configuration. Its row tile shrinks if threads then share rows evenly.
     `nanoseconds`: estimated time of one tree for one row; decides which calls are split between threads.
     `space`: the valid configurations.
+    `tree_bytes`: bytes of a tree's tables; 0 if they hardly matter.
     """
     threads, rows = int(workload["threads"]), int(workload["rows"])
     if threads == 1:
@@ -58,7 +66,26 @@ def with_threads(config: Config, workload: Workload, nanoseconds: float, space: 
     # Threads that share the trees each compute all columns.
     pays = _cost(by_rows, config, workload) * 1.3 <= _cost(alone, config, workload)
     wide = workload["numeric"] >= _WIDE
+    if wide and _relieves(config, by_rows, workload, nanoseconds, tree_bytes):
+        wide = pays = False
     return by_rows if pays or wide or not space.contains(by_trees) else by_trees
+
+
+def _relieves(
+    config: Config, by_rows: Config, workload: Workload, nanoseconds: float, tree_bytes: int
+) -> bool:
+    """Return whether threads of a wide model gain by sharing trees, since tables of all outgrow a cache.
+
+    A tile of several vectors fetches tables so rarely that threads gain nothing.
+    """
+    trees, threads = workload["trees"] * workload["groups"], int(workload["threads"])
+    if config.get("vectors") != 1 or trees * tree_bytes <= _CACHE:
+        return False
+    columns, walks = workload["numeric"] * _WIDE_COLUMN_NANOSECONDS, trees * nanoseconds
+    rows = _cost(by_rows, config, workload) * (columns + walks * _CROWDED)
+    return rows * _BETTER >= _cost({**config, "parallel": "trees"}, config, workload) * (
+        columns + walks / threads
+    )
 
 
 def row_thread_knobs(workload: Mapping[str, Any]) -> tuple[Knob, ...]:

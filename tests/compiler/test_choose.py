@@ -181,6 +181,31 @@ def test_vectors_of_rows_are_as_many_as_words_of_leaves_allow() -> None:
     assert [default(leaves=31, trees=n)["tree_tile"] for n in (12, 6, 1)] == [4, 2, 1]
 
 
+@pytest.mark.parametrize(
+    ("trees", "columns", "rows", "shared"),
+    [
+        (500, 2000, 100, "trees"),  # the tables of half of the trees stay in a cache
+        (500, 2000, 10_000, "rows"),  # rows of several vectors share what they fetch
+        (200, 2000, 100, "rows"),  # so do the tables of all trees
+        (500, 20_000, 100, "rows"),  # columns take longer than trees
+    ],
+)
+@pytest.mark.parametrize("target", [V3, V4])
+def test_what_two_threads_of_a_wide_model_share(
+    target: Any, trees: int, columns: int, rows: int, shared: str
+) -> None:
+    start, _ = shape(rows=rows)
+    sizes: dict[str, int] = {
+        "features": columns,
+        "numeric": columns,
+        "trees": trees,
+        "leaves": 98,
+        "depth": 8,
+    }
+    workload: Any = {**start, **sizes, "threads": 2, "groups": 1, "value_dtype": "float64"}
+    assert STRATEGIES["perfect_tree_traversal"].default(workload, target)["parallel"] == shared
+
+
 @pytest.mark.parametrize("target", [V3, V4, SAPPHIRE])
 @pytest.mark.parametrize("rows", [1, 2, 30, 100, 130, 999, 3000, 20_000])
 def test_defaults_on_cpus_are_in_the_space_of_any_shape(target: Any, rows: int) -> None:

@@ -61,6 +61,11 @@ class PerfectTreeTraversal(Strategy):
     def nanoseconds(self, workload: Workload) -> float:
         return float(0.04 * workload["depth"] ** 2)
 
+    def tree_bytes(self, workload: Workload) -> int:
+        node = 4 + np.dtype(workload["dtype"]).itemsize
+        value = np.dtype(workload["value_dtype"]).itemsize
+        return int(node + value * workload["width"]) << int(workload["depth"])
+
     def tables(self, forest: Forest, config: Config) -> dict[str, np.ndarray]:
         trees, depth = len(forest.offset) - 1, forest.depth
         levels = perfect_levels(forest)
