@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -38,7 +38,7 @@ _FEW_ROWS, _FEW_COLUMNS = 16, 32
 """A call of fewer rows is small; up to this many columns, the ranks of a row fit two registers, where lookups
 are fastest."""
 
-_RANKED_TREES = 16
+_RANKED_TREES = 14
 """Trees for each column from which walks over ranks pay, although every column of a row then needs a rank."""
 
 _MANY_COLUMNS = 64
@@ -57,6 +57,14 @@ level. A level below is loaded lane by lane, so that a walk takes twice the time
 
 _LEVEL_GATHERED = 3
 """The same for few rows of more columns than permutes look up: each test gathers its column."""
+
+_TESTED = {256: (4, 6, 32), 512: (8, 1, 40)}
+"""Few rows where gathers are slow, by bits of vectors: time of a node's test by bitvector, of each register
+of columns that it looks up in, and of a test that loads lane by lane. The unit is 11 ps (Sapphire Rapids)."""
+
+_WALKED, _WALKED_TREES = (176, 40), 32
+"""Time of a tree's walk over packed nodes, and of each level of it, in the same unit; trees that fill the
+vectors of such walks."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +102,11 @@ def choose(
     for key in sorted(groups, key=lambda key: (distances[key], key)):
         if distances[key] > _FAR:
             break
-        # Other workloads' measurements from before the default's program say nothing about it.
+        # Another workload's measurements say nothing about defaults that are newer.
         others = key[0] != target_keys[0]
         if others and all(_program(one) != (default, config.get("axis")) for one in groups[key]):
+            continue
+        if others and not _beats_default(groups[key], strategies):
             continue
         choice = _fit(groups[key], strategies, workload, target)
         if choice is not None:
@@ -128,11 +138,14 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         strategies = {name: strategy for name, strategy in strategies.items() if name != "bitvector"}
     if "oblivious" in strategies and oblivious.pays(workload):
         return "oblivious"
+    bytewise = "leaf_intervals" in strategies and intervals.pays(workload, target)
+    if bytewise and workload["leaves"] <= 32:
+        return "leaf_intervals"
     if "ranked_traversal" in strategies and ranked_rows.pays(workload, target):
         return "ranked_traversal"
     if perfect in strategies and perfect_cpu.words_pay(workload, target):
         return perfect
-    if "leaf_intervals" in strategies and intervals.pays(workload, target):
+    if bytewise:
         return "leaf_intervals"
     few, fast = workload["rows"] < _FEW_ROWS, gathers(target)
     if few and fast:
@@ -143,6 +156,8 @@ def default_strategy(strategies: dict[str, Strategy], workload: Workload, target
         shallow = _GATHERED_DEPTH + 1 if _walks_pay(workload, 1) or _is_whole(workload) else 0
     if perfect in strategies and depth <= shallow:
         return perfect
+    if {"bitvector", "tree_traversal"} <= strategies.keys() and _walks_beat_tests(workload, target):
+        return "tree_traversal"
     sparse = depth > _PERFECT_DEPTH and not is_full(workload)
     # A ranked node takes one word instead of two, which also pays if tables outgrow the caches.
     ranked = few and columns * _RANKED_TREES <= workload["trees"] * workload["groups"]
@@ -181,22 +196,37 @@ def _walks_pay(workload: Workload, more: int) -> bool:
     return tests > level * depth and depth <= _GATHERED_DEPTH + more
 
 
+def _walks_beat_tests(workload: Workload, target: Target) -> bool:
+    """Return whether a walk over packed nodes is faster than bitvector's tests, for fewer rows than lanes."""
+    bits, leaves = int(target["vector_bits"]), workload["leaves"]
+    few = workload["rows"] < bits // 32 and workload["dtype"] == "float32"
+    if bits not in _TESTED or not few or workload["trees"] * workload["groups"] < _WALKED_TREES:
+        return False
+    columns = workload["numeric"] + workload["categorical"]
+    test, register, loads = _TESTED[bits]
+    looked_up = columns <= MAX_PERMUTED * bits // 512
+    took = test + register * -(-32 * columns // bits) if looked_up else loads
+    start, level = _WALKED
+    return (leaves - 1) * took > start + level * workload["depth"]
+
+
 def _is_whole(workload: Workload) -> bool:
     """Return whether the largest tree is shallow and lacks few leaves of a perfect tree."""
     return 5 * workload["leaves"] >= 4 * 2 ** workload["depth"] and workload["depth"] <= _SHALLOW_WIDE[32]
 
 
-def default_record(records: Sequence[Record]) -> Record | None:
+def default_record(records: Sequence[Record], names: Collection[str] | None = None) -> Record | None:
     """Return the best measurement of the schedule that a workload has without a search or logs.
 
-    `records`: a workload's, on one machine. The default is that of the strategies tried.
+    `records`: a workload's, on one machine.
+    `names`: strategies to choose the default from; None for those tried.
     Returns None if the default was not measured, or this version does not know the workload.
     """
     kind, shape = records[0].target, records[0].workload
     if not is_known(shape, kind):
         return None
     workload, target = cast(Workload, dict(shape)), cast(Target, dict(kind))
-    tried = {record.strategy for record in records}
+    tried = {record.strategy for record in records} if names is None else names
     try:
         able = {
             name: strategy
@@ -209,6 +239,12 @@ def default_record(records: Sequence[Record]) -> Record | None:
         return None  # the workload is not of this version's models
     same = (record for record in records if record.strategy == name and dict(record.config) == dict(config))
     return next(iter(ranking(same)), None)
+
+
+def _beats_default(records: Sequence[Record], strategies: Collection[str]) -> bool:
+    """Return whether a workload's records hold its default by today's rules, and a faster schedule."""
+    default = default_record(records, strategies)
+    return default is not None and ranking(records)[0] is not default
 
 
 def _program(record: Record) -> tuple[str, Any]:
