@@ -13,6 +13,7 @@ from hbtvm.compiler.entries import entry_of
 from hbtvm.compiler.targets.target import resolve
 from hbtvm.graph.trees.reference import margins
 from hbtvm.measuring.device import DeviceCandidate
+from hbtvm.runtime.opencl import driver
 from hbtvm.strategies import make_forest, strategies_on, workload_of
 from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import tolerance
@@ -25,7 +26,7 @@ _SAMPLES = int(os.environ.get("HBTVM_OPENCL_SAMPLES", "2"))
 
 
 @pytest.mark.parametrize("name", strategies_on(ANY))
-def test_configurations_are_right(name: str) -> None:
+def test_configurations_are_right(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, strategy = np.random.default_rng(3), strategies_on(ANY)[name]
     seen: set[tuple[Any, ...]] = set()
     while len(seen) < _SAMPLES:
@@ -54,10 +55,12 @@ def test_configurations_are_right(name: str) -> None:
         seen.add(tuple(config.items()))
         parts = strategy.signature(workload, config).parts
         code, launch = build_code(strategy.module(workload, config), ANY, False, parts)
-        kernel = DeviceCandidate(entry_of(forest, strategy, workload, config, code, launch), kind="opencl")
+        entry = entry_of(forest, strategy, workload, config, code, launch)
         X = random_rows(rng, ensemble, 77, dtype)
-        sums = kernel.run(X)
         want = (margins(ensemble, X) - ensemble.base_score) * ensemble.divisor
         atol = max(1e-4, tolerance(ensemble, "float32")) * ensemble.divisor
-        np.testing.assert_allclose(sums, want, rtol=0, atol=atol, err_msg=str(config))
-        assert kernel.seconds(X, 2, 200) > 0
+        for doubles in (False, True):  # keys and pairs, then float64
+            monkeypatch.setattr(driver.device(), "doubles", doubles)
+            kernel = DeviceCandidate(entry, kind="opencl")
+            np.testing.assert_allclose(kernel.run(X), want, rtol=0, atol=atol, err_msg=str(config))
+            assert kernel.seconds(X, 2, 200) > 0

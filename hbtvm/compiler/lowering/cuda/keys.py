@@ -93,14 +93,19 @@ class _Keys:
                 if variable not in found:
                     found[variable] = None
                     read += [value for into, value in written if into.same_as(variable)]
+        # Buffers that share memory may be views of the same numbers.
+        shared = {_memory(variable, pointers) for variable in found}
+        for into, value in written:
+            if _is_number(value) and into not in found and _memory(into, pointers) in shared:
+                raise _UnsupportedError
         for variable in found:
-            pointer = next((data for buffer, data in pointers.items() if buffer.same_as(variable)), None)
-            self._replace(variable, pointer)
+            self._replace(variable, pointers.get(variable))
 
     def _replace(self, variable: Any, pointer: Any) -> None:
         """Replace a variable, or a buffer and its pointer, by those of keys.
 
-        `pointer`: the parameter that points to a buffer; None for buffers of the kernel.
+        `pointer`: the parameter that points to a buffer, or another buffer's memory; None for buffers that
+            the kernel allocates.
         """
         if not isinstance(variable.ty, tirx.BufferType):
             if any(variable.same_as(parameter) for parameter in self._function.params):
@@ -108,7 +113,7 @@ class _Keys:
             self._new.append((variable, tirx.Var(str(variable.name), _keyed(dtype_of(variable)))))
             return
         kind, data = variable.ty, None
-        if pointer is not None:
+        if isinstance(pointer, tirx.Var):
             if not any(pointer.same_as(parameter) for parameter in self._function.params):
                 raise _UnsupportedError
             data = tirx.Var(str(pointer.name), ir.PointerType(ir.PrimType("int64"), kind.storage_scope))
@@ -257,6 +262,14 @@ def _sources(number: Any) -> list[Any]:
     elif isinstance(number, tirx.Sub):
         parts = number.a, number.b
     return [source for part in parts for source in _sources(part)]
+
+
+def _memory(variable: Any, pointers: dict[Any, Any]) -> Any:
+    """Return the buffer, or the parameter, whose memory a buffer is in; the variable itself for others."""
+    pointer = pointers.get(variable)
+    if pointer is None:
+        return variable
+    return _memory(pointer.args[0], pointers) if isinstance(pointer, ir.Call) else pointer
 
 
 def _is_number(value: Any) -> bool:
