@@ -22,8 +22,9 @@ _TREES_TOGETHER = 8  # a good tree tile if the outer loop runs over trees
 _BETTER = 0.92  # largest relative time at which a smaller row tile pays
 _WIDE = 128  # number of columns from which computing them takes a large part of a call
 
-_CACHE, _CROWDED = 1 << 20, 1.4
-"""Bytes of tables that stay in a second-level cache beside a tile's columns; slowdown of walks over more."""
+_CACHE, _CROWDED = 1 << 20, {1: 0.4, 2: 0.2}
+"""Bytes of tables that stay in a second-level cache beside a tile's columns; by vectors of rows that share what
+they fetch of more: how much longer walks take."""
 
 _WIDE_COLUMN_NANOSECONDS = 0.15  # estimated time for computing one of many columns: blocks are transposed
 
@@ -76,13 +77,14 @@ def _relieves(
 ) -> bool:
     """Return whether threads of a wide model gain by sharing trees, since tables of all outgrow a cache.
 
-    A tile of several vectors fetches tables so rarely that threads gain nothing.
+    A tile of many vectors fetches tables so rarely that threads gain nothing.
     """
     trees, threads = workload["trees"] * workload["groups"], int(workload["threads"])
-    if config.get("vectors") != 1 or trees * tree_bytes <= _CACHE:
+    crowded = _CROWDED.get(int(config.get("vectors", 1)))
+    if crowded is None or trees * tree_bytes <= _CACHE:
         return False
     columns, walks = workload["numeric"] * _WIDE_COLUMN_NANOSECONDS, trees * nanoseconds
-    rows = _cost(by_rows, config, workload) * (columns + walks * _CROWDED)
+    rows = _cost(by_rows, config, workload) * (columns + walks * (1 + crowded))
     return rows * _BETTER >= _cost({**config, "parallel": "trees"}, config, workload) * (
         columns + walks / threads
     )
