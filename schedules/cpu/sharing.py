@@ -23,8 +23,8 @@ _BETTER = 0.92  # largest relative time at which a smaller row tile pays
 _WIDE = 128  # number of columns from which computing them takes a large part of a call
 
 _CACHE, _CROWDED = 1 << 20, {1: 0.4, 2: 0.2}
-"""Bytes of tables that stay in a second-level cache beside a tile's columns; by vectors of rows that share what
-they fetch of more: how much longer walks take."""
+"""Bytes of tables that stay in a second-level cache beside a tile's columns; by vectors of a tile: how much
+longer walks take if tables are larger."""
 
 _WIDE_COLUMN_NANOSECONDS = 0.15  # estimated time for computing one of many columns: blocks are transposed
 
