@@ -52,12 +52,8 @@ def test_a_similar_workload_is_better_than_none() -> None:
     choice = choose([*known, record(near, "bitvector", 2e-5)], strategies, workload, V4)
     assert (choice.strategy, choice.config["together"]) == ("perfect_tree_traversal", 4)
     assert (choice.seconds, choice.origin) == (None, "similar")
-
-
-def test_a_similar_workload_counts_where_it_beats_its_default() -> None:
-    workload, strategies = shape()
-    near = shape(trees=120)[0]
-    fast, default = (record(near, "bitvector", 1e-5, node_unroll=3), record(near, "bitvector", 2e-5))
+    # Only schedules that beat their workload's default by today's rules count.
+    fast, default = record(near, "bitvector", 1e-5, node_unroll=3), record(near, "bitvector", 2e-5)
     assert choose([fast, default], strategies, workload, V4).config["node_unroll"] == 3
     assert choose([fast], strategies, workload, V4).origin == "default"  # the default may be newer
     slow = record(near, "perfect_tree_traversal", 3e-5)
@@ -70,18 +66,15 @@ def test_a_similar_workload_counts_where_it_beats_its_default() -> None:
         (31, 16, 1, "bitvector", "bitvector"),
         (31, 40, 1, "tree_traversal", "bitvector"),  # a test looks up in five registers of AVX2
         (64, 40, 1, "tree_traversal", "tree_traversal"),
-        (31, 500, 1, "tree_traversal", "tree_traversal"),  # a test loads lane by lane
-        (31, 500, 7, "tree_traversal", "tree_traversal"),
+        (31, 500, 7, "tree_traversal", "tree_traversal"),  # a test loads lane by lane
         (31, 500, 8, "bitvector", "tree_traversal"),  # a vector of AVX2 holds eight rows
         (8, 500, 1, "bitvector", "bitvector"),
     ],
 )
-def test_walks_of_few_rows_where_tests_take_longer(
-    leaves: int, columns: int, rows: int, v3: str, v4: str
-) -> None:
-    shapes = {"leaves": leaves, "nodes": 2 * leaves - 1, "depth": 7 if leaves == 8 else 12, "rows": rows}
+def test_walks_of_few_rows(leaves: int, columns: int, rows: int, v3: str, v4: str) -> None:
     # Ranks of more than a byte leave leaf intervals out.
-    workload = {**shape()[0], **shapes, "trees": 300, "numeric": columns, "rank_bits": 9}
+    shapes = {"leaves": leaves, "nodes": 2 * leaves - 1, "depth": 12, "rows": rows, "rank_bits": 9}
+    workload = {**shape()[0], **shapes, "trees": 300, "numeric": columns}
     able = {name: one for name, one in STRATEGIES.items() if one.refuse(workload) is None}
     assert [default_strategy(able, workload, target) for target in (V3, V4)] == [v3, v4]
 
@@ -362,7 +355,7 @@ def test_every_feature_that_packages_tell_is_part_of_a_logs_key() -> None:
         (64, 6, 28, 8, "ranked_traversal", "perfect_tree_traversal"),
         (64, 6, 28, 13, "ranked_traversal", "perfect_tree_traversal"),
         (31, 10, 28, 8, "leaf_intervals", "bitvector"),  # as LightGBM does
-        (8, 7, 28, 8, "leaf_intervals", "bitvector"),  # few tests against seven levels
+        (8, 7, 28, 8, "leaf_intervals", "bitvector"),
         (31, 10, 160, 8, "bitvector", "bitvector"),  # searches for many columns
         (31, 10, 28, 13, "bitvector", "bitvector"),
         (63, 12, 28, 8, "leaf_intervals", "leaf_intervals"),
