@@ -12,7 +12,9 @@ import pytest
 
 from hbtvm.compiler.building.cpu import host_executor
 from hbtvm.compiler.recursion.build import entry_of, kernels_of
-from hbtvm.recursive.cell import Cell, Readout
+from hbtvm.recursive.cell import Cell, Input, Readout, Value
+from hbtvm.recursive.passes.rewriting import Maker
+from hbtvm.recursive.validate import check
 from hbtvm.runtime.cuda.recursive.device import RecursiveDevice
 from hbtvm.runtime.native.library import load_library
 from hbtvm.runtime.recursive.structures import Structures
@@ -75,6 +77,21 @@ def test_levels_have_no_race_and_no_unwritten_memory(name: str, tmp_path: Path) 
     for seed in range(_SAMPLES):
         cell, structures = cell_and_structures(name, seed)
         assert reported(cell, structures, seed + (_SAMPLES == 1), tmp_path) == [], seed
+
+
+def test_padding_is_not_read_beyond_an_array(tmp_path: Path) -> None:
+    maker, rng = Maker({}), np.random.default_rng(0)
+    x = maker.put(Value("input", (), (4,), name="x"))
+    child = maker.put(Value("child", (), (8,), name="h"))
+    # The threads of an output's padding would read the next node's vector, and the next row's state.
+    half = maker.apply("slice", (child,), start=4, stop=8)
+    product = maker.apply("matmul", (maker.weight("w", rng.normal(size=(4, 8))), child))
+    inner = maker.apply("mul", (maker.apply("mul", (product, half)), x))
+    h = maker.apply("add", (maker.apply("matmul", (maker.weight("w", np.ones((8, 4))), inner)), child))
+    inputs = {"x": Input("vector", 4)}
+    cell = Cell("padding", 1, {"h": (8,)}, inputs, maker.weights, tuple(maker.values), {"h": h}, None)
+    check(cell)
+    assert reported(cell, random_structures(cell, 1, count=2, most=4), 0, tmp_path) == []
 
 
 def test_planted_faults_are_seen(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import hbtvm.recursive as rec
 from hbtvm.compiler.recursion.samples import sample, taken
 from hbtvm.errors import PackageError, UnsupportedModel
 from hbtvm.recursive.cell import Cell
+from hbtvm.runtime.recursive.structures import Structures
 from hbtvm.strategies.recursive.levels import Levels, classes_of
 from tests import emulated
 from tests.cuda.test_cuda_recursive import ALL_LEVELS, BY_LEVEL, GPU, WORDS, agrees, cell_of, drawn, opened
@@ -65,6 +66,18 @@ def test_whole_values(machine: Machine, knobs: dict[str, Any]) -> None:
     cell = many_wholes()
     for state in cell.states:
         agrees(opened(cell, state=state, **knobs), cell, sample(cell, 2, seed=3), state, "nodes")
+
+
+def test_the_last_term_of_a_product_of_states_may_be_infinite(machine: Machine) -> None:
+    @rec.cell(children=1, state={"h": 3}, inputs={"x": rec.vector(3)})
+    def products(node: Any, w: Any) -> Any:
+        return {"h": rec.outer(node.x, rec.relu(node.x)) @ rec.relu(node.x) + node.children[0].h}
+
+    cell = products.bind({})
+    x = np.array([[1, 2, np.inf], [1, 2, 3]], np.float32)
+    structures = Structures(np.array([0, 2]), np.array([0, 0, 1], np.int32), np.zeros(1, np.int32), {"x": x})
+    found = opened(cell).run(structures)
+    assert np.all(found == np.inf)
 
 
 KEPT: list[tuple[str, int, int | None, dict[str, Any]]] = [

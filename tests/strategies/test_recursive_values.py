@@ -10,8 +10,12 @@ import pytest
 import hbtvm.recursive as rec
 from hbtvm.recursive import known
 from hbtvm.recursive.cell import Cell
+from hbtvm.runtime.recursive.entry import LANES
+from hbtvm.schedules.statements import const
+from hbtvm.strategies.recursive.parameters import Parameters, Tables
 from hbtvm.strategies.recursive.plan import facts_of
 from hbtvm.strategies.recursive.values import THERE, vanishes
+from hbtvm.strategies.recursive.vectors import Place, Vectors
 from tests.normal_forms import compare, evaluated
 from tests.recursive.random_cells import random_cell, random_structures
 
@@ -99,3 +103,19 @@ def test_long_chains_of_values() -> None:
 
     cell = chain.bind({"words": np.ones((7, 2))})
     compare(cell, random_structures(cell, 0), facts_of(cell), facts_of(cell, childless=True))
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 8])
+def test_padding_is_not_read_beyond_a_vector_s_end(lanes: int) -> None:
+    @rec.cell(children=1, state={"h": 8}, inputs={"x": rec.vector(8)})
+    def doubled(node: Any, w: Any) -> Any:
+        return {"h": node.x + node.x}
+
+    facts = facts_of(doubled.bind({}))
+    (number,) = (i for i, value in enumerate(facts.values) if value.op == "input")
+    for at in range(0, LANES, lanes):
+        place = Place(const(0), const(0), const(at))
+        vectors = Vectors(facts, Parameters(1, facts.width, 1, Tables()), place, lanes, lambda *_: None)
+        vectors.of(number)
+        start = vectors.statements[-1].value.indices[-1]
+        assert int(start if lanes == 1 else start.base) == min(at, 8 - lanes)

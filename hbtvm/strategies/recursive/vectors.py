@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from hbtvm.recursive.cell import BINARY, UNARY, Value
-from hbtvm.schedules.statements import Scratch, broadcast, scratch, sequence, span
+from hbtvm.recursive.cell import BINARY, UNARY, Shape, Value
+from hbtvm.schedules.statements import Scratch, broadcast, const, scratch, sequence, span
 from hbtvm.strategies.recursive.functions import Functions
-from hbtvm.strategies.recursive.nests import padded, row_starts
+from hbtvm.strategies.recursive.nests import flat, padded, row_starts
 from hbtvm.strategies.recursive.parameters import Parameters
 from hbtvm.strategies.recursive.plan import Facts
 from hbtvm.strategies.recursive.values import THERE, vanishes
@@ -93,9 +93,9 @@ class Vectors:
             a, b = (self.of(operand, child) for operand in value.of)
             return _BINARY[op](a, b)
         if op == "child":
-            return self._state(value.name, self._child(value.start))
+            return self._state(value.name, self._child(value.start), place.at)
         if op == "children":
-            return self._state(value.name, child)
+            return self._state(value.name, child, place.at)
         if op == THERE:
             exists = tirx.Cast("float32", self._child(value.start) > tirx.const(0, "int64"))
             return broadcast(exists, lanes)
@@ -105,19 +105,19 @@ class Vectors:
             table, row = self._embedding(value)
             return tirx.BufferLoad(table, [row, span(place.at, lanes)])
         if op == "input":
-            which, input_ = self.facts.inputs[value.name]
-            return self._vector_input(which, input_.size)
+            return self._vector_input(value.name, value.shape)
         if op == "slice":
-            return self._slice(value.of[0], value.start, child)
+            return self._slice(value, child)
         if op == "reshape":  # the layout is the same, else it would be stored
             return self.of(value.of[0], child)
         if op in ("total", "most"):
             return self._over_children(op, value.of[0])
         raise NotImplementedError(op)
 
-    def _state(self, name: str, row: Any, shift: int = 0) -> Any:
-        offset = self.facts.offsets[name] + shift
-        return tirx.BufferLoad(self.parameters.state, [row, span(self.place.at + offset, self.lanes)])
+    def _state(self, name: str, row: Any, at: Any) -> Any:
+        """Return a state's numbers at a place."""
+        start = at + self.facts.offsets[name]
+        return tirx.BufferLoad(self.parameters.state, [row, span(start, self.lanes)])
 
     def _child(self, place: int) -> Any:
         """Return the row of the child in a place."""
@@ -144,9 +144,11 @@ class Vectors:
         embedding: tuple[Any, Any] = self._memo[key]
         return embedding
 
-    def _vector_input(self, which: int, size: int, shift: int = 0) -> Any:
-        """Return an input vector, zero beyond its end."""
-        buffer, place = self.parameters.vector(which, size), self.place
+    def _vector_input(self, name: str, shape: Shape, shift: int = 0) -> Any:
+        """Return an input vector from `shift` on, of which `shape` is read; padding is undefined."""
+        which, input_ = self.facts.inputs[name]
+        size, place = input_.size, self.place
+        buffer, start = self.parameters.vector(which, size), place.at + shift
 
         def entry(at: Any) -> Any:
             inside = at < tirx.const(size, "int64")
@@ -156,8 +158,10 @@ class Vectors:
             )
 
         if size % self.lanes == 0 and shift % self.lanes == 0:
-            return tirx.BufferLoad(buffer, [place.tile, place.node, span(place.at + shift, self.lanes)])
-        return self._gathered(lambda lane: entry(place.at + shift + lane))
+            if shift + flat(shape) > size:  # the array has no padding: read the last numbers again
+                start = tirx.min(start, const(size - self.lanes))
+            return tirx.BufferLoad(buffer, [place.tile, place.node, span(start, self.lanes)])
+        return self._gathered(lambda lane: entry(start + lane))
 
     def _gathered(self, entry: Callable[[int], Any]) -> Any:
         """Return a vector of single values."""
@@ -167,15 +171,19 @@ class Vectors:
             self.statements.append(memory.store(entry(lane), lane))
         return memory.load(0, self.lanes)
 
-    def _slice(self, of: int, start: int, child: Any) -> Any:
+    def _slice(self, cut: Value, child: Any) -> Any:
+        (of,) = cut.of
         value = self.facts.values[of]
-        start *= row_starts(value.shape)
+        start = cut.start * row_starts(value.shape)
         if value.op in ("child", "children"):
             row = child if value.op == "children" else self._child(value.start)
-            return self._state(value.name, row, start)
+            at = self.place.at + start
+            if self.lanes == 1 and start + flat(cut.shape) > flat(value.shape):
+                # Beyond the state are numbers that other threads may write.
+                at = tirx.min(at, const(flat(value.shape) - 1))
+            return self._state(value.name, row, at)
         if value.op == "input":
-            which, input_ = self.facts.inputs[value.name]
-            return self._vector_input(which, input_.size, start)
+            return self._vector_input(value.name, cut.shape, start)
         place = Place(self.place.tile, self.place.node, self.place.at + start)
         moved = self._load(of, place, self.lanes)
         assert moved is not None, "the source of a slice is stored"

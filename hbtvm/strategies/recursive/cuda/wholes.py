@@ -110,13 +110,15 @@ class WholesStep(DeviceStep):
         sums = registers("sums", _ROWS, "float32")
         k, bounded = tirx.Var("k", "int64"), tirx.Var("bounded", "int64")
         moved = vectors.moved(bounded)
-        x = where(k < const(terms), moved.of(vector))
+        x = moved.of(vector)
         terms_of_rows = [*moved.statements]
         for i in range(_ROWS):
             row = tirx.min(start + const(i), const(rows - 1))
             matrix_row = vectors.moved(row * const(padded(terms)) + bounded)
             number = matrix_row.of(matrix)
-            terms_of_rows += [*matrix_row.statements, sums.store(sums.load(i) + number * x, i)]
+            # A multiplication of the last term by zero, instead, is NaN if the term is infinite.
+            total = tirx.Select(k < const(terms), sums.load(i) + number * x, sums.load(i))
+            terms_of_rows += [*matrix_row.statements, sums.store(total, i)]
         body = [
             tirx.Bind(k, n * const(WARP) + lane),
             tirx.Bind(bounded, tirx.min(k, const(terms - 1))),
