@@ -50,6 +50,8 @@ ROW_TILES = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
 _MOST_MASKED = 7  # levels whose nodes are all tested: their numbers fit a byte
 
+_MOST_ROWS = 1024  # of a tile by default: twice as many take 1.01 to 1.05 times as long
+
 _LOADED = 64
 """Rows that take as long as the loads of tables that all rows of a tile share, for ranks of two bytes."""
 
@@ -181,7 +183,7 @@ def _row_tile(workload: Workload, block: int) -> int:
     def cost(tile: int) -> float:
         return -(-rows // (tile * threads)) * tile * (1 + _LOADED / tile)
 
-    return min((tile for tile in ROW_TILES if tile >= block), key=cost)
+    return min((tile for tile in ROW_TILES if block <= tile <= max(block, _MOST_ROWS)), key=cost)
 
 
 def _cost(workload: Workload, lanes: int, vectors: int) -> float:
