@@ -27,6 +27,14 @@ _CACHE, _CROWDED = 1 << 20, {1: 0.4, 2: 0.2}
 """Bytes of tables that stay in a second-level cache beside a tile's columns; by vectors of a tile: how much
 longer walks take if tables are larger."""
 
+FAR_BYTES = 1 << 21
+"""Bytes of tables that no second-level cache holds."""
+
+_CONTENDED = 0.16
+"""How much longer walks take if two threads read all of such tables at about the same time."""
+
+_LOADED = 64  # rows that take as long as the loads of such tables
+
 _WIDE_COLUMN_NANOSECONDS = 0.15  # estimated time for computing one of many columns: blocks are transposed
 
 
@@ -64,11 +72,12 @@ def with_threads(
     by_trees: Config = {**alone, "parallel": "trees"}
     if rows == 1:
         return alone if apart_of(workload) else by_trees
-    by_rows = _balanced({**alone, "parallel": "rows"}, workload, space)
+    far = workload["trees"] * workload["groups"] * tree_bytes > FAR_BYTES
+    by_rows = _balanced({**alone, "parallel": "rows"}, workload, space, _LOADED if far else 0)
     # Threads that share the trees each compute all columns.
     pays = _cost(by_rows, config, workload) * 1.3 <= _cost(alone, config, workload)
     wide = workload["numeric"] >= _WIDE
-    if wide and _relieves(config, by_rows, workload, nanoseconds, tree_bytes):
+    if (wide or far) and _relieves(config, by_rows, workload, nanoseconds, tree_bytes):
         wide = pays = False
     return by_rows if pays or wide or not space.contains(by_trees) else by_trees
 
@@ -76,18 +85,19 @@ def with_threads(
 def _relieves(
     config: Config, by_rows: Config, workload: Workload, nanoseconds: float, tree_bytes: int
 ) -> bool:
-    """Return whether threads of a wide model gain by sharing trees, since tables of all outgrow a cache.
+    """Return whether threads gain by sharing trees, since tables of all outgrow a cache.
 
-    A tile of many vectors fetches tables so rarely that threads gain nothing.
+    A tile of many vectors fetches tables so rarely that threads gain little.
     """
     trees, threads = workload["trees"] * workload["groups"], int(workload["threads"])
-    crowded = _CROWDED.get(int(config.get("vectors", 1)))
-    if crowded is None or trees * tree_bytes <= _CACHE:
+    size = trees * tree_bytes
+    crowded = _CROWDED.get(int(config.get("vectors", 1)), _CONTENDED if size > FAR_BYTES else None)
+    if crowded is None or size <= _CACHE:
         return False
     columns, walks = workload["numeric"] * _WIDE_COLUMN_NANOSECONDS, trees * nanoseconds
     rows = _cost(by_rows, config, workload) * (columns + walks * (1 + crowded))
     return rows * _BETTER >= _cost({**config, "parallel": "trees"}, config, workload) * (
-        columns + walks / threads
+        columns + -(-trees // threads) * nanoseconds
     )
 
 
@@ -108,9 +118,12 @@ def with_row_threads(config: Config, workload: Workload, nanoseconds: float, spa
     return _balanced({**alone, "parallel": "rows"}, workload, space)
 
 
-def _balanced(config: Config, workload: Workload, space: Space) -> Config:
-    """Choose the row tile, up to the configuration's, that makes threads' shares most even."""
-    best, least = config, _BETTER * _cost(config, config, workload)
+def _balanced(config: Config, workload: Workload, space: Space, loaded: int = 0) -> Config:
+    """Choose the row tile, up to the configuration's, that makes threads' shares most even.
+
+    `loaded`: rows that take as long as a tile's loads of tables.
+    """
+    best, least = config, _BETTER * _cost(config, config, workload, loaded)
     row_tile, lanes = int(config["row_tile"]), int(config.get("lanes", 1))
     while row_tile > 1:
         row_tile //= 2
@@ -121,16 +134,19 @@ def _balanced(config: Config, workload: Workload, space: Space) -> Config:
         if config.get("order") == "rows" and row_tile == lanes * vectors:
             # Small tree tiles pay only for several blocks of rows.
             smaller |= {"order": "trees", "tree_tile": max(int(config["tree_tile"]), _TREES_TOGETHER)}
-        cost = _cost(smaller, config, workload)
+        cost = _cost(smaller, config, workload, loaded)
         if space.contains(smaller) and cost < least:
             best, least = smaller, _BETTER_STILL * cost
     return best
 
 
-def _cost(config: Config, wide: Config, workload: Workload) -> float:
-    """Estimate the busiest thread's time for its rows and padding; `wide` has all vectors."""
+def _cost(config: Config, wide: Config, workload: Workload, loaded: int = 0) -> float:
+    """Estimate the busiest thread's time for its rows, padding and loads of tables, in rows.
+
+    `wide`: the configuration that has all vectors.
+    """
     row_tile, rows = int(config["row_tile"]), int(workload["rows"])
     tiles = -(-rows // row_tile)
     threads = int(workload["threads"]) if config.get("parallel") == "rows" else 1
     fewer = int(wide.get("vectors", 1)) / int(config.get("vectors", 1))
-    return float(-(-tiles // threads) * row_tile * _HALVED ** math.log2(fewer))
+    return float(-(-tiles // threads) * (row_tile + loaded) * _HALVED ** math.log2(fewer))

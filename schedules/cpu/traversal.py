@@ -19,7 +19,7 @@ import math
 from typing import Any
 
 from hbtvm.schedules.cpu.gathers import gathers
-from hbtvm.schedules.cpu.sharing import thread_knobs, threads_are_valid
+from hbtvm.schedules.cpu.sharing import FAR_BYTES, thread_knobs, threads_are_valid
 from hbtvm.schedules.cpu.steps import (
     SMALL_BATCH,
     finish,
@@ -54,7 +54,7 @@ _QUEUED = 248
 """Most rows of a queue: TVM keeps arrays below 1 KB on the stack."""
 
 _NODES_PER_ROW = 8  # nodes of a tree for each row from which rows touch a part of it only
-_FAR_BYTES = 1 << 21  # of trees that exceed the second-level cache
+_MOST_ROWS, _WALKS = 2048, 16  # of a tile of deep trees, and of a block that walks side by side
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -68,7 +68,7 @@ def space(workload: Workload, target: Target) -> Space:
             return False
         # The state of more walks does not fit the registers.
         if vectors * together > 16:
-            return _by_queue(config) and fits(config)
+            return by_queue(config) and fits(config)
         if lanes == 1 and config["lookup"] != "scalar":
             return False
         if config["axis"] == "trees":
@@ -89,7 +89,7 @@ def space(workload: Workload, target: Target) -> Space:
     return Space(
         (
             Knob("axis", ("rows", "trees") if rows <= SMALL_BATCH else ("rows",)),
-            Knob("row_tile", tuple(sorted({*row_tiles(rows, lanes), *large, *queues}))),
+            Knob("row_tile", tuple(sorted({*row_tiles(rows, lanes), *large, *queues, *_even(workload)}))),
             Knob("lanes", (1, *lanes)),
             Knob("vectors", (1, 2, 4, 8, 16, *queues)),
             Knob("tree_tile", (1, 2, 4, 8, 16, 32, 64, 128)),
@@ -130,19 +130,21 @@ def default(workload: Workload, target: Target) -> Config:
         gathered = {**common, "axis": "rows", **_by_gathers(workload)}
         if space(workload, target).contains(gathered):
             return gathered
-    # A tree that exceeds the first-level cache is reloaded for each tile, so tiles are large.
-    deep = workload["depth"] >= _DEEP
-    if deep:  # walks wait for memory: scalar ones are as fast at least, and depend less on the CPU
-        common |= {"lanes": 1, "vectors": 16, "level_unroll": 2}
-    tiles = [
-        n
-        for n in (32, 64, 128, 256, 512, 1024, 2048)
-        if n <= (2048 if deep else 64) and n < 2 * rows and _tile_bytes(workload, n) <= _TILE_BYTES // 2
-    ]
-    if not tiles:
+    most = _most_rows(workload)
+    if most < walks:
         # Not even a few rows fit the cache: scalar walks, row by row.
         return {**common, **alone, "level_unroll": 1}
-    return {**common, "axis": "rows", "row_tile": max(tiles), "tree_tile": 1 if deep else 8}
+    if workload["depth"] < _DEEP:
+        return {
+            **common,
+            "axis": "rows",
+            "row_tile": min(most, 64 if rows > walks else walks),
+            "tree_tile": 8,
+        }
+    # A tree that exceeds the first-level cache is reloaded for each tile, so tiles are large. Walks wait for
+    # memory: scalar ones are as fast at least, and depend less on the CPU.
+    common |= {"lanes": 1, "vectors": _WALKS, "level_unroll": 2}
+    return {**common, "axis": "rows", "row_tile": max(_even(workload)), "tree_tile": 1}
 
 
 def _by_gathers(workload: Workload) -> Config:
@@ -159,7 +161,8 @@ def _by_gathers(workload: Workload) -> Config:
         far = nodes * _NODE_BYTES * int(workload["trees"]) * int(workload["groups"]) > _TILE_BYTES
         row_tile = 2048 if far and _tile_bytes(workload, 2048) <= _TILE_BYTES else 512
         return {**wide, "row_tile": row_tile, "lanes": 8}
-    return {"row_tile": 2048, "lanes": 1, "vectors": 16, "tree_tile": 1, "level_unroll": 2}
+    row_tile = max(_even(workload), default=_WALKS)
+    return {"row_tile": row_tile, "lanes": 1, "vectors": _WALKS, "tree_tile": 1, "level_unroll": 2}
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
@@ -173,7 +176,7 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         sch.unroll(placed.tree)
     sch.unroll(inner)
     mark(sch, placed.register, placed.lane)
-    if _by_queue(config):
+    if by_queue(config):
         sch.annotate(level, QUEUE, int(math.log2(workload["leaves"])))
     else:
         sch.annotate(level, EARLY_EXIT, int(config["lanes"]))
@@ -191,10 +194,29 @@ def _tile_bytes(workload: Workload, row_tile: int) -> int:
     return row_tile * int(count) * (8 if workload["dtype"] == "float64" else 4)
 
 
+def _most_rows(workload: Workload) -> int:
+    """Return the most rows of a default tile, a power of two; their columns fill half of `_TILE_BYTES`."""
+    tiles = (
+        n
+        for n in (_MOST_ROWS >> shift for shift in range(12))
+        if _tile_bytes(workload, n) <= _TILE_BYTES // 2
+    )
+    return next(tiles, 0)
+
+
+def _even(workload: Workload) -> set[int]:
+    """Return row tiles with little padding: the fewest tiles, and as many for each thread."""
+    rows, most = int(workload["rows"]), _most_rows(workload)
+    if most < _WALKS or rows <= _WALKS:
+        return set()
+    fewest, threads = -(-rows // most), int(workload["threads"])
+    return {-(-rows // (n * _WALKS)) * _WALKS for n in (fewest, -(-fewest // threads) * threads)}
+
+
 def _touches_few(workload: Workload) -> bool:
     """Whether rows that fit a queue touch a part only of trees that exceed the second-level cache."""
     rows, nodes = int(workload["rows"]), int(workload["nodes"])
-    far = nodes * _NODE_BYTES * int(workload["trees"]) > _FAR_BYTES and nodes >= _NODES_PER_ROW * rows
+    far = nodes * _NODE_BYTES * int(workload["trees"]) > FAR_BYTES and nodes >= _NODES_PER_ROW * rows
     fits = _tile_bytes(workload, _queue(rows)) <= _TILE_BYTES
     return far and fits and rows <= _QUEUED and not apart_of(workload)
 
@@ -204,7 +226,7 @@ def _queue(rows: int) -> int:
     return min(-(-rows // 8) * 8, _QUEUED)
 
 
-def _by_queue(config: Config) -> bool:
+def by_queue(config: Config) -> bool:
     """Whether all rows of a tile walk a tree side by side, with their slots in memory (see `QUEUE`)."""
     vectors = int(config["vectors"])
     one = config["lanes"] == config["together"] == config["tree_tile"] == config["level_unroll"] == 1

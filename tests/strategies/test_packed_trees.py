@@ -17,7 +17,7 @@ from hbtvm.strategies import STRATEGIES, Forest, make_forest, workload_of
 from hbtvm.strategies.base import leaf_ranges
 from hbtvm.strategies.trees import packed as packing
 from hbtvm.strategies.trees.forest import DType
-from hbtvm.strategies.trees.packed import pack
+from hbtvm.strategies.trees.packed import Slots, pack
 from tests.ensembles import random_ensemble, random_rows
 from tests.kernels import CPU, raw_scores, tolerance
 
@@ -98,6 +98,17 @@ def test_deep_and_shallow_trees_together(rows: int, dtype: DType) -> None:
         np.testing.assert_allclose(
             got, margins(ensemble, X), rtol=0, atol=tolerance(ensemble, dtype), err_msg=str(config)
         )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "columns", "bits", "linked"),
+    [(7000, 56, 8, True), (7000, 300, 9, True), (5_000_000, 56, 6, True), (40_000_000, 56, 6, False)],
+)
+def test_a_column_takes_a_byte_of_a_link_that_has_room(
+    nodes: int, columns: int, bits: int, linked: bool
+) -> None:
+    slots = Slots("float32", nodes, columns)
+    assert (slots.bits, slots.linked) == (bits, linked)
 
 
 def test_links_that_fit_no_word(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,12 +38,12 @@ def exit_early(loop: Any) -> Any:
     count = int(moved.shape[0])
     places = range(0, count, lanes)
     distances = [tirx.BufferLoad(moved, [at if lanes == 1 else tirx.Ramp(at, 1, lanes)]) for at in places]
-    combined = distances[0]
+    combined, kind = distances[0], str(moved.dtype)
     for distance in distances[1:]:
         combined = combined | distance
     if lanes > 1:
-        combined = tirx.call_llvm_pure_intrin("int32", "llvm.vector.reduce.or", combined)
-    return tirx.While(combined != tirx.const(0, "int32"), loop.body)
+        combined = tirx.call_llvm_pure_intrin(kind, "llvm.vector.reduce.or", combined)
+    return tirx.While(combined != tirx.const(0, kind), loop.body)
 
 
 def walk_by_queue(loop: Any) -> Any:

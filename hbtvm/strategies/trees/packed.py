@@ -40,9 +40,12 @@ class Slots:
 
     def __init__(self, dtype: str, nodes: int, columns: int) -> None:
         self.dtype = dtype
-        self.bits = 32 if dtype == "float64" else int(columns).bit_length()
         # A packed tree takes up to four slots for each node, plus a line.
-        self.linked = dtype == "float64" or 4 * nodes + LINE < 1 << max(LINK_BITS - self.bits, 0)
+        most, least = 4 * nodes + LINE, int(columns).bit_length()
+        # Loads take bytes from words.
+        fits = [bits for bits in (8, least) if least <= bits and most < 1 << max(LINK_BITS - bits, 0)]
+        self.linked = dtype == "float64" or bool(fits)
+        self.bits = 32 if dtype == "float64" else fits[0] if fits else least
         self.width = 2 if self.linked else 3
         self.line = LINE // (2 * np.dtype(dtype).itemsize)
         self._word = "int64" if dtype == "float64" else "int32"
@@ -63,20 +66,26 @@ class Slots:
         """Write integers in place of the thresholds of the slots `at`; read as floats, they are finite."""
         table.view(self._word)[at, 0] = index
 
-    def read(self, element: Any) -> tuple[Any, Any, Any]:
-        """Return column, left child's offset and threshold; `element` returns the slot's n-th element."""
+    def read(self, element: Any, dtype: str) -> tuple[Any, Any, Any]:
+        """Return column and left child's offset, of an integer type, and threshold.
+
+        `element`: from n to the slot's n-th element.
+        """
         if not self.linked:
-            return self._integer(element(1)), self._integer(element(2)), element(0)
-        link = self._integer(element(1))
-        column = link & tirx.const(2**self.bits - 1, self._word)
-        return column.astype("int32"), (link >> self.bits).astype("int32"), element(0)
+            return self._integer(element(1), dtype), self._integer(element(2), dtype), element(0)
+        word = self._word if dtype == "int32" else "int64"
+        link = self._integer(element(1), word)
+        column = link & tirx.const(2**self.bits - 1, word)
+        return column.astype(dtype), (link >> self.bits).astype(dtype), element(0)
 
     def read_index(self, element: Any) -> Any:
         """Return the integer that `write_index` wrote."""
-        return self._integer(element(0)).astype("int32")
+        return self._integer(element(0), "int32")
 
-    def _integer(self, element: Any) -> Any:
-        return tirx.reinterpret(self._word, element)
+    def _integer(self, element: Any, dtype: str) -> Any:
+        """Return an element's word, which is not negative, as an integer of at least its bits."""
+        unsigned = self._word if self._word == dtype else f"u{self._word}"
+        return tirx.reinterpret(unsigned, element).astype(dtype)
 
 
 @dataclass(frozen=True)

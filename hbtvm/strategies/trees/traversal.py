@@ -26,6 +26,7 @@ from tvm import te, tirx
 
 from hbtvm.runtime.package.signature import Argument, table
 from hbtvm.schedules.cpu import traversal as traversal_cpu
+from hbtvm.schedules.cpu.traversal import by_queue
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import Strategy, spread, tile_trees
@@ -48,6 +49,9 @@ class TreeTraversal(Strategy):
 
     def nanoseconds(self, workload: Workload) -> float:
         return float(2.0 * workload["depth"])
+
+    def tree_bytes(self, workload: Workload) -> int:
+        return int(workload["nodes"] * slots_of(workload).width * np.dtype(workload["dtype"]).itemsize)
 
     def _shared(self, forest: Forest) -> dict[str, np.ndarray]:
         leaf = forest.left < 0
@@ -96,6 +100,9 @@ class TreeTraversal(Strategy):
         columns, method = builder.stage.columns, str(config["lookup"])
         # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
         unroll = int(config["level_unroll"])
+        # An index of 64 bits is a part of a scalar load's address as it is. A queue's have to fit the stack.
+        wide = int(config["lanes"]) == 1 and not builder.trees_inner and not by_queue(config)
+        state = "int64" if wide else "int32"
         level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
 
         def elements(o: Any, g: Any, t: Any, reached: Any) -> Callable[[int], Any]:
@@ -109,15 +116,15 @@ class TreeTraversal(Strategy):
 
         def walk(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
             def step(reached: Any, _: Any) -> Any:
-                column, offset, threshold = slots.read(elements(o, g, t, reached[0]))
+                column, offset, threshold = slots.read(elements(o, g, t, reached[0]), state)
                 x = lookup(columns[i, 0, 0], r * (count + 1) + column, builder.row_tile * (count + 1), method)
-                return reached[0] + offset + _above(x, threshold, int(config["lanes"]) > 1), offset
+                return reached[0] + offset + _above(x, threshold, int(config["lanes"]) > 1, state), offset
 
             # The state is the slot, from the root on, and the last offset, which is 0 at a leaf.
-            first = tirx.const(0, "int32"), tirx.const(1, "int32")
+            first = tirx.const(0, state), tirx.const(1, state)
             descend = te.comm_reducer(step, lambda *_: first, name="descend")
             # The reduction ignores its operands; TVM finds the tensors that it depends on only there.
-            value = columns[i, r, 0].astype("int32")
+            value = columns[i, r, 0].astype(state)
             return descend((value, value), axis=level)
 
         reached, _ = builder.per_tree(walk, "walk")
@@ -149,11 +156,12 @@ def values_inline(width: int, dtype: str, value_dtype: str) -> bool:
     return width == 1 and dtype == value_dtype
 
 
-def _above(x: Any, threshold: Any, vectors: bool) -> Any:
+def _above(x: Any, threshold: Any, vectors: bool, dtype: str) -> Any:
     """Return 1 unless a value is at most the threshold, else 0."""
-    zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
+    zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
     if vectors:
         return tirx.Select(x <= threshold, zero, one)
-    # LLVM compiles selects between scalars to branches, which here are unpredictable. (TVM would turn the
-    # negation of the comparison to x > threshold, which differs for NaN.)
-    return one - (x <= threshold).astype("int32")
+    # LLVM compiles selects between scalars to branches, which here are unpredictable. TVM would turn the
+    # negation of the comparison to x > threshold, which differs for NaN, and would move the 1 of a difference
+    # away from it, which costs an instruction.
+    return (x <= threshold).astype(dtype) ^ one
