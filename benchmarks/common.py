@@ -74,6 +74,7 @@ def side_by_side(
     seconds: float = 2.0,
     rounds: int = 11,
     clock: Callable[[], float] = time.perf_counter,
+    rest: float = 0.0,
 ) -> dict[str, float]:
     """Time alternatives interleaved, so that other load on the machine affects all of them alike.
 
@@ -87,6 +88,9 @@ def side_by_side(
         Turns of each.
     clock
         Returns seconds; `time.thread_time` leaves out other load on the machine.
+    rest
+        Seconds to wait before each turn, and an unmeasured turn before it: the threads of the alternative
+        before may spin on, and those of this may have to wake.
 
     Returns
     -------
@@ -94,6 +98,7 @@ def side_by_side(
     """
     numbers = {}
     for name, call in calls.items():
+        time.sleep(rest)
         call()
         start = clock()
         call()
@@ -101,6 +106,10 @@ def side_by_side(
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
+            if rest:
+                time.sleep(rest)
+                for _ in range(numbers[name]):
+                    call()
             start = clock()
             for _ in range(numbers[name]):
                 call()

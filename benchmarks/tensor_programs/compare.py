@@ -21,6 +21,7 @@ Call = Callable[[], Any]
 
 TURN = 0.02  # seconds of a turn
 TURNS = 15  # turns of each peer
+REST = 0.25  # seconds before a turn of several threads: PyTorch's spin for 0.2 after a call
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,14 @@ def compare(workload: Workload, threads: int, log: Path, database: Path) -> Time
         for name, call in calls(workload, arrays, threads).items():
             _agree(call().numpy(), first, f"{workload.name}, {name}")
             peers[f"PyTorch, {name}"] = call
-        clock = time.thread_time if threads == 1 else time.perf_counter
-        seconds = side_by_side(peers, seconds=TURN * TURNS, rounds=TURNS, clock=clock)
+        alone = threads == 1
+        seconds = side_by_side(
+            peers,
+            seconds=TURN * TURNS,
+            rounds=TURNS,
+            clock=time.thread_time if alone else time.perf_counter,
+            rest=0.0 if alone else REST,
+        )
     return Times(workload.name, threads, seconds, trials)
 
 
