@@ -124,9 +124,8 @@ def _balanced(config: Config, workload: Workload, space: Space, loaded: int = 0)
     `loaded`: rows that take as long as a tile's loads of tables.
     """
     best, least = config, _BETTER * _cost(config, config, workload, loaded)
-    row_tile, lanes = int(config["row_tile"]), int(config.get("lanes", 1))
-    while row_tile > 1:
-        row_tile //= 2
+    lanes, choices = int(config.get("lanes", 1)), next(k.choices for k in space.knobs if k.name == "row_tile")
+    for row_tile in sorted((int(n) for n in choices if int(n) < int(config["row_tile"])), reverse=True):
         vectors = int(config.get("vectors", 1))
         smaller: Config = {**config, "row_tile": row_tile}
         if "vectors" in config and row_tile % lanes == 0:

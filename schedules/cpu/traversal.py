@@ -42,6 +42,9 @@ NEXT_TREE = "hbtvm.next_tree"
 QUEUE = "hbtvm.queue"
 """Annotation of the loop over levels, which walks a tile's rows with a queue; its value: levels before it."""
 
+BLOCKS = "hbtvm.blocks"
+"""The same for more rows, which walk in blocks of a few before the queue and in it."""
+
 _TILE_BYTES = 1 << 20
 """Largest row tile in bytes; a larger one leaves no room for trees in the second-level cache."""
 
@@ -53,6 +56,7 @@ _NODES_IN_L1, _NODE_BYTES = 4096, 8
 _QUEUED = 248
 """Most rows of a queue: TVM keeps arrays below 1 KB on the stack."""
 
+_FIRST = 0.7  # pairs of levels before a queue of blocks, over those of a full tree of as many leaves
 _NODES_PER_ROW = 8  # nodes of a tree for each row from which rows touch a part of it only
 _MOST_ROWS, _WALKS = 2048, 16  # of a tile of deep trees, and of a block that walks side by side
 
@@ -68,7 +72,7 @@ def space(workload: Workload, target: Target) -> Space:
             return False
         # The state of more walks does not fit the registers.
         if vectors * together > 16:
-            return by_queue(config) and fits(config)
+            return by_queue(config) and fits(config) and (vectors <= _QUEUED or workload["groups"] == 1)
         if lanes == 1 and config["lookup"] != "scalar":
             return False
         if config["axis"] == "trees":
@@ -85,7 +89,8 @@ def space(workload: Workload, target: Target) -> Space:
     rows, lanes = int(workload["rows"]), vector_lanes(target, workload["dtype"])
     wide = int(target["vector_bits"]) >= 256
     large = tuple(n for n in (512, 1024, 2048) if n < 2 * rows)
-    queues = () if apart_of(workload) else sorted({n for n in (64, 128, _queue(rows)) if 16 < n < 2 * rows})
+    tiles = (64, 128, _queue(rows), *_even(workload))
+    queues = () if apart_of(workload) else sorted({n for n in tiles if 16 < n < 2 * rows})
     return Space(
         (
             Knob("axis", ("rows", "trees") if rows <= SMALL_BATCH else ("rows",)),
@@ -141,10 +146,7 @@ def default(workload: Workload, target: Target) -> Config:
             "row_tile": min(most, 64 if rows > walks else walks),
             "tree_tile": 8,
         }
-    # A tree that exceeds the first-level cache is reloaded for each tile, so tiles are large. Walks wait for
-    # memory: scalar ones are as fast at least, and depend less on the CPU.
-    common |= {"lanes": 1, "vectors": _WALKS, "level_unroll": 2}
-    return {**common, "axis": "rows", "row_tile": max(_even(workload)), "tree_tile": 1}
+    return {**common, "axis": "rows", **_by_tiles(workload)}
 
 
 def _by_gathers(workload: Workload) -> Config:
@@ -161,7 +163,18 @@ def _by_gathers(workload: Workload) -> Config:
         far = nodes * _NODE_BYTES * int(workload["trees"]) * int(workload["groups"]) > _TILE_BYTES
         row_tile = 2048 if far and _tile_bytes(workload, 2048) <= _TILE_BYTES else 512
         return {**wide, "row_tile": row_tile, "lanes": 8}
+    return _by_tiles(workload)
+
+
+def _by_tiles(workload: Workload) -> Config:
+    """Return what a default has of its own for trees that exceed the first-level cache.
+
+    They are reloaded for each tile, so tiles are large. Walks wait for memory: scalar ones are as fast at
+    least, and depend less on the CPU.
+    """
     row_tile = max(_even(workload), default=_WALKS)
+    if row_tile > _QUEUED and workload["groups"] == 1 and not apart_of(workload):
+        return {"row_tile": row_tile, "lanes": 1, "vectors": row_tile, "tree_tile": 1, "level_unroll": 1}
     return {"row_tile": row_tile, "lanes": 1, "vectors": _WALKS, "tree_tile": 1, "level_unroll": 2}
 
 
@@ -176,7 +189,9 @@ def apply(sch: Any, workload: Workload, config: Config) -> None:
         sch.unroll(placed.tree)
     sch.unroll(inner)
     mark(sch, placed.register, placed.lane)
-    if by_queue(config):
+    if in_blocks(config):
+        sch.annotate(level, BLOCKS, 2 * math.ceil(_FIRST * math.log2(workload["leaves"])))
+    elif by_queue(config):
         sch.annotate(level, QUEUE, int(math.log2(workload["leaves"])))
     else:
         sch.annotate(level, EARLY_EXIT, int(config["lanes"]))
@@ -231,6 +246,11 @@ def by_queue(config: Config) -> bool:
     vectors = int(config["vectors"])
     one = config["lanes"] == config["together"] == config["tree_tile"] == config["level_unroll"] == 1
     return config["axis"] == "rows" and one and vectors > 16 and config["row_tile"] == vectors
+
+
+def in_blocks(config: Config) -> bool:
+    """Whether rows of a tile with a queue walk in blocks (see `BLOCKS`)."""
+    return by_queue(config) and int(config["vectors"]) > _QUEUED
 
 
 def _walks_one_tree(workload: Workload, config: Config) -> bool:

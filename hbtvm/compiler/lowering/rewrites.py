@@ -12,7 +12,7 @@ from tvm import s_tir, tirx
 from hbtvm.compiler.lowering.block_stores import store_by_row
 from hbtvm.compiler.lowering.block_transpose import transpose_block
 from hbtvm.compiler.lowering.dot_products import make_dot_products
-from hbtvm.compiler.lowering.levels import exit_early, walk_by_queue
+from hbtvm.compiler.lowering.levels import exit_early, walk_by_queue, walk_in_blocks
 from hbtvm.compiler.lowering.nearest.search import find_nearest
 from hbtvm.compiler.lowering.next_tree import prefetch_next
 from hbtvm.compiler.lowering.product.tiles import make_product
@@ -23,7 +23,7 @@ from hbtvm.schedules.cpu.linear import DOT_PRODUCTS
 from hbtvm.schedules.cpu.product import PRODUCT
 from hbtvm.schedules.cpu.ranked_rows import SCALARS, SUBTREES
 from hbtvm.schedules.cpu.steps import STORED_BY_ROW, TRANSPOSED
-from hbtvm.schedules.cpu.traversal import EARLY_EXIT, NEXT_TREE, QUEUE
+from hbtvm.schedules.cpu.traversal import BLOCKS, EARLY_EXIT, NEXT_TREE, QUEUE
 from hbtvm.schedules.cuda.steps import RESIDENT
 from hbtvm.schedules.network.loops import LOOP_ROWS
 from hbtvm.schedules.network.nearest import NEAREST_ROWS
@@ -58,6 +58,7 @@ REWRITES: Rewrites = {
     EARLY_EXIT: exit_early,
     NEXT_TREE: prefetch_next,
     QUEUE: walk_by_queue,
+    BLOCKS: walk_in_blocks,
     SCALARS: fetch_trees,
     SUBTREES: fetch_trees,
     TRANSPOSED: transpose_block,
@@ -76,7 +77,7 @@ def walks_by_scalars(module: Any) -> bool:
     """Return whether a scheduled module has walks that are scalar, not vectors."""
     return any(
         EARLY_EXIT not in loop.annotations or int(loop.annotations[EARLY_EXIT]) == 1
-        for loop in _annotated(module, (SCALARS, EARLY_EXIT, QUEUE))
+        for loop in _annotated(module, (SCALARS, EARLY_EXIT, QUEUE, BLOCKS))
     )
 
 

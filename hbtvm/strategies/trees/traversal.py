@@ -26,7 +26,7 @@ from tvm import te, tirx
 
 from hbtvm.runtime.package.signature import Argument, table
 from hbtvm.schedules.cpu import traversal as traversal_cpu
-from hbtvm.schedules.cpu.traversal import by_queue
+from hbtvm.schedules.cpu.traversal import by_queue, in_blocks
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import Strategy, spread, tile_trees
@@ -101,7 +101,8 @@ class TreeTraversal(Strategy):
         # Rounded up to whole steps of the unrolled loop: walks that have reached a leaf stay there.
         unroll = int(config["level_unroll"])
         # An index of 64 bits is a part of a scalar load's address as it is. A queue's have to fit the stack.
-        wide = int(config["lanes"]) == 1 and not builder.trees_inner and not by_queue(config)
+        scalar = int(config["lanes"]) == 1 and not builder.trees_inner
+        wide = scalar and (not by_queue(config) or in_blocks(config))
         state = "int64" if wide else "int32"
         level = te.reduce_axis((0, -(-max(workload["depth"], 1) // unroll) * unroll), "level")
 
