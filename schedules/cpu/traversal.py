@@ -45,6 +45,8 @@ QUEUE = "hbtvm.queue"
 BLOCKS = "hbtvm.blocks"
 """The same for more rows, which walk in blocks of a few before the queue and in it."""
 
+WALKS = 16  # rows of a block that walks side by side, with slots in registers
+
 _TILE_BYTES = 1 << 20
 """Largest row tile in bytes; a larger one leaves no room for trees in the second-level cache."""
 
@@ -58,7 +60,7 @@ _QUEUED = 248
 
 _FIRST = 0.7  # pairs of levels before a queue of blocks, over those of a full tree of as many leaves
 _NODES_PER_ROW = 8  # nodes of a tree for each row from which rows touch a part of it only
-_MOST_ROWS, _WALKS = 2048, 16  # of a tile of deep trees, and of a block that walks side by side
+_MOST_ROWS = 2048  # of a tile of deep trees
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -89,12 +91,13 @@ def space(workload: Workload, target: Target) -> Space:
     rows, lanes = int(workload["rows"]), vector_lanes(target, workload["dtype"])
     wide = int(target["vector_bits"]) >= 256
     large = tuple(n for n in (512, 1024, 2048) if n < 2 * rows)
-    tiles = (64, 128, _queue(rows), *_even(workload))
+    even = _even(workload)
+    tiles = (64, 128, _queue(rows), *even)
     queues = () if apart_of(workload) else sorted({n for n in tiles if 16 < n < 2 * rows})
     return Space(
         (
             Knob("axis", ("rows", "trees") if rows <= SMALL_BATCH else ("rows",)),
-            Knob("row_tile", tuple(sorted({*row_tiles(rows, lanes), *large, *queues, *_even(workload)}))),
+            Knob("row_tile", tuple(sorted({*row_tiles(rows, lanes), *large, *queues, *even}))),
             Knob("lanes", (1, *lanes)),
             Knob("vectors", (1, 2, 4, 8, 16, *queues)),
             Knob("tree_tile", (1, 2, 4, 8, 16, 32, 64, 128)),
@@ -132,8 +135,9 @@ def default(workload: Workload, target: Target) -> Config:
         tile = _queue(rows)
         return {**common, "axis": "rows", "row_tile": tile, "vectors": tile, "lanes": 1, "tree_tile": 1}
     if gathers(target) and workload["depth"] >= _GATHERED and workload["dtype"] == "float32":
-        gathered = {**common, "axis": "rows", **_by_gathers(workload)}
-        if space(workload, target).contains(gathered):
+        own = _by_gathers(workload)
+        gathered = {**common, "axis": "rows", **(own or {})}
+        if own and space(workload, target).contains(gathered):
             return gathered
     most = _most_rows(workload)
     if most < walks:
@@ -149,8 +153,8 @@ def default(workload: Workload, target: Target) -> Config:
     return {**common, "axis": "rows", **_by_tiles(workload)}
 
 
-def _by_gathers(workload: Workload) -> Config:
-    """Return what a default has of its own for several rows on a CPU that gathers fast."""
+def _by_gathers(workload: Workload) -> Config | None:
+    """Return what a default has of its own for several rows on a CPU that gathers fast; None for scalars."""
     rows, nodes = int(workload["rows"]), int(workload["nodes"])
     wide: Config = {"lookup": "gather", "vectors": 8, "tree_tile": 1, "together": 1}
     if rows < 1000 * int(workload["threads"]):
@@ -163,7 +167,7 @@ def _by_gathers(workload: Workload) -> Config:
         far = nodes * _NODE_BYTES * int(workload["trees"]) * int(workload["groups"]) > _TILE_BYTES
         row_tile = 2048 if far and _tile_bytes(workload, 2048) <= _TILE_BYTES else 512
         return {**wide, "row_tile": row_tile, "lanes": 8}
-    return _by_tiles(workload)
+    return None
 
 
 def _by_tiles(workload: Workload) -> Config:
@@ -172,10 +176,10 @@ def _by_tiles(workload: Workload) -> Config:
     They are reloaded for each tile, so tiles are large. Walks wait for memory: scalar ones are as fast at
     least, and depend less on the CPU.
     """
-    row_tile = max(_even(workload), default=_WALKS)
+    row_tile = max(_even(workload), default=WALKS)
     if row_tile > _QUEUED and workload["groups"] == 1 and not apart_of(workload):
         return {"row_tile": row_tile, "lanes": 1, "vectors": row_tile, "tree_tile": 1, "level_unroll": 1}
-    return {"row_tile": row_tile, "lanes": 1, "vectors": _WALKS, "tree_tile": 1, "level_unroll": 2}
+    return {"row_tile": row_tile, "lanes": 1, "vectors": WALKS, "tree_tile": 1, "level_unroll": 2}
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:
@@ -213,7 +217,7 @@ def _most_rows(workload: Workload) -> int:
     """Return the most rows of a default tile, a power of two; their columns fill half of `_TILE_BYTES`."""
     tiles = (
         n
-        for n in (_MOST_ROWS >> shift for shift in range(12))
+        for n in (_MOST_ROWS >> shift for shift in range(_MOST_ROWS.bit_length()))
         if _tile_bytes(workload, n) <= _TILE_BYTES // 2
     )
     return next(tiles, 0)
@@ -222,10 +226,10 @@ def _most_rows(workload: Workload) -> int:
 def _even(workload: Workload) -> set[int]:
     """Return row tiles with little padding: the fewest tiles, and as many for each thread."""
     rows, most = int(workload["rows"]), _most_rows(workload)
-    if most < _WALKS or rows <= _WALKS:
+    if most < WALKS or rows <= WALKS:
         return set()
     fewest, threads = -(-rows // most), int(workload["threads"])
-    return {-(-rows // (n * _WALKS)) * _WALKS for n in (fewest, -(-fewest // threads) * threads)}
+    return {-(-rows // (n * WALKS)) * WALKS for n in (fewest, -(-fewest // threads) * threads)}
 
 
 def _touches_few(workload: Workload) -> bool:

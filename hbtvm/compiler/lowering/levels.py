@@ -37,11 +37,11 @@ import tvm_ffi
 from tvm import ir, tirx
 
 from hbtvm.compiler.lowering.next_tree import prefetch_next
-from hbtvm.schedules.cpu.traversal import BLOCKS, EARLY_EXIT, NEXT_TREE, QUEUE
+from hbtvm.schedules.cpu.traversal import BLOCKS, EARLY_EXIT, NEXT_TREE, QUEUE, WALKS
 from hbtvm.schedules.statements import Scratch, const, prefetch, scratch, sequence, serial
 
 _UNROLLED = 4  # rows in straight-line code
-_WALKS, _QUEUED_WALKS = 16, 8  # rows of a block, and of one in the queue: scalars that fit the registers
+_QUEUED_WALKS = 8  # rows of a block of the queue, whose addresses take registers, too
 _PASS = 3  # levels between two looks at the rows of a queue
 
 Rows = Callable[[Any], Any]  # the number of a block's n-th row
@@ -177,7 +177,7 @@ def walk_in_blocks(loop: Any) -> Any:
     """
     walk, zero = _Walk.of(loop), const(0)
     queue, kept, live = _queue(walk.count + _QUEUED_WALKS)
-    slots, distances, rows = (scratch(name, _WALKS, "int64") for name in ("slots", "distances", "queued"))
+    slots, distances, rows = (scratch(name, WALKS, "int64") for name in ("slots", "distances", "queued"))
 
     def steps(walks: int, row: Rows) -> Any:
         return _unrolled(walks, lambda n: walk.step_in(slots, distances, row(n), n))
@@ -194,15 +194,15 @@ def walk_in_blocks(loop: Any) -> Any:
 
     def first(block: Any) -> Any:
         def row(n: Any) -> Any:  # no variable, so that addresses of a block's rows differ by constants
-            return block * const(_WALKS) + n
+            return block * const(WALKS) + n
 
         return sequence(
             [
-                begin(_WALKS, row),
+                begin(WALKS, row),
                 serial(
-                    "level", int(loop.annotations[BLOCKS]) // 2, lambda _: sequence([steps(_WALKS, row)] * 2)
+                    "level", int(loop.annotations[BLOCKS]) // 2, lambda _: sequence([steps(WALKS, row)] * 2)
                 ),
-                end(_WALKS, row, lambda _: tirx.const(1, "int32")),
+                end(WALKS, row, lambda _: tirx.const(1, "int32")),
             ]
         )
 
@@ -229,9 +229,9 @@ def walk_in_blocks(loop: Any) -> Any:
         serial("block", (count + const(_QUEUED_WALKS - 1)) // const(_QUEUED_WALKS), again),
         live.store(kept.load(zero), zero),
     ]
-    blocks = serial("block", walk.count // _WALKS, first)
+    blocks = serial("block", walk.count // WALKS, first)
     marked = tirx.For(
-        blocks.loop_var, blocks.min, blocks.extent, blocks.kind, blocks.body, None, {NEXT_TREE: const(_WALKS)}
+        blocks.loop_var, blocks.min, blocks.extent, blocks.kind, blocks.body, None, {NEXT_TREE: const(WALKS)}
     )
     return sequence(
         [
