@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tvm_ffi
 from tvm import ir, tirx
@@ -119,6 +119,51 @@ class _Walk:
         return tvm_ffi.structural_map(self.step(number), [(ir.TensorLoad, load), (tirx.BufferStore, store)])
 
 
+class _Queue(NamedTuple):
+    """Rows that still move: their numbers, how many the next pass keeps, and how many this pass has."""
+
+    rows: Scratch
+    kept: Scratch
+    live: Scratch
+
+    @classmethod
+    def of(cls, size: int) -> _Queue:
+        """Return a queue of up to `size` rows."""
+        names = (("queued_rows", size), ("kept_rows", 1), ("live_rows", 1))
+        return cls(*(scratch(name, extent, "int32") for name, extent in names))
+
+    @property
+    def count(self) -> Any:
+        """Rows of this pass."""
+        return self.live.load(const(0)).astype("int64")
+
+    def row(self, place: Any) -> Any:
+        """Return the number of a row."""
+        return self.rows.load(place).astype("int64")
+
+    def keep(self, row: Any, moves: Any) -> list[Any]:
+        """Return the statements that keep a row for the next pass if `moves` is 1, not 0."""
+        zero = const(0)
+        return [
+            self.rows.store(row.astype("int32"), self.kept.load(zero).astype("int64")),
+            self.kept.store(self.kept.load(zero) + moves, zero),
+        ]
+
+    def refilled(self, *walks: Any) -> list[Any]:
+        """Return statements that make the rows that `walks` keep the rows of the next pass."""
+        zero = const(0)
+        return [
+            self.kept.store(tirx.const(0, "int32"), zero),
+            *walks,
+            self.live.store(self.kept.load(zero), zero),
+        ]
+
+    def emptied(self, *walks: Any) -> Any:
+        """Return a loop of `walks` that ends when no row is kept."""
+        more = self.live.load(const(0)) > tirx.const(0, "int32")
+        return tirx.While(more, sequence(self.refilled(*walks)))
+
+
 def walk_by_queue(loop: Any) -> Any:
     """Return the statement that takes the place of a loop over levels, annotated with `QUEUE`.
 
@@ -130,22 +175,21 @@ def walk_by_queue(loop: Any) -> Any:
     tvm_ffi.structural_walk(loop.body, (ir.Call, calls.append))
     lookups = [call for call in calls if call.op.name == "hbtvm.lookup"]
     node = next(call for call in lookups if call.args[0].source.name.split("_")[0] == "node")
-    zero = const(0)
     # The index reads the slot from memory: after a step, the next one.
     following = tirx.BufferLoad(node.args[0].source, [node.args[0].indices[0] + node.args[1]])
 
     def step(number: Any) -> Any:
         return walk.step(number, prefetch(following, 3))
 
-    queue, kept, live = _queue(walk.count)
+    queue = _Queue.of(walk.count)
 
     def ask(place: Any) -> Any:
         number = tirx.Var("number", "int64")
         return sequence(
             [
-                tirx.Bind(number, queue.load(place).astype("int64")),
+                tirx.Bind(number, queue.row(place)),
                 step(number),
-                *_keep(queue, kept, number, _moves(tirx.BufferLoad(walk.moved, [number]))),
+                *queue.keep(number, _moves(tirx.BufferLoad(walk.moved, [number]))),
             ]
         )
 
@@ -154,18 +198,13 @@ def walk_by_queue(loop: Any) -> Any:
         walk.count // _UNROLLED,
         lambda block: _unrolled(_UNROLLED, lambda member: step(block * const(_UNROLLED) + member)),
     )
-    passes = [
-        kept.store(tirx.const(0, "int32"), zero),
-        serial("place", live.load(zero).astype("int64"), ask),
-        live.store(kept.load(zero), zero),
-    ]
     return sequence(
         [
-            *(statement for array in (queue, kept, live) for statement in array.allocation()),
+            *(statement for array in queue for statement in array.allocation()),
             serial("level", int(loop.annotations[QUEUE]), lambda _: blocks),
-            serial("row", walk.count, lambda at: queue.store(at.astype("int32"), at)),
-            live.store(tirx.const(walk.count, "int32"), zero),
-            tirx.While(live.load(zero) > tirx.const(0, "int32"), sequence(passes)),
+            serial("row", walk.count, lambda at: queue.rows.store(at.astype("int32"), at)),
+            queue.live.store(tirx.const(walk.count, "int32"), const(0)),
+            queue.emptied(serial("place", queue.count, ask)),
         ]
     )
 
@@ -175,8 +214,8 @@ def walk_in_blocks(loop: Any) -> Any:
 
     The annotation is the even number of levels that all rows walk, the body as for `walk_by_queue`.
     """
-    walk, zero = _Walk.of(loop), const(0)
-    queue, kept, live = _queue(walk.count + _QUEUED_WALKS)
+    walk = _Walk.of(loop)
+    queue = _Queue.of(walk.count + _QUEUED_WALKS)
     slots, distances, rows = (scratch(name, WALKS, "int64") for name in ("slots", "distances", "queued"))
 
     def steps(walks: int, row: Rows) -> Any:
@@ -188,7 +227,7 @@ def walk_in_blocks(loop: Any) -> Any:
     def end(walks: int, row: Rows, counts: Rows) -> Any:
         def one(n: Any) -> Any:
             stored = tirx.BufferStore(walk.reached, slots.load(n), [row(n)])
-            return sequence([stored, *_keep(queue, kept, row(n), _moves(distances.load(n)) & counts(n))])
+            return sequence([stored, *queue.keep(row(n), _moves(distances.load(n)) & counts(n))])
 
         return _unrolled(walks, one)
 
@@ -210,56 +249,31 @@ def walk_in_blocks(loop: Any) -> Any:
         place = block * const(_QUEUED_WALKS)
 
         def counts(n: Any) -> Any:
-            return tirx.Cast("int32", place + n < live.load(zero).astype("int64"))
+            return tirx.Cast("int32", place + n < queue.count)
 
         return sequence(
             [
-                _unrolled(_QUEUED_WALKS, lambda n: rows.store(queue.load(place + n).astype("int64"), n)),
+                _unrolled(_QUEUED_WALKS, lambda n: rows.store(queue.row(place + n), n)),
                 begin(_QUEUED_WALKS, rows.load),
                 *([steps(_QUEUED_WALKS, rows.load)] * _PASS),
                 end(_QUEUED_WALKS, rows.load, counts),
             ]
         )
 
-    count = live.load(zero).astype("int64")
-    passes = [
-        # The last block walks the first row again, without looking whether it moves.
-        _unrolled(_QUEUED_WALKS, lambda n: queue.store(queue.load(zero), count + n)),
-        kept.store(tirx.const(0, "int32"), zero),
-        serial("block", (count + const(_QUEUED_WALKS - 1)) // const(_QUEUED_WALKS), again),
-        live.store(kept.load(zero), zero),
-    ]
+    # The last block walks the first row again, without looking whether it moves.
+    padding = _unrolled(_QUEUED_WALKS, lambda n: queue.rows.store(queue.rows.load(const(0)), queue.count + n))
+    count = (queue.count + const(_QUEUED_WALKS - 1)) // const(_QUEUED_WALKS)
     blocks = serial("block", walk.count // WALKS, first)
     marked = tirx.For(
         blocks.loop_var, blocks.min, blocks.extent, blocks.kind, blocks.body, None, {NEXT_TREE: const(WALKS)}
     )
     return sequence(
         [
-            *(a for array in (queue, kept, live, slots, distances, rows) for a in array.allocation()),
-            kept.store(tirx.const(0, "int32"), zero),
-            prefetch_next(marked),
-            live.store(kept.load(zero), zero),
-            tirx.While(live.load(zero) > tirx.const(0, "int32"), sequence(passes)),
+            *(a for array in (*queue, slots, distances, rows) for a in array.allocation()),
+            *queue.refilled(prefetch_next(marked)),
+            queue.emptied(padding, serial("block", count, again)),
         ]
     )
-
-
-def _queue(size: int) -> tuple[Scratch, Scratch, Scratch]:
-    """Return the rows of a queue, how many are kept for the next pass, and how many are in this pass."""
-    return (
-        scratch("queued_rows", size, "int32"),
-        scratch("kept_rows", 1, "int32"),
-        scratch("live_rows", 1, "int32"),
-    )
-
-
-def _keep(queue: Scratch, kept: Scratch, row: Any, moves: Any) -> list[Any]:
-    """Return the statements that keep a row in the queue if `moves` is 1, not 0."""
-    zero = const(0)
-    return [
-        queue.store(row.astype("int32"), kept.load(zero).astype("int64")),
-        kept.store(kept.load(zero) + moves, zero),
-    ]
 
 
 def _moves(distance: Any) -> Any:
