@@ -29,6 +29,7 @@ from hbtvm.schedules.space import Choice, Config, Knob, Space
 MOST_BODY = 640  # most vector operations in the unrolled body of the innermost loop
 MOST_CHOICES = 12  # most divisors that a knob offers
 FEW_USES = 32  # operations with an element, up to which computing it near them pays
+_BLOCK = 4  # register tiles of a product's block in each direction, and unrolled steps of its reduction
 NEAR = 2048  # elements that stay in the nearest cache while a block of tiles reads them
 
 PLAIN, PACKED, PLAIN_TILE, PACKED_TILE = "plain", "packed", "plain tile", "packed tile"
@@ -203,7 +204,7 @@ def defaults(main: Main, roles: Roles, space: Space, threads: int) -> list[Confi
         ]
     else:
         variants = [(large, {}), (large, {"unroll": 2}), (small, {"unroll": 2}), (small, blocks)]
-    found = _streamed(main, roles, base, space, tiles)
+    found = _streamed(main, roles, base, space, tiles) or _panelled(roles, base, space, tiles)
     for candidates, changes in variants:
         for tile in candidates:
             config = {
@@ -243,6 +244,28 @@ def _streamed(
         config = {name: tile.get(name, choice) for name, choice in changes.items() if name in names}
         config["block_v"] = roles.vector.extent // roles.tile("v", config)
         if _vectors(tile) <= roles.registers // 4 and space.contains(config):
+            return [config]
+    return []
+
+
+def _panelled(roles: Roles, base: dict[str, Choice], space: Space, tiles: Sequence[Config]) -> list[Config]:
+    """Return the configuration of products that pack one operand whole, as MKL does.
+
+    Blocks of few register tiles in both directions read parts of both operands from the nearest cache.
+    """
+    panels = {name: PACKED for name, layout in base.items() if layout == PACKED_TILE}
+    if not panels or not roles.tiled or any(axis.extent > 1 for axis in roles.small):
+        return []
+    names = {knob.name for knob in space.knobs}
+    for tile in tiles:
+        config = {name: tile.get(name, choice) for name, choice in base.items() if name in names}
+        config |= {**panels, "inner": "v"}
+        for role, axis in list(roles.spatial.items())[:2]:
+            config[f"block_{role}"] = math.gcd(axis.extent // roles.tile(role, config), _BLOCK)
+        if roles.reduce is not None:
+            config["unroll"] = math.gcd(roles.reduce.extent, _BLOCK)
+            config["reduce"] = math.gcd(roles.reduce.extent, 2 * _BLOCK)
+        if space.contains(config):
             return [config]
     return []
 
