@@ -1,8 +1,8 @@
 """``python -m benchmarks.tensor_programs``: search the paper's programs, and compare with other systems.
 
 ``search`` and ``metaschedule`` search schedules, ``compare`` times the best ones and PyTorch in turns, and
-``transfer`` counts trials with and without records of C1 to C6; ``report`` prints the tables. All keep their
-results in a folder, and go on where they stopped.
+``transfer`` counts trials with and without records of C1 to C6, which it searches first; ``report`` prints
+the tables. All keep their results in a folder, and go on where they stopped.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from hbtvm.tuning.measuring.start import start_without_torch
 
 start_without_torch()  # before the first import of TVM
 
+from benchmarks.tensor_programs.transfer import FIRST  # noqa: E402
 from benchmarks.tensor_programs.workloads import WORKLOADS  # noqa: E402
 
 
@@ -32,6 +33,9 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--trials", type=int, default=256)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--first", choices=FIRST, default=FIRST[0], help="first candidates of the searches of transfer"
+    )
     parser.add_argument("--folder", type=Path, default=Path(".cache/tensor_programs"))
     arguments = parser.parse_args()
     unknown = [name for name in arguments.workloads.split(",") if name not in WORKLOADS]
@@ -76,7 +80,14 @@ def _transfer(arguments: argparse.Namespace) -> int:
 
     for goal in transfer.goals():
         if goal.name in arguments.workloads.split(","):
-            row = transfer.study(goal, arguments.folder, arguments.threads, arguments.trials, arguments.seed)
+            row = transfer.study(
+                goal,
+                arguments.folder,
+                arguments.threads,
+                arguments.trials,
+                arguments.seed,
+                arguments.first,
+            )
             _append(arguments.folder / "transfer.jsonl", row)
             print(json.dumps(row), flush=True)
     return 0

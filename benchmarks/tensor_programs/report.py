@@ -49,16 +49,28 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def transfer_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return a table of trials with and without transfer (see `benchmarks.tensor_programs.transfer`)."""
+    """Return a table of trials with and without transfer (see `benchmarks.tensor_programs.transfer`).
+
+    A search that did not reach a time counts as twice its trials in the geometric means.
+    """
+    latest = {(row["first"], row["threads"], row["workload"], row["seed"]): row for row in rows}
     heads = [f"{percent}%: without → with" for percent in WITHIN]
     lines = [
-        f"| workload | seed | reached, ms | {' | '.join(heads)} |",
-        "|---|---|---" + "|---" * len(heads) + "|",
+        f"| workload | first | threads | seed | best, ms: without → with | {' | '.join(heads)} |",
+        "|---|---|---|---|---" + "|---" * len(heads) + "|",
     ]
-    for row in rows:
-        cells = [row["workload"], str(row["seed"]), f"{row['seconds'] * 1e3:.3f}"]
+    saved: dict[tuple[str, int], list[float]] = {}
+    for (first, threads, name, seed), row in latest.items():
+        best = " → ".join(f"{row['best'][way] * 1e3:.3f}" for way in ("without", "with"))
+        cells = [name, first, str(threads), str(seed), best]
         for percent in WITHIN:
-            without, taught = (row[f"{name} {percent}%"] for name in ("without", "with"))
-            cells.append(f"{without} → {taught or 'not reached'}")
+            needed = [row[f"{way} {percent}%"] for way in ("without", "with")]
+            cells.append(" → ".join(str(count or "not reached") for count in needed))
+            without, taught = (count or 2 * row["trials"] for count in needed)
+            saved.setdefault((first, percent), []).append(without / taught)
         lines.append(f"| {' | '.join(cells)} |")
+    lines.append("")
+    for (first, percent), ratios in sorted(saved.items()):
+        mean = statistics.geometric_mean(ratios)
+        lines.append(f"First candidates {first}, {percent}%: {mean:.2f}× fewer trials with transfer.")
     return "\n".join(lines) + "\n"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from benchmarks.tensor_programs.report import table
+from benchmarks.tensor_programs.report import table, transfer_table
 from benchmarks.tensor_programs.torch_peer import calls
-from benchmarks.tensor_programs.transfer import in_turns, key, reached, readings
-from benchmarks.tensor_programs.workloads import Workload, conv2d, depthwise, lstm_cell, matmul
+from benchmarks.tensor_programs.transfer import in_turns, key, reached, readings, study, task_from
+from benchmarks.tensor_programs.workloads import WORKLOADS, Workload, conv2d, depthwise, lstm_cell, matmul
 from hbtvm import tuning
 from hbtvm.logs.record import Record
+from hbtvm.logs.store import Log
 from hbtvm.programs.computation import outputs_of, samples
 
 torch = pytest.importorskip("torch")
@@ -59,10 +62,30 @@ def test_promising_candidates_are_timed_again() -> None:
             workload={}, strategy=strategy.name, target={}, config=config, times=(seconds,), extra=extra
         )
 
-    history = [record(0, 3.0), record(1, 1.0, final={"id": "x"}), record(1, 1.0), record(2, 1.4)]
+    history = [record(0, 3.0), record(1, 1.0, final={"id": "x"}), record(1, 1.0), record(2, 1.2)]
     assert readings(history) == [history[0], history[2], history[3]]
-    times = in_turns(workload, 1, readings(history))
+    times = in_turns(workload, 1, [readings(history)])
     assert set(times) == {key(history[2]), key(history[3])} and min(times.values()) > 0
+
+
+def test_transfer_begins_with_random_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.tensor_programs.transfer.SOURCES", ("1x1",))
+    monkeypatch.setitem(WORKLOADS, "1x1", SMALL[0])
+    goal = SMALL[1]
+    for first, begins in (("random", False), ("default", True)):
+        task = task_from(goal, 1, first)
+        assert all(bool(strategy.initial) == begins for strategy in task.strategies.values())
+    row = study(goal, tmp_path, 1, 9, 0)
+    known = Log(tmp_path / "sources-random-1.jsonl").read().records
+    assert len(known) == 9 and {record.workload["program"] for record in known} == {"1x1"}
+    assert row["best"]["without"] > 0 and row["best"]["with"] > 0
+    assert 1 <= row["without 2%"] <= 9
+    again = study(goal, tmp_path, 1, 9, 0)
+    assert set(again) == set(row)
+    lines = transfer_table([row, {**row, "with 2%": 3, "without 2%": 6, "with 5%": None, "without 5%": 9}])
+    assert "| 1x1, dense | random | 1 | 0 |" in lines and lines.count("| 6 → 3 | 9 → not reached |") == 1
+    assert "First candidates random, 2%: 2.00× fewer trials with transfer." in lines
+    assert "First candidates random, 5%: 0.50× fewer trials with transfer." in lines
 
 
 def test_the_table_takes_the_last_comparison_and_pytorchs_fastest_way() -> None:
