@@ -3,7 +3,7 @@
  * A slot is a node's threshold, and column and offset of its left child; the right child is in the next slot. A
  * leaf's column is always -infinity and its offset 0, so walks stay; its value is in place of the threshold.
  * Macros: WALKS, walks side by side; TILE, rows that walk a tree before the next; FIRST, levels before a test for
- * arrival; QUEUE, 1 to queue the rows that have not arrived by then and to walk them PASS levels at a time, 0 to
+ * arrival, an even number; QUEUE, 1 to queue the rows that have not arrived by then and to walk them PASS levels at a time, 0 to
  * walk on until all walks of a block have arrived; PREFETCH, 1 to fetch a share of the next tree with each block.
  * `rows` must be a multiple of TILE.
  */
@@ -12,7 +12,15 @@
 #include "shape.h"
 
 #define STRIDE 32 /* of a row: features, then -infinity */
-#define BITS 5
+#define BITS 8
+
+#ifdef __clang__
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#define ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define UNROLLED _Pragma("GCC unroll 32")
+#define ROLLED _Pragma("GCC unroll 1")
+#endif
 
 typedef struct {
     float threshold;
@@ -34,23 +42,28 @@ void score(const float *data, long rows, long trees, const int64_t *root, const 
         for (long tree = 0; tree < trees; tree++) {
             const Slot *node = slots + root[tree], *following = slots + root[tree + 1];
             long lines = PREFETCH ? (following - node) * sizeof(Slot) * WALKS / (64 * TILE) + 1 : 0, waiting = 0;
+            ROLLED
             for (int row = 0; row < TILE; row += WALKS) {
                 const char *line = (const char *)following + row / WALKS * lines * 64;
                 for (long i = 0; i < lines; i++) __builtin_prefetch(line + 64 * i, 0, 2);
                 const float *x = tile + row * STRIDE;
                 uint64_t at[WALKS] = {0}, moved[WALKS];
-                for (int level = 0; level < FIRST; level++)
-#pragma GCC unroll 32
-                    for (int w = 0; w < WALKS; w++) {
-                        Slot slot = node[at[w]];
-                        moved[w] = offset(slot);
-                        at[w] = next(at[w], slot, x + w * STRIDE);
-                    }
+                ROLLED
+                for (int level = 0; level < FIRST; level += 2)
+                    UNROLLED
+                    for (int step = 0; step < 2; step++)
+                        UNROLLED
+                        for (int w = 0; w < WALKS; w++) {
+                            Slot slot = node[at[w]];
+                            moved[w] = offset(slot);
+                            at[w] = next(at[w], slot, x + w * STRIDE);
+                        }
                 uint64_t any = 0;
                 if (!QUEUE) do {
+                    UNROLLED
                     for (int level = 0; level < PASS; level++) {
                         any = 0;
-#pragma GCC unroll 32
+                        UNROLLED
                         for (int w = 0; w < WALKS; w++) {
                             Slot slot = node[at[w]];
                             any |= offset(slot);
@@ -58,7 +71,7 @@ void score(const float *data, long rows, long trees, const int64_t *root, const 
                         }
                     }
                 } while (any);
-#pragma GCC unroll 32
+                UNROLLED
                 for (int w = 0; w < WALKS; w++) {
                     reached[row + w] = at[w];
                     if (QUEUE) {
@@ -74,20 +87,21 @@ void score(const float *data, long rows, long trees, const int64_t *root, const 
                 for (int w = 0; w < WALKS; w++) queue[from][waiting + w] = in[waiting - 1];
                 long count = waiting, last;
                 waiting = 0;
+                ROLLED
                 for (long i = 0; i < count; i += 8) {
                     uint64_t at[8], moved[8];
-#pragma GCC unroll 8
+                    UNROLLED
                     for (int w = 0; w < 8; w++) at[w] = reached[in[i + w]];
-#pragma GCC unroll 1
+                    UNROLLED
                     for (int level = 0; level < PASS; level++)
-#pragma GCC unroll 8
+                        UNROLLED
                         for (int w = 0; w < 8; w++) {
                             Slot slot = node[at[w]];
                             moved[w] = offset(slot);
                             at[w] = next(at[w], slot, tile + (long)in[i + w] * STRIDE);
                         }
                     last = waiting;
-#pragma GCC unroll 8
+                    UNROLLED
                     for (int w = 0; w < 8; w++) {
                         reached[in[i + w]] = at[w];
                         still[waiting] = in[i + w];

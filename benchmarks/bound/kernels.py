@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -123,11 +124,12 @@ def perfect_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callab
 def deep_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callable[[], np.ndarray]]:
     """Return variants of the kernel of trees of unlimited depth; see `bitvector_kernels`.
 
-    They walk over the slots of strategy ``tree_traversal``.
+    They walk over the slots of strategy ``tree_traversal``. gcc compiles each variant, and clang if it is
+    installed: they differ in what they keep in registers.
     """
     slots, packing = packed(forest)
     stride, tile = 32, 2000
-    assert slots.bits == 5 and slots.linked and forest.n_columns == FEATURES
+    assert slots.bits == 8 and slots.linked and forest.n_columns == FEATURES
     rows = np.full((len(X), stride), -np.inf, np.float32)
     rows[:, :FEATURES] = X[:, forest.column_feature]
     node = STRATEGIES["tree_traversal"].shared(forest)["node"]
@@ -138,7 +140,7 @@ def deep_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callable[
     )
     return {
         f"{walks} walks, {first} levels, then {'queues' if queue else 'until all arrive'}"
-        f"{'' if prefetch else ', no prefetch'}": _bound(
+        f"{'' if prefetch else ', no prefetch'}, {Path(compiler).name}": _bound(
             "deep.c",
             {
                 "WALKS": walks,
@@ -153,8 +155,10 @@ def deep_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callable[
             tile,
             isa,
             len(packing.root),
+            compiler,
         )
         for walks, (queue, first, levels), prefetch in variants
+        for compiler in compilers()
     }
 
 
@@ -199,12 +203,13 @@ def _bound(
     block: int,
     isa: str,
     trees: int | None = None,
+    compiler: str = "gcc",
 ) -> Callable[[], np.ndarray]:
     """Compile one variant and bind its arguments; the last rows, short of a block, are padded.
 
     `trees`: the number of trees; by default, the length of the first table.
     """
-    function = _compiled(source, macros, isa)
+    function = _compiled(source, macros, isa, compiler)
     rows = -(-len(X) // block) * block
     padded = aligned(np.concatenate([X, np.zeros((rows - len(X), X.shape[1]), X.dtype)]))
     kept = [aligned(np.ascontiguousarray(table)) for table in tables]
@@ -225,7 +230,14 @@ def _bound(
     return call
 
 
-def _compiled(source: str, macros: dict[str, int], isa: str) -> Any:
+def compilers() -> list[str]:
+    """Return gcc, and the newest clang on the search path if there is one."""
+    names = ("clang", *(f"clang-{version}" for version in range(25, 15, -1)))
+    clang = next((name for name in names if shutil.which(name)), None)
+    return ["gcc", *([clang] if clang else [])]
+
+
+def _compiled(source: str, macros: dict[str, int], isa: str, compiler: str) -> Any:
     """Compile a kernel and return its function.
 
     Raises
@@ -236,7 +248,7 @@ def _compiled(source: str, macros: dict[str, int], isa: str) -> Any:
     with tempfile.TemporaryDirectory(prefix="bound-") as folder:
         library = Path(folder, "kernel.so")
         command = [
-            "gcc",
+            compiler,
             "-std=gnu11",
             "-O3",
             f"-march={MARCH[isa]}",
@@ -248,7 +260,7 @@ def _compiled(source: str, macros: dict[str, int], isa: str) -> Any:
         command += ["-o", str(library), str(Path(__file__).with_name(source))]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"gcc: {done.stderr.strip()}")
+            raise RuntimeError(f"{compiler}: {done.stderr.strip()}")
         function = ctypes.CDLL(str(library)).score
     function.restype = None
     return function
