@@ -47,17 +47,13 @@ void score(const float *data, long rows, long trees, const int64_t *root, const 
                 const char *line = (const char *)following + row / WALKS * lines * 64;
                 for (long i = 0; i < lines; i++) __builtin_prefetch(line + 64 * i, 0, 2);
                 const float *x = tile + row * STRIDE;
-                uint64_t at[WALKS] = {0}, moved[WALKS];
+                uint64_t at[WALKS] = {0};
                 ROLLED
                 for (int level = 0; level < FIRST; level += 2)
                     UNROLLED
                     for (int step = 0; step < 2; step++)
                         UNROLLED
-                        for (int w = 0; w < WALKS; w++) {
-                            Slot slot = node[at[w]];
-                            moved[w] = offset(slot);
-                            at[w] = next(at[w], slot, x + w * STRIDE);
-                        }
+                        for (int w = 0; w < WALKS; w++) at[w] = next(at[w], node[at[w]], x + w * STRIDE);
                 uint64_t any = 0;
                 if (!QUEUE) do {
                     UNROLLED
@@ -76,7 +72,7 @@ void score(const float *data, long rows, long trees, const int64_t *root, const 
                     reached[row + w] = at[w];
                     if (QUEUE) {
                         queue[0][waiting] = row + w;
-                        waiting += moved[w] != 0;
+                        waiting += offset(node[at[w]]) != 0;
                     }
                 }
             }
@@ -89,23 +85,23 @@ void score(const float *data, long rows, long trees, const int64_t *root, const 
                 waiting = 0;
                 ROLLED
                 for (long i = 0; i < count; i += 8) {
-                    uint64_t at[8], moved[8];
+                    uint64_t at[8];
+                    const float *x[8];
                     UNROLLED
-                    for (int w = 0; w < 8; w++) at[w] = reached[in[i + w]];
+                    for (int w = 0; w < 8; w++) {
+                        at[w] = reached[in[i + w]];
+                        x[w] = tile + (long)in[i + w] * STRIDE;
+                    }
                     UNROLLED
                     for (int level = 0; level < PASS; level++)
                         UNROLLED
-                        for (int w = 0; w < 8; w++) {
-                            Slot slot = node[at[w]];
-                            moved[w] = offset(slot);
-                            at[w] = next(at[w], slot, tile + (long)in[i + w] * STRIDE);
-                        }
+                        for (int w = 0; w < 8; w++) at[w] = next(at[w], node[at[w]], x[w]);
                     last = waiting;
                     UNROLLED
                     for (int w = 0; w < 8; w++) {
                         reached[in[i + w]] = at[w];
                         still[waiting] = in[i + w];
-                        waiting += moved[w] != 0;
+                        waiting += offset(node[at[w]]) != 0;
                     }
                 }
                 while (waiting > last + 1 && still[waiting - 1] == still[waiting - 2]) waiting--;

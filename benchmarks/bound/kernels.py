@@ -134,10 +134,8 @@ def deep_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callable[
     rows[:, :FEATURES] = X[:, forest.column_feature]
     node = STRATEGIES["tree_traversal"].shared(forest)["node"]
     ordered = [np.append(packing.root, packing.size), node]
-    variants = itertools.chain(
-        itertools.product((8, 16), ((0, 12, 2), (1, 14, 3), (1, 16, 3), (1, 18, 3)), (1,)),
-        [(16, (0, 12, 2), 0), (16, (1, 16, 3), 0)],
-    )
+    variants = [(16, (0, 12, 2), 1), (16, (1, 14, 3), 1), (16, (1, 16, 3), 1), (16, (1, 18, 3), 1)]
+    variants += [(8, (1, 14, 3), 1), (16, (1, 16, 3), 0)]
     return {
         f"{walks} walks, {first} levels, then {'queues' if queue else 'until all arrive'}"
         f"{'' if prefetch else ', no prefetch'}, {Path(compiler).name}": _bound(
