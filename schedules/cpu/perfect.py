@@ -10,6 +10,7 @@ The loops are those of `steps.place`, with these stages inside (vectors of rows)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from hbtvm.schedules.cpu.gathers import gathers
@@ -38,7 +39,15 @@ MOST_PERMUTED = 8  # deepest level for permutes: it has 128 nodes, in eight regi
 _WALKED = {4: 1.0, 2: 1.02, 1: 1.06}
 """By vectors of rows that share the loads of a tree's tables: relative time of a vector."""
 
-_MOST_COLUMNS = 1 << 16  # of words
+_BYTES_WALKED = {8: 1.0, 4: 1.15}
+"""The same if permutes of bytes look up columns."""
+
+_TOP, _TOP_OF_BYTES = 4, 3
+"""Levels whose nodes are all tested; of byte columns if 8 vectors share a tree's loads or trees are deep."""
+
+_DEEP, _LANES = 7, 16  # such trees' least depth; numbers of a register of byte columns
+
+_MOST_COLUMNS, _MOST_BYTES = 1 << 16, 1 << 7  # columns of words and of bytes
 _WALKED_DEPTH = 9  # deepest perfect trees of which tiles of eight fit the first-level cache, about
 _TESTED, _COLUMNS_PER_TREE = 6, 2
 """Leaves that vectors of bytes test while a walk takes a level; columns whose keys take less time than words
@@ -70,6 +79,8 @@ def space(workload: Workload, target: Target) -> Space:
             and config["together"] == config["tree_tile"]
         ):
             return False
+        if by_bytes(config) and (int(config["permute_levels"]) < depth or config["lanes"] != _LANES):
+            return False
         below = depth - max(int(config["permute_levels"]), int(config["top_levels"]))
         if below == 0 and config["node_lookup"] != "scalar":
             return False
@@ -99,6 +110,7 @@ def space(workload: Workload, target: Target) -> Space:
             lookup_knob("column_lookup", target, count, shared=rows <= SMALL_BATCH),
             lookup_knob("leaf_lookup", target, 2**depth * workload["width"], shared=rows > 1),
             *((Knob("words", (0, 1), before=0),) if words else ()),
+            *((Knob("byte_columns", (0, 1), before=0),) if permutes_bytes(workload, target) else ()),
         ),
         valid,
     )
@@ -107,6 +119,11 @@ def space(workload: Workload, target: Target) -> Space:
 def by_words(config: Config) -> bool:
     """Whether a node is a word, and walks are scalar."""
     return bool(config.get("words"))
+
+
+def by_bytes(config: Config) -> bool:
+    """Whether a node's column is a byte, and levels below the first permute bytes."""
+    return bool(config.get("byte_columns"))
 
 
 def words_pay(workload: Workload, target: Target) -> bool:
@@ -149,6 +166,15 @@ def _has_words(workload: Workload, target: Target) -> bool:
     return able and columns <= _MOST_COLUMNS
 
 
+def permutes_bytes(workload: Workload, target: Target) -> bool:
+    """Whether the knob ``byte_columns`` is one of a workload's: an instruction permutes 64 or 128 columns."""
+    columns = workload["numeric"] + workload["categorical"]
+    able = "avx512vbmi" in target.get("features", ()) and workload["dtype"] == "float32"
+    return (
+        able and columns <= _MOST_BYTES and workload["depth"] <= MOST_PERMUTED and int(workload["rows"]) > 1
+    )
+
+
 def default(workload: Workload, target: Target) -> Config:
     """Return a good single-thread configuration for unmeasured workloads."""
     if words_pay(workload, target):
@@ -160,7 +186,7 @@ def default(workload: Workload, target: Target) -> Config:
     count = workload["numeric"] + workload["categorical"]
     known = space(workload, target)
     levels = next(knob for knob in known.knobs if knob.name == "permute_levels")
-    top = min(depth, 4 if by_row else 3)
+    top = min(depth, _TOP if by_row else 3)
     # Permutes of wider vectors hold more entries and save more scalar loads, so they pay for more levels.
     most = 5 if is_arm(target) else 2 * (lanes.bit_length() - 1)
     permuted = max(int(n) for n in levels.choices if int(n) <= most)
@@ -173,8 +199,11 @@ def default(workload: Workload, target: Target) -> Config:
         "column_lookup": lookup_default(target, count, not by_row),
         "leaf_lookup": lookup_default(target, 2**depth * workload["width"], by_row),
         **({"words": 0} if _has_words(workload, target) else {}),
+        **({"byte_columns": 0} if permutes_bytes(workload, target) else {}),
     }
     fast = gathers(target)
+    if fast and permutes_bytes(workload, target) and common["permute_levels"] == depth:
+        common["byte_columns"] = 1
     if fast:
         common |= {name: "gather" for name in ("column_lookup", "leaf_lookup") if common[name] == "scalar"}
     if not by_row:
@@ -201,9 +230,14 @@ def default(workload: Workload, target: Target) -> Config:
         together = max(1, (4 if vectors > 2 else 8) // vectors)
         if fast and depth > MOST_PERMUTED:
             together = max(2, together)  # lookups below the permutes wait for the one before
+        if by_bytes(common) and vectors == 4:
+            vectors = _vectors_of_rows(rows, lanes, _BYTES_WALKED)
+            together = 1
         if depth <= _SHALLOW:  # the smaller a tree's tables, the more trees fit the first-level cache
             sizes += (16, 32)
     tile = least_padded(workload["trees"], sizes)
+    if by_bytes(common) and (vectors > 4 or depth >= _DEEP):
+        common["top_levels"] = _TOP_OF_BYTES
     return {
         **common,
         "axis": "rows",
@@ -214,9 +248,9 @@ def default(workload: Workload, target: Target) -> Config:
     }
 
 
-def _vectors_of_rows(rows: int, lanes: int) -> int:
+def _vectors_of_rows(rows: int, lanes: int, walked: Mapping[int, float] = _WALKED) -> int:
     """Return the vectors of rows for the least time of a call, padding included."""
-    return min(_WALKED, key=lambda vectors: -(-rows // (vectors * lanes)) * vectors * _WALKED[vectors])
+    return min(walked, key=lambda vectors: -(-rows // (vectors * lanes)) * vectors * walked[vectors])
 
 
 def apply(sch: Any, workload: Workload, config: Config) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 
 from hbtvm.schedules.cpu.gathers import gathers
 from hbtvm.schedules.cpu.oblivious import COMPARE, place_ranks, rank_dtype
+from hbtvm.schedules.cpu.perfect import permutes_bytes
 from hbtvm.schedules.cpu.steps import (
     MAX_SUMMED,
     decompose,
@@ -64,6 +65,9 @@ _GATHERED = {8: 17, 9: 8, 10: 3}
 
 _GATHERED_WORDS = 25  # the same for ranks of two bytes and depth 8
 
+_PERMUTED, _PERMUTED_WORDS = 32, 100
+"""The same for depth 8 where those walks permute bytes of columns: for ranks of one byte, and of two."""
+
 _MOST_COLUMNS = 256  # a word of walks has a byte for a column
 _MOST_SHUFFLED = 128  # a subtree takes an instruction for 16 columns
 
@@ -85,12 +89,16 @@ def offers(workload: Workload, target: Target) -> bool:
 def pays(workload: Workload, target: Target) -> bool:
     """Whether this program is the default; trees have to make up for the search for the ranks of columns."""
     columns, trees = workload["numeric"] + workload["categorical"], workload["trees"] * workload["groups"]
-    least = _GATHERED.get(workload["depth"], math.inf) if gathers(target) else 1
+    least, least_of_words = 1.0, 0
+    if gathers(target):
+        least, least_of_words = _GATHERED.get(workload["depth"], math.inf), _GATHERED_WORDS
+        if permutes_bytes(workload, target):
+            least, least_of_words = max(least, _PERMUTED), _PERMUTED_WORDS
     if not offers(workload, target) or columns * least > trees:
         return False
     bits, leaves, depth = int(target["vector_bits"]), workload["leaves"], workload["depth"]
     if workload["rank_bits"] > _BYTE:
-        if gathers(target) and columns * _GATHERED_WORDS > trees:
+        if columns * least_of_words > trees:
             return False
         searched = columns * (1 + (_masked(workload) > 0))
         depths = _DEPTHS_OF_WORDS if bits <= 256 else _DEPTHS_OF_WORDS[-1:]

@@ -49,6 +49,17 @@ def bytes_at(load: Any, index: Any, entries: int, lanes: int) -> Any:
     return tirx.Let(name, index, made)
 
 
+def byte_of_words(load: Any, index: Any, entries: int) -> Any:
+    """Return the bytes at an index of 16 int32 numbers, by permutes of AVX-512 VBMI.
+
+    `load`, `entries`: as of `bytes_at`, with room for a multiple of 64; at most 128.
+    """
+    name = tirx.Var("word", "int8x64")
+    # Three of four bytes of a number look up entry 0, and are cut off.
+    words = tirx.reinterpret("int32x16", _permuted(load, name, max(entries, _PERMUTED)))
+    return tirx.Let(name, tirx.reinterpret("int8x64", index), tirx.Cast("int8x16", words))
+
+
 def _looked_up(load: Any, index: Any, entries: int) -> Any:
     kind, step = "int8x16", _REGISTERS * _SHUFFLED
     result = None

@@ -13,7 +13,7 @@ import tvm
 from tvm import tirx
 from tvm.tirx.op import register_intrin_lowering
 
-from hbtvm.compiler.lowering.byte_tables import bytes_at
+from hbtvm.compiler.lowering.byte_tables import byte_of_words, bytes_at
 from hbtvm.runtime.cpu import vector_bits
 from hbtvm.schedules.cpu.steps import MAX_BY_BYTES
 from hbtvm.strategies.intrinsics.exact import EXACT
@@ -50,8 +50,10 @@ def lower(call: Any) -> Any:
     """Return the loads, the gather or the permutes that replace a lookup."""
     load, index, entries, method = call.args
     dtype, lanes = _type(call)
-    if dtype == "int8":
+    if dtype == "int8" and _type(index)[0] == "int8":
         return bytes_at(load, index, _number(entries), lanes)
+    if dtype == "int8" and lanes > 1:
+        return byte_of_words(load.value, index, _number(entries))
     if lanes == 1:
         return _load(load.source, load.indices[0] + _as(load.indices[0], index))
     load = load.value  # the same for all lanes

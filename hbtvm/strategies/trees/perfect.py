@@ -11,6 +11,9 @@ the next level::
 The first k levels test all of their nodes, which is cheaper than looking up the reached node: a
 test takes no gather, and one vector comparison tests a node for all rows.
 
+With the knob ``byte_columns``, a node's column is a byte: AVX-512 VBMI permutes the 64 or 128 columns of a
+level by one instruction.
+
 The knob ``words`` packs a node in a word of 64 bits, for scalar walks of six instructions a level. Numbers
 are keys, integers in the order of their values. The T trees of a tile are one heap, so that they need no
 addresses of their own: its level of T nodes are the roots, and node n has the children 2 * n and 2 * n + 1::
@@ -32,6 +35,7 @@ from hbtvm.schedules.cpu import perfect as perfect_cpu
 from hbtvm.schedules.space import Config
 from hbtvm.schedules.workload import Workload
 from hbtvm.strategies.base import Strategy, spread, tile_trees
+from hbtvm.strategies.intrinsics.exact import exact
 from hbtvm.strategies.intrinsics.lookup import REGISTER, lookup
 from hbtvm.strategies.scores import StageBuilder, leaf_rows, leaf_table, tree_table
 from hbtvm.strategies.trees.forest import Forest
@@ -75,7 +79,9 @@ class PerfectTreeTraversal(Strategy):
             word = heap_of_tiles(spread(split_table(forest, levels, words, 2**depth), tiles, 0, False))
             value = forest.value[levels[-1]].astype(forest.value_dtype)
             return {"word": word, "value": spread(value, tiles, 0, False)}
-        column = split_table(forest, levels, forest.column, _room(depth))
+        byte = perfect_cpu.by_bytes(config)
+        number = forest.column.astype(np.int8) if byte else forest.column
+        column = split_table(forest, levels, number, _room(depth, 1 if byte else 4))
         threshold = split_table(forest, levels, forest.threshold, _room(depth))
         rows = leaf_rows(2**depth, forest.value_dtype, config)
         value = np.zeros((trees, rows, forest.value.shape[1]), forest.value_dtype)
@@ -90,8 +96,12 @@ class PerfectTreeTraversal(Strategy):
             size = int(config["tree_tile"]) << workload["depth"]
             word = table("word", "int64", (TREE_TILES, workload["groups"], size), "ranked_word", **bounds)
             return word, leaf_table(workload, config, 2 ** workload["depth"])
+        byte = perfect_cpu.by_bytes(config)
+        entries = (_room(workload["depth"], 1),) if byte else room
         return (
-            tree_table(workload, config, "column", "int32", room, "index", below=columns),
+            tree_table(
+                workload, config, "column", "int8" if byte else "int32", entries, "index", below=columns
+            ),
             tree_table(workload, config, "threshold", workload["dtype"], room),
             leaf_table(workload, config, 2 ** workload["depth"]),
         )
@@ -110,10 +120,11 @@ class PerfectTreeTraversal(Strategy):
                 if level == top:
                     return tirx.const(node, "int32")
                 at = builder.at(o, g, t, 2**level + node)
+                number = _number(column[at], config)
                 x = (
-                    builder.column(i, column[at], r)
+                    builder.column(i, number, r)
                     if builder.trees_inner
-                    else builder.stage.columns[i, column[at], r]
+                    else builder.stage.columns[i, number, r]
                 )
                 return tirx.Select(
                     x <= threshold[at], below(level + 1, 2 * node), below(level + 1, 2 * node + 1)
@@ -235,9 +246,17 @@ def split_table(
     return table
 
 
-def _room(depth: int) -> int:
-    """Return the entries of a tree's tables of nodes; a permute may read a register from any level on."""
-    return max(1 << depth, 2 * REGISTER // 4)
+def _room(depth: int, size: int = 4) -> int:
+    """Return the entries of a tree's tables of nodes; a permute may read a register from any level on.
+
+    `size`: bytes of an entry.
+    """
+    return max(1 << depth, 2 * REGISTER // size)
+
+
+def _number(column: Any, config: Config) -> Any:
+    """Return a node's column as int32, of which a table may keep a byte."""
+    return column.astype("uint8").astype("int32") if perfect_cpu.by_bytes(config) else column
 
 
 def _step(builder: StageBuilder, column: Any, threshold: Any, node: Any, level: int) -> Any:
@@ -248,12 +267,12 @@ def _step(builder: StageBuilder, column: Any, threshold: Any, node: Any, level: 
 
     def step(i: Any, o: Any, g: Any, t: Any, r: Any) -> Any:
         here = builder.read(node, i, o, g, t, r)
-        at = builder.entry(column, o, g, t, run, here, method)
-        right = tirx.Select(
-            builder.column(i, at, r) <= builder.entry(threshold, o, g, t, run, here, method),
-            tirx.const(0, "int32"),
-            tirx.const(1, "int32"),
-        )
-        return here * 2 + right
+        at = _number(builder.entry(column, o, g, t, run, here, method), builder.config)
+        left = builder.column(i, at, r) <= builder.entry(threshold, o, g, t, run, here, method)
+        if int(builder.config["lanes"]) == 16:
+            # Where LLVM does not know the number, AVX-512 adds it by the comparison's mask: one instruction.
+            one = tirx.reinterpret("int32", exact(tirx.reinterpret("float32", tirx.const(1, "int32"))))
+            return tirx.Select(left, here * 2, here * 2 | one)
+        return here * 2 + tirx.Select(left, tirx.const(0, "int32"), tirx.const(1, "int32"))
 
     return builder.per_tree(step, f"walk_{level + 1}")
