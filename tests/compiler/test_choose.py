@@ -348,9 +348,11 @@ def test_byte_ranks_are_the_default_where_they_pay(
 @pytest.mark.parametrize(
     ("columns", "bits", "rows", "expected"),
     [
-        (28, 8, 100, "ranked_traversal"),
-        (13, 13, 100, "ranked_traversal"),
-        (28, 13, 1000, "perfect_tree_traversal"),  # searches for many columns
+        (13, 8, 100, "ranked_traversal"),
+        (28, 8, 100, "perfect_tree_traversal"),  # searches for many columns
+        (4, 13, 100, "ranked_traversal"),
+        (13, 13, 100, "perfect_tree_traversal"),
+        (28, 13, 1000, "perfect_tree_traversal"),
     ],
 )
 def test_ranks_against_fast_gathers(columns: int, bits: int, rows: int, expected: str) -> None:
