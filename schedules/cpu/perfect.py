@@ -110,7 +110,7 @@ def space(workload: Workload, target: Target) -> Space:
             lookup_knob("column_lookup", target, count, shared=rows <= SMALL_BATCH),
             lookup_knob("leaf_lookup", target, 2**depth * workload["width"], shared=rows > 1),
             *((Knob("words", (0, 1), before=0),) if words else ()),
-            *((Knob("byte_columns", (0, 1), before=0),) if permutes_bytes(workload, target) else ()),
+            *((Knob("bytes", (0, 1), before=0),) if permutes_bytes(workload, target) else ()),
         ),
         valid,
     )
@@ -123,7 +123,7 @@ def by_words(config: Config) -> bool:
 
 def by_bytes(config: Config) -> bool:
     """Whether a node's column is a byte, and levels below the first permute bytes."""
-    return bool(config.get("byte_columns"))
+    return bool(config.get("bytes"))
 
 
 def words_pay(workload: Workload, target: Target) -> bool:
@@ -167,7 +167,7 @@ def _has_words(workload: Workload, target: Target) -> bool:
 
 
 def permutes_bytes(workload: Workload, target: Target) -> bool:
-    """Whether the knob ``byte_columns`` is one of a workload's: an instruction permutes 64 or 128 columns."""
+    """Whether the knob ``bytes`` is one of a workload's: an instruction permutes 64 or 128 columns."""
     columns = workload["numeric"] + workload["categorical"]
     able = "avx512vbmi" in target.get("features", ()) and workload["dtype"] == "float32"
     return (
@@ -199,11 +199,11 @@ def default(workload: Workload, target: Target) -> Config:
         "column_lookup": lookup_default(target, count, not by_row),
         "leaf_lookup": lookup_default(target, 2**depth * workload["width"], by_row),
         **({"words": 0} if _has_words(workload, target) else {}),
-        **({"byte_columns": 0} if permutes_bytes(workload, target) else {}),
+        **({"bytes": 0} if permutes_bytes(workload, target) else {}),
     }
     fast = gathers(target)
     if fast and permutes_bytes(workload, target) and common["permute_levels"] == depth:
-        common["byte_columns"] = 1
+        common["bytes"] = 1
     if fast:
         common |= {name: "gather" for name in ("column_lookup", "leaf_lookup") if common[name] == "scalar"}
     if not by_row:

@@ -45,7 +45,7 @@ def test_scores_are_the_references(depth: int, features: int, rows: int) -> None
     assert forest.depth == depth
     X = random_rows(rng, ensemble, rows, "float32")
     sizes = workload_of(forest, rows)
-    config = {**PERFECT.default(sizes, target), "byte_columns": 1, "permute_levels": depth}
+    config = {**PERFECT.default(sizes, target), "bytes": 1, "permute_levels": depth}
     for top in (1, 3):
         config["top_levels"] = top
         assert PERFECT.space(sizes, target).contains(config), config
@@ -58,14 +58,14 @@ def test_the_largest_number_of_a_byte() -> None:
     count = sizes["numeric"] + sizes["categorical"]
     for more, offered in ((128 - count, True), (129 - count, False)):
         space = PERFECT.space({**sizes, "numeric": sizes["numeric"] + more}, resolve(VBMI))
-        assert any(knob.name == "byte_columns" for knob in space.knobs) == offered
+        assert any(knob.name == "bytes" for knob in space.knobs) == offered
 
 
 def test_bytes_are_the_default_where_they_are_faster() -> None:
     target = resolve(GATHERS)
     for depth in (5, 6, 7, 8):
         config = PERFECT.default(workload(depth), target)
-        assert config["byte_columns"] == 1 and config["vectors"] == 8 and config["top_levels"] == 3
+        assert config["bytes"] == 1 and config["vectors"] == 8 and config["top_levels"] == 3
     # 150 rows fill three tiles of 64 rows, not two of 128.
     assert PERFECT.default(workload(6, rows=150), target)["vectors"] == 4
     for sizes, other in (
@@ -75,14 +75,14 @@ def test_bytes_are_the_default_where_they_are_faster() -> None:
         (workload(6), resolve(AVX512)),
     ):
         config = PERFECT.default(sizes, other)
-        assert not config.get("byte_columns") and PERFECT.space(sizes, other).contains(config)
+        assert not config.get("bytes") and PERFECT.space(sizes, other).contains(config)
 
 
 def test_older_records_keep_their_schedule() -> None:
     sizes, target = workload(6), resolve(VBMI)
     config = PERFECT.default(sizes, target)
-    older = {name: choice for name, choice in config.items() if name != "byte_columns"}
+    older = {name: choice for name, choice in config.items() if name != "bytes"}
     record = Record(
         workload=sizes, target=target, strategy="perfect_tree_traversal", config=older, times=(1.0,)
     )
-    assert PERFECT.space(sizes, target).completed(record.config)["byte_columns"] == 0
+    assert PERFECT.space(sizes, target).completed(record.config)["bytes"] == 0

@@ -11,7 +11,7 @@ the next level::
 The first k levels test all of their nodes, which is cheaper than looking up the reached node: a
 test takes no gather, and one vector comparison tests a node for all rows.
 
-With the knob ``byte_columns``, a node's column is a byte: AVX-512 VBMI permutes the 64 or 128 columns of a
+With the knob ``bytes``, a node's column is a byte: AVX-512 VBMI permutes the 64 or 128 columns of a
 level by one instruction.
 
 The knob ``words`` packs a node in a word of 64 bits, for scalar walks of six instructions a level. Numbers
