@@ -3,8 +3,9 @@
  * A slot is a node's threshold, and column and offset of its left child; the right child is in the next slot. A
  * leaf's column is always -infinity and its offset 0, so walks stay; its value is in place of the threshold.
  * Macros: WALKS, walks side by side; TILE, rows that walk a tree before the next; FIRST, levels before a test for
- * arrival, an even number; QUEUE, 1 to queue the rows that have not arrived by then and to walk them PASS levels at a time, 0 to
- * walk on until all walks of a block have arrived; PREFETCH, 1 to fetch a share of the next tree with each block.
+ * arrival, an even number; QUEUE, 1 to queue the rows that have not arrived by then and to walk them PASS levels
+ * at a time, 0 to walk on until all walks of a block have arrived; PREFETCH, 1 to fetch a share of the next tree
+ * with each block.
  * `rows` must be a multiple of TILE.
  */
 #include <stdint.h>

@@ -138,7 +138,7 @@ def deep_kernels(forest: Forest, X: np.ndarray, isa: str) -> dict[str, Callable[
     variants += [(8, (1, 14, 3), 1), (16, (1, 16, 3), 0)]
     return {
         f"{walks} walks, {first} levels, then {'queues' if queue else 'until all arrive'}"
-        f"{'' if prefetch else ', no prefetch'}, {Path(compiler).name}": _bound(
+        f"{'' if prefetch else ', no prefetch'}, {compiler}": _bound(
             "deep.c",
             {
                 "WALKS": walks,

@@ -190,20 +190,19 @@ def default(workload: Workload, target: Target) -> Config:
     # Permutes of wider vectors hold more entries and save more scalar loads, so they pay for more levels.
     most = 5 if is_arm(target) else 2 * (lanes.bit_length() - 1)
     permuted = max(int(n) for n in levels.choices if int(n) <= most)
+    permuted = permuted if by_row and permuted > top else 0
+    fast = gathers(target)
     common: Config = {
         "lanes": lanes if by_row else narrow,
         "order": "trees",
         "top_levels": top,
-        "permute_levels": permuted if by_row and permuted > top else 0,
+        "permute_levels": permuted,
         "node_lookup": lookup_default(target, 2**depth, False),
         "column_lookup": lookup_default(target, count, not by_row),
         "leaf_lookup": lookup_default(target, 2**depth * workload["width"], by_row),
         **({"words": 0} if _has_words(workload, target) else {}),
-        **({"bytes": 0} if permutes_bytes(workload, target) else {}),
+        **({"bytes": int(fast and permuted == depth)} if permutes_bytes(workload, target) else {}),
     }
-    fast = gathers(target)
-    if fast and permutes_bytes(workload, target) and common["permute_levels"] == depth:
-        common["bytes"] = 1
     if fast:
         common |= {name: "gather" for name in ("column_lookup", "leaf_lookup") if common[name] == "scalar"}
     if not by_row:
